@@ -58,7 +58,7 @@ export const CAUSES: Readonly<Record<string, { title: string; fill: string }>> =
   launch_latency: { title: "Launches", fill: "#d4b655" },
   host_operator: { title: "Operators on the CPU", fill: "#66cca9" },
   host_runtime: { title: "GPU API calls", fill: "#f2d46f" },
-  host_python: { title: "Python", fill: "#8fc3ed" },
+  host_python: { title: "Python, or between calls", fill: "#8fc3ed" },
   host_data_loading: { title: "Data loading", fill: "#5eadee" },
   sync_return: { title: "Return from a wait", fill: "#b7d7f4" },
   thread_handover: { title: "Handover to a thread", fill: "#99b088" },
@@ -72,15 +72,50 @@ const query = typeof matchMedia === "function" ? matchMedia("(prefers-color-sche
 const prefersDark = signal(query?.matches ?? false);
 query?.addEventListener("change", (event) => (prefersDark.value = event.matches));
 
+const THEMES = ["", "light", "dark", "contrast"] as const;
+export type Theme = (typeof THEMES)[number];
+const KEY = "stackline.theme";
+
 /** The theme that was chosen; none means that of the system. */
-export const theme = signal<"" | "light" | "dark" | "contrast">("");
-export const isDark = computed(() => (theme.value === "" || theme.value === "contrast" ? prefersDark.value : theme.value === "dark"));
+export const theme = signal<Theme>("");
+
+/** Keeps a theme for when the page is loaded again. */
+export function setTheme(chosen: Theme): void {
+  theme.value = chosen;
+  try {
+    localStorage.setItem(KEY, chosen);
+  } catch {
+    // A page from a disk may not keep anything: it holds until it is closed.
+  }
+}
+
+/** Takes the theme that was kept: before anything is drawn. */
+export function readTheme(): void {
+  try {
+    const kept = localStorage.getItem(KEY);
+    theme.value = THEMES.find((one) => one === kept) ?? "";
+  } catch {
+    // Nothing may be kept: that of the system.
+  }
+}
+
+/** Whether the page is being printed: paper is light, whatever the theme is. */
+export const isPrinting = signal(false);
+const print = typeof matchMedia === "function" ? matchMedia("print") : undefined;
+if (print) {
+  isPrinting.value = print.matches;
+  print.addEventListener("change", ({ matches }) => (isPrinting.value = matches));
+  addEventListener("beforeprint", () => (isPrinting.value = true));
+  addEventListener("afterprint", () => (isPrinting.value = print.matches));
+}
+
+export const isDark = computed(() => !isPrinting.value && (theme.value === "" || theme.value === "contrast" ? prefersDark.value : theme.value === "dark"));
 
 const asks = (feature: string) => typeof matchMedia === "function" && matchMedia(`(${feature})`).matches;
 
 /** Ink and paper of canvases. */
 export const canvas = computed(() => {
-  const isMore = theme.value === "contrast" || asks("prefers-contrast: more") || asks("forced-colors: active");
+  const isMore = !isPrinting.value && (theme.value === "contrast" || asks("prefers-contrast: more") || asks("forced-colors: active"));
   if (isMore) {
     const [paper, ink] = isDark.value ? ["#000000", "#ffffff"] : ["#ffffff", "#000000"];
     return { paper, ink, quiet: ink, line: ink, label: "#000000", mark: ink };
@@ -89,3 +124,5 @@ export const canvas = computed(() => {
     ? { paper: "#15181d", ink: "#e8eaee", quiet: "#a4abb6", line: "#39404a", label: "#14171b", mark: "#ffffff" }
     : { paper: "#ffffff", ink: "#1b1f24", quiet: "#59626e", line: "#d5dae0", label: "#14171b", mark: "#0b0d10" };
 });
+
+export type InkOf = typeof canvas.value;

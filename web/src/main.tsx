@@ -4,7 +4,7 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answers";
-import { theme } from "./colors";
+import { readTheme, setTheme, type Theme, theme } from "./colors";
 import { readKept, setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
@@ -86,7 +86,7 @@ function Frame({ meta }: { meta: Meta }) {
         <button type="button" onClick={() => (dialog.value = "keys")}>Keys <kbd>?</kbd></button>
         <label>
           Theme{" "}
-          <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as typeof theme.value)}>
+          <select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>
             <option value="">as the system</option>
             <option value="light">light</option>
             <option value="dark">dark</option>
@@ -115,7 +115,7 @@ function Frame({ meta }: { meta: Meta }) {
         </ol>
       </nav>
       <main id="page" tabIndex={-1}>
-        <Gone name={meta.name} />
+        <Gone meta={meta} />
         <Losses meta={meta} />
         <FilterBar meta={meta} />
         <Page id={page.value} meta={meta} />
@@ -198,6 +198,7 @@ function Page({ id, meta }: { id: PageId; meta: Meta }) {
   }
 }
 
+readTheme();
 effect(() => {
   document.documentElement.dataset.theme = theme.value;
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Answer } from "./transport/decode";
 import type { Calls, SearchAnswer } from "./types";
-import { entriesOf, fromReport } from "./search";
+import { entriesOf, framesWith, fromReport } from "./search";
 
 const finding = { code: "SL004", title: "the host waits for item()", gain_ns: 2_000_000 };
 
@@ -26,4 +26,10 @@ test("a report searches the frames that it holds", () => {
   const answer = { document: { labels, unit: "ns" }, columns } as unknown as Answer<Calls>;
   expect(fromReport(answer, "train").frames.map(({ name, inclusive }) => [name, inclusive])).toEqual([["step", 11]]);
   expect([fromReport(answer, "TRAIN").files, fromReport(answer, "mm").frames.length, fromReport(answer, "").frames]).toEqual([["train.py"], 1, []]);
+});
+
+test("frames with a text in their own name, not those of such a file", () => {
+  const frame = (name: string, file: string) => ({ kind: "python", name, file, inclusive: 1, unit: "ns" });
+  const frames = [frame("softmax", "nn.py"), frame("main", "softmax.py"), frame("log_Softmax", "nn.py")];
+  expect(framesWith("softmax", { frames }).map(({ name }) => name)).toEqual(["softmax", "log_Softmax"]);
 });

@@ -55,6 +55,9 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
   return [pages, issues, frames, events, files].flatMap((list) => list.slice(0, MOST));
 }
 
+/** The frames of an answer that have a text in their own name, those that take most first. */
+export const framesWith = (text: string, { frames }: Pick<SearchAnswer, "frames">): SearchAnswer["frames"] => frames.filter(({ name }) => holds(text)(name));
+
 /** The same kind of answer out of the flat list of frames that a report holds. */
 export function fromReport({ document, columns }: Answer<Calls>, text: string): SearchAnswer {
   const has = holds(text);

@@ -155,7 +155,7 @@ test("the Overview says how high memory stands and how much of the records could
   synth("damage", demo, broken, "--kind", "truncated-text");
   await here.view([demo], async (page, url) => {
     await open(page, url, "page=overview");
-    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all read/);
+    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all of the trace's read/);
   });
   const told = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
   const lost = told.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);

@@ -8,7 +8,7 @@ import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
 import { isAll, labelOf, selectedNode } from "../flame/words";
 import { useFindings } from "../findings";
 import { amount, counted, percent } from "../format";
-import { isAbout } from "../flame/colouring";
+import { isAbout, otherLine } from "../flame/colouring";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
@@ -120,19 +120,21 @@ function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDe
 /** In place of a value of which is known only that it is too small to be seen. */
 const LITTLE = "–";
 
-/** Findings about this frame. */
+/** Findings about this frame; of other lines of its function with their line. */
 function About({ label }: { label: Label }) {
   const asked = useFindings(rank.value);
   if (asked.state !== "ok") return null;
   const rows = asked.answer.document.tables.findings.rows;
-  const own = rows.map((row, at) => [row, at] as const).filter(([row]) => isAbout(row, label));
-  if (own.length === 0) return null;
+  const about = rows.map((row, at) => [row, at, otherLine(row, label)] as const).filter(([row]) => isAbout(row, label));
+  if (about.length === 0) return null;
+  // Those of this very line first.
+  const sorted = about.toSorted(([, , a], [, , b]) => Number(a !== undefined) - Number(b !== undefined));
   return (
     <>
       <h3>Findings</h3>
       <ul class="events">
-        {own.map(([row, at]) => (
-          <li key={at}><button type="button" class="link" onClick={() => change({ page: "issues", sel: `finding:${at}` })}>{row.code} {row.title}</button></li>
+        {sorted.map(([row, at, line]) => (
+          <li key={at}>{line !== undefined && `Line ${line} of the function: `}<button type="button" class="link" onClick={() => change({ page: "issues", sel: `finding:${at}` })}>{row.code} {row.title}</button></li>
         ))}
       </ul>
     </>

@@ -5,13 +5,14 @@
 
 import type { HTMLAttributes, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { canvas as colours, type InkOf, isPrinting } from "../colors";
 
 interface Props extends Omit<HTMLAttributes<HTMLCanvasElement>, "ref"> {
   readonly label: string;
   /** Of all that it shows, in pixels of the page. */
   readonly height: number;
-  /** Draws what is seen: `top` is how far it is scrolled. */
-  readonly draw: (context: CanvasRenderingContext2D, width: number, height: number, top: number) => void;
+  /** Draws what is seen, in the ink of the moment: `top` is how far it is scrolled. */
+  readonly draw: (context: CanvasRenderingContext2D, width: number, height: number, top: number, ink: InkOf) => void;
   readonly onWidth?: (width: number) => void;
   /** How far it is scrolled, for whoever asks what is below the pointer. */
   readonly scroll: RefObject<number>;
@@ -48,20 +49,32 @@ export function Canvas({ label, height, draw, onWidth, scroll, ...rest }: Props)
   const high = Math.min(height, most);
   const from = Math.min(top, Math.max(height - high, 0));
   scroll.current = from;
-  useEffect(() => {
+  // Another theme draws it anew.
+  void colours.value;
+  const paint = () => {
     const canvas = element.current;
     if (!canvas || width === 0) return;
-    const frame = requestAnimationFrame(() => {
-      const scale = devicePixelRatio || 1;
-      const [wide, tall] = [Math.round(width * scale), Math.round(high * scale)];
-      if (canvas.width !== wide || canvas.height !== tall) [canvas.width, canvas.height] = [wide, tall];
-      const context = canvas.getContext("2d", { alpha: false });
-      if (!context) return;
-      context.setTransform(scale, 0, 0, scale, 0, 0);
-      draw(context, width, high, from);
-    });
+    const scale = devicePixelRatio || 1;
+    const [wide, tall] = [Math.round(width * scale), Math.round(high * scale)];
+    if (canvas.width !== wide || canvas.height !== tall) [canvas.width, canvas.height] = [wide, tall];
+    const context = canvas.getContext("2d", { alpha: false });
+    if (!context) return;
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    draw(context, width, high, from, colours.peek());
+  };
+  useEffect(() => {
+    const frame = requestAnimationFrame(paint);
     return () => cancelAnimationFrame(frame);
   });
+  const latest = useRef(paint);
+  latest.current = paint;
+  // Paper is made of what is drawn by then: no frame comes between.
+  useEffect(() => {
+    let isThere = false;
+    const end = isPrinting.subscribe(() => isThere && latest.current());
+    isThere = true;
+    return end;
+  }, []);
   return (
     <div ref={holder} style={{ height: `${height}px` }}>
       <canvas

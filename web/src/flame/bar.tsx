@@ -90,10 +90,11 @@ function fault(text: string): string {
 }
 
 function Pattern({ name, title, hint }: { name: string; title: string; hint?: string }) {
-  const [wrong, setWrong] = useState("");
+  // What is wrong stays, to be mended.
+  const [wrong, setWrong] = useState({ why: "", typed: "" });
   const choose = (text: string) => {
     const why = fault(text);
-    setWrong(why);
+    setWrong({ why, typed: text });
     if (why === "") lookAt({ [name]: text });
   };
   return (
@@ -101,15 +102,15 @@ function Pattern({ name, title, hint }: { name: string; title: string; hint?: st
       {title}{" "}
       <input
         type="search"
-        aria-invalid={wrong !== ""}
+        aria-invalid={wrong.why !== ""}
         data-field={name}
-        value={state.value[name] ?? ""}
+        value={wrong.why === "" ? (state.value[name] ?? "") : wrong.typed}
         size={14}
         onKeyDown={(event) => name === "find" && event.key === "Enter" && leave(event.currentTarget)}
         onInput={(event) => name === "find" && change({ find: event.currentTarget.value }, "replace")}
         onChange={(event) => name !== "find" && choose(event.currentTarget.value)}
       />
-      {wrong && <span role="alert"> {wrong}</span>}
+      {wrong.why !== "" && <span role="alert"> {wrong.why}</span>}
     </label>
   );
 }

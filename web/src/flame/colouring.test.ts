@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Label } from "../types";
-import { colouring, modulesOf } from "./colouring";
+import { colouring, modulesOf, otherLine } from "./colouring";
 import type { Tree } from "./layout";
 
 const label = (kind: string, name: string, file = ""): Label => [kind, name, "", file, 0, name];
@@ -26,4 +26,10 @@ test("a finding colours what it is about, and marks what leads there", () => {
   expect(own.stripe).toBeUndefined();
   expect([caller.stripe, module.stripe]).toEqual([own.fill, own.fill]);
   expect(other).toEqual({ fill: caller.fill });
+});
+
+test("a finding of another line of the function says which; where a line is not known nothing is said", () => {
+  const at = (line: number): Label => ["python", "train", "", "t.py", line, "train"];
+  const finding = (line: number | null) => ({ function: "train", file: "t.py", line });
+  expect([otherLine(finding(53), at(54)), otherLine(finding(53), at(53)), otherLine(finding(53), at(0)), otherLine(finding(null), at(54))]).toEqual([53, undefined, undefined, undefined]);
 });

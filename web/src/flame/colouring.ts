@@ -92,6 +92,12 @@ export function isAbout(finding: Row, [, name, , file]: Label): boolean {
   return finding.operator !== null && finding.operator === name;
 }
 
+/** The line of a finding about a frame, where it is another one of the same function; nothing where it is the frame's, or either is not known. */
+export function otherLine(finding: Row, [, , , , line]: Label): number | undefined {
+  const of = typeof finding.line === "number" ? finding.line : 0;
+  return of > 0 && line > 0 && of !== line ? of : undefined;
+}
+
 const oneOf = (text: string) => FILES[hash(text) % FILES.length]!;
 
 function hash(text: string): number {

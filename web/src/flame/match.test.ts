@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Label } from "../types";
 import type { Tree } from "./layout";
-import { finder, nextMatch } from "./match";
+import { drawnIn, finder, nextMatch } from "./match";
 
 const label = (name: string, file = "", line = 0): Label => ["python", name, "", file, line, name];
 
@@ -25,4 +25,13 @@ test("what is found is gone through, round and round, below what is zoomed to", 
   expect([nextMatch(tree, 0, 0, isFound, 1), nextMatch(tree, 0, 3, isFound, 1), nextMatch(tree, 0, 4, isFound, 1), nextMatch(tree, 0, 3, isFound, -1)]).toEqual([3, 4, 3, 4]);
   expect([nextMatch(tree, 2, 2, isFound, 1), nextMatch(tree, 2, 3, isFound, 1)]).toEqual([3, 3]);
   expect(nextMatch(tree, 0, 0, () => false, 1)).toBeUndefined();
+});
+
+test("what has no box is not gone to: it is too narrow, or of a flat list without time of its own", () => {
+  const wide = { ...tree, width: Float64Array.of(10_000, 10_000, 9000, 2, 0) } as Tree;
+  const all = [1, 2, 3, 4];
+  expect([all.filter(drawnIn(wide, 0)), all.filter(drawnIn(wide, 3))]).toEqual([[1, 2], [1, 2, 3]]);
+  const isFound = finder(wide, "aten")!;
+  const isSeen = (root: number) => (node: number) => isFound(node) && drawnIn(wide, root)(node);
+  expect([nextMatch(wide, 0, 0, isSeen(0), 1), nextMatch(wide, 3, 3, isSeen(3), 1)]).toEqual([undefined, 3]);
 });

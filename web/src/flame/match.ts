@@ -11,6 +11,12 @@ export function finder(tree: Tree, text: string | undefined): ((node: number) =>
   return (node) => !isAll(tree, node) && found[tree.label[node]!]!;
 }
 
+/** A frame of this part of what is zoomed to is half a pixel wide in a picture that is. */
+const NARROW = 1 / 2000;
+
+/** Tells nodes that have a box, where this one is zoomed to: of a flat list those without time of their own have none. */
+export const drawnIn = (tree: Pick<Tree, "width">, root: number) => (node: number): boolean => tree.width[node]! > 0 && tree.width[node]! >= tree.width[root]! * NARROW;
+
 /** The next node below a root that is looked for, or the one before; from the last one on to the first. */
 export function nextMatch(tree: Tree, root: number, from: number, isFound: (node: number) => boolean, step: 1 | -1): number | undefined {
   let end = root + 1;

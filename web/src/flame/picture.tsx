@@ -2,7 +2,7 @@
 
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { canvas } from "../colors";
+import type { InkOf } from "../colors";
 import { type Box, drawBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import { amount, count } from "../format";
@@ -16,7 +16,8 @@ import { finder } from "./match";
 import { isAll, labelOf, spoken } from "./words";
 
 const ROW = 18;
-const HELP = "? lists the keys. Click selects, a second click zooms; arrows move, F zooms, 0 shows all, N goes to the next one found.";
+// It must fit into a line beside the details, in a window 1280 wide.
+const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all; ? lists all keys.";
 
 interface Props {
   readonly tree: Tree;
@@ -124,7 +125,6 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
 function painter({ tree, root, findings, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
   const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings);
-  const ink = canvas.value;
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);
@@ -133,7 +133,7 @@ function painter({ tree, root, findings, selected }: Props, boxes: readonly Visi
     const place = { x, y: top(node) - scrolled, width, height: ROW };
     return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };
   };
-  return (context: CanvasRenderingContext2D, wide: number, high: number, scrolled: number) => {
+  return (context: CanvasRenderingContext2D, wide: number, high: number, scrolled: number, ink: InkOf) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
     const seen = boxes.filter(({ node }) => top(node) - scrolled > -ROW && top(node) - scrolled < high);

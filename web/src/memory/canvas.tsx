@@ -1,7 +1,7 @@
 /** The drawing of memory, and what pointer and keys do there. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { canvas } from "../colors";
+import type { InkOf } from "../colors";
 import { Canvas } from "../draw/canvas";
 import { bytes, count, counted } from "../format";
 import { drawMarked } from "../timeline/paint";
@@ -44,9 +44,8 @@ export function MemoryCanvas(props: Props) {
     // Only then: whoever scrolls on stays where they are, though answers come.
   }, [selectedObject, lanes]);
   const peaks = overview.page.peaks.filter((peak) => peak.device === device);
-  const ink = canvas.value;
   const place = scaleOf(stretch, layout.gutter, width);
-  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
     const scene = { context, layout, stretch, width: wide, ink };
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);

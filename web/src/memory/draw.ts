@@ -3,7 +3,7 @@
 import { fitted } from "../draw/boxes";
 import { fillColumns } from "../draw/columns";
 import { bytes, count } from "../format";
-import type { InkOf } from "../timeline/paint";
+import type { InkOf } from "../colors";
 import { type Stretch, ticks } from "../timeline/view";
 import type { Answer } from "../transport/decode";
 import { calledBy, CURVE, HEAD, KIND, LABEL, LABELS, LANE, type Layout, namesOfPeaks, PHASES, RULER, scaleOf } from "./layout";
@@ -42,6 +42,19 @@ function clipped(scene: Scene, height: number, draw: () => void): void {
 
 function name(scene: Scene, text: string, y: number): void {
   scene.context.fillText(fitted(scene.context, text, scene.layout.gutter - 8), 4, y);
+}
+
+/** Pixels of a sample in the gutter. */
+const SAMPLE = 10;
+
+/** A name with a sample of what is filled as bytes in use are. */
+function sampled(scene: Scene, text: string, y: number): void {
+  const { context, ink } = scene;
+  name(scene, text, y);
+  const left = Math.round(4 + context.measureText(text).width + 6);
+  context.fillStyle = LIVE;
+  context.fillRect(left, y - SAMPLE / 2, SAMPLE, SAMPLE);
+  context.fillStyle = ink.quiet;
 }
 
 export function drawRuler(scene: Scene, phases: readonly Phase[]): void {
@@ -83,7 +96,7 @@ export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: 
   context.textBaseline = "middle";
   context.fillStyle = ink.quiet;
   name(scene, bytes(highest), yOf(highest));
-  name(scene, "in use ▆", floor - 44);
+  sampled(scene, "in use", floor - 44);
   if (has_reserved) name(scene, "held by the allocator ┄", floor - 30);
   if (applied) name(scene, "with suggestions ━", floor - 16);
   clipped(scene, floor + 1, () => {

@@ -64,7 +64,7 @@ test("a life is shown with some room around it, within all there is", () => {
 
 test("names of peaks stand above the curve, each at its mark, and not on each other", () => {
   const names = namesOfPeaks([{ x: 700, wide: 80 }, { x: 720, wide: 80 }], 740, 30);
-  expect(names.map(({ left }) => left)).toEqual([660, 660]);
+  expect(names.map(({ left }) => left)).toEqual([618, 638]);
   expect(names[1]!.top - names[0]!.top).toBeGreaterThanOrEqual(LABEL);
   for (const { top } of names) expect(top + LABEL).toBeLessThanOrEqual(30 + LABELS);
   expect(namesOfPeaks([{ x: 100, wide: 80 }, { x: 400, wide: 80 }], 740, 30).map(({ left, top }) => [left, top])).toEqual([[102, 30], [402, 30]]);

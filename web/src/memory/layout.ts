@@ -118,10 +118,10 @@ export const LABEL = 14;
 /** Rows of names above the highest value: those of a device's peaks, so that none hides a part of the curve. */
 export const LABELS = 2 * LABEL;
 
-/** Where names of so many pixels stand that begin at a place each, at the top of the curve's room. */
+/** Where names of so many pixels stand, each beside its mark, at the top of the curve's room: at its right, or at its left where that has no room. */
 export function namesOfPeaks(marks: ReadonlyArray<{ readonly x: number; readonly wide: number }>, width: number, top: number): Label[] {
   const taken: Label[] = [];
-  return marks.map(({ x, wide }) => apart({ left: Math.min(x + 2, width - wide), top, wide }, taken));
+  return marks.map(({ x, wide }) => apart({ left: x + 2 + wide <= width ? x + 2 : Math.max(x - 2 - wide, 0), top, wide }, taken));
 }
 
 /** The place of a name, moved down until it is on none of those that are there already; it is one of them from then on. */

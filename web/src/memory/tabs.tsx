@@ -2,7 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { canvas } from "../colors";
+import type { InkOf } from "../colors";
 import { Canvas } from "../draw/canvas";
 import { fitted } from "../draw/boxes";
 import { bytes, counted } from "../format";
@@ -74,9 +74,8 @@ const GUTTER = 150;
 function Segments({ answer }: { answer: Answer<AllocatorDocument> }) {
   const { page, tables } = answer.document;
   const scroll = useRef(0);
-  const ink = canvas.value;
   const largest = Math.max(...page.segments.map((segment) => segment.bytes), 1);
-  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
     context.translate(0, -top);

@@ -162,7 +162,7 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
               {names.map((name) => <td key={name}><Name text={name === "measure" ? measureOf(`${row[name]}`, of) : `${row[name] ?? "–"}`} /></td>)}
               <td class="number">{side(row, "before_ns", "B")}</td>
               <td class="number">{side(row, "after_ns", "A")}</td>
-              <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
+              <td class="number">{signed(changeOf(row))} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
               <td class="number">{row.low_percent === null || row.low_percent === undefined || isOnly(row) ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
               {isCounted && <td class="number">{often(row)}</td>}
               <td class="nowrap">{verdict(row)}</td>
@@ -173,6 +173,12 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
     </div>
   );
 }
+
+/** The change of a row: of what is on one side only, that side, whose mean is another one than that of single steps. */
+export const changeOf = (row: Row): Row[string] | undefined =>
+  row.verdict === "only in A" ? -Number(row.before_ns ?? 0)
+  : row.verdict === "only in B" ? row.after_ns
+  : row.change_ns;
 
 /** What is measured, in words. */
 const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work (mean without the slowest and the fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };

@@ -9,9 +9,10 @@ import { aroundOf, callersOf, frameOf, frameOfName, nodeOf, selOf } from "../fla
 import { type Tree, treeOf } from "../flame/layout";
 import { Notes } from "../flame/notes";
 import { Picture, select } from "../flame/picture";
-import { finder, nextMatch } from "../flame/match";
+import { drawnIn, finder, nextMatch } from "../flame/match";
 import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
+import { Undrawn } from "../flame/undrawn";
 import { labelOf, pathOf, selectedNode } from "../flame/words";
 import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
@@ -80,7 +81,7 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
             : "Nothing was measured in what is chosen here: choose other steps, another metric, or fewer filters."}
         </p>
       )}
-      <NotFound tree={tree} />
+      <NotFound tree={tree} root={root} />
       {state.value.as === "table" ? (
         <TreeTable tree={tree} root={root} selected={selected} />
       ) : (
@@ -119,26 +120,30 @@ function namesTo(tree: Tree, node: number): string[] {
   return names;
 }
 
-/** N goes to the next frame that is found, and Shift+N to the one before, wherever the focus is. */
+/** N goes to the next frame that is found and drawn, and Shift+N to the one before, wherever the focus is. */
 function useMatches(tree: Tree, root: number, selected: number | undefined): void {
   useKeys((key) => {
     const step = { n: 1, N: -1 }[key] as 1 | -1 | undefined;
     const isFound = step && finder(tree, state.value.find);
     if (!isFound) return false;
-    select(tree, nextMatch(tree, root, selected ?? root, isFound, step));
-    return true;
+    const isDrawn = drawnIn(tree, root);
+    const next = nextMatch(tree, root, selected ?? root, (node) => isFound(node) && isDrawn(node), step);
+    select(tree, next);
+    return next !== undefined;
   });
 }
 
-/** That no frame has what is looked for. */
-function NotFound({ tree }: { tree: Tree }) {
+/** That no frame that is drawn has what is looked for. */
+function NotFound({ tree, root }: { tree: Tree; root: number }) {
   const { find } = state.value;
-  const isFound = finder(tree, find);
-  const isMissed = useMemo(() => isFound !== undefined && tree.parent.length > 1 && !tree.row.some((_, node) => isFound(node)), [tree, find]);
+  const isMissed = useMemo(() => {
+    const [isFound, isDrawn] = [finder(tree, find), drawnIn(tree, root)];
+    return isFound !== undefined && tree.parent.length > 1 && nextMatch(tree, root, root, (node) => isFound(node) && isDrawn(node), 1) === undefined;
+  }, [tree, root, find]);
   if (!find || !isMissed) return null;
   return (
     <p class="notice" aria-live="polite">
-      No frame that is drawn has {find} in its name.<Nearest text={find} choose={(name) => change({ find: name }, "replace")} />
+      No frame that is drawn has {find} in its name. <Undrawn text={find} of={tree.document.title} />
     </p>
   );
 }

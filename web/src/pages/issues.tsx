@@ -5,7 +5,9 @@ import { useAnswer } from "../answers";
 import { bytes, count, counted, duration, percent } from "../format";
 import { area } from "../colors";
 import { selOf } from "../flame/chosen";
+import { run } from "../filter";
 import { useFindings } from "../findings";
+import { lostOf } from "../lost";
 import { factsOf, findingText } from "../details/text";
 import { Copy } from "../parts/copy";
 import { Name, Sentence } from "../parts/name";
@@ -61,7 +63,7 @@ function List({ found }: { found: Findings }) {
         {isMixed(rows) && ` ${UNSURE}`}
       </p>
       {rows.length > 1 && <Filters rows={rows} />}
-      {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.</p>}
+      {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.{run.value && lostOf(run.value).length > 0 && " Numbers are of what is there: what was lost may have more."}</p>}
       <ol class="cards">
         {rows.map((row, at) => isWanted(row) && (
           <li key={at}>
@@ -70,7 +72,7 @@ function List({ found }: { found: Findings }) {
           </li>
         ))}
       </ol>
-      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} /></p>)}
+      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>What the Memory page says of it</button></>}</p>)}
       <Nearest rows={found.nearest} isOpen={rows.length === 0} />
       <Looked rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
@@ -170,13 +172,26 @@ function gainOf(row: Row, step: number): { likely: string; share: string; low: s
   return words("ns", duration, (likely) => percent(likely, step)) ?? words("bytes", bytes, ofPeak);
 }
 
+/** Whether a card of another page was opened, and the keyboard is not at the finding yet. */
+let hasLeft = false;
+
 /** A finding in a few lines; a click shows the rest. */
 export function IssueCard({ row, at, step }: { row: Row; at: number; step: number }) {
   const gain = gainOf(row, step);
   const isHere = page.value === "issues";
   const isChosen = isHere && selection.value === `finding:${at}`;
+  const open = () => {
+    hasLeft = !isHere;
+    change({ page: "issues", sel: isChosen ? "" : `finding:${at}` });
+  };
+  // Who came by a card of another page has the keyboard where that led.
+  const arrive = (element: HTMLElement | null) => {
+    if (!element || !isChosen || !hasLeft) return;
+    hasLeft = false;
+    element.focus();
+  };
   return (
-    <button type="button" class="card" aria-expanded={isHere ? isChosen : undefined} onClick={() => change({ page: "issues", sel: isChosen ? "" : `finding:${at}` })}>
+    <button type="button" class="card" ref={arrive} aria-expanded={isHere ? isChosen : undefined} onClick={open}>
       <span class="gain">
         {gain === undefined ? "–" : gain.likely}
         {gain !== undefined && <small> {gain.share}</small>}

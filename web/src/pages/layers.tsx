@@ -1,5 +1,6 @@
 /** Layers and kernels: which data it needs, and where what is known of them stands until then. */
 
+import { noGpu } from "../lost";
 import { lookAt } from "../state";
 import type { Meta } from "../types";
 
@@ -17,7 +18,7 @@ export function Layers({ meta }: { meta: Meta }) {
         </p>
         <ul>
           <li>
-            kernels: {meta.has.gpu ? "this run has them" : "this run has none. For a trace of a program on a GPU: torch.profiler with activities=[CPU, CUDA]"}
+            kernels: {meta.has.gpu ? "this run has them" : `this run has none: ${noGpu(meta)}`}
           </li>
           <li>the module that each kernel belongs to: torch.profiler with <code>with_stack=True</code> names modules</li>
           <li>how many operations and bytes each kernel is of, by hardware counters, and what the GPU can do at most: nothing measures these for Stackline yet</li>

@@ -5,6 +5,7 @@ import { cause } from "../colors";
 import { selOf } from "../flame/chosen";
 import { bytes, count, counted, duration, percent } from "../format";
 import { isMixed, IssueCard, UNSURE, WITH_WORK } from "./issues";
+import { lostOf, noGpu } from "../lost";
 import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
@@ -28,7 +29,7 @@ export function Overview({ meta }: { meta: Meta }) {
       {meta.has.events ? (
         <>
           <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} isFirst={!isNext} />}</Shown>
-          {isNext && <Top />}
+          {isNext && <Top isLost={lostOf(meta).length > 0} />}
           {isNext && <Ranks />}
           {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
         </>
@@ -50,12 +51,12 @@ function Head({ meta }: { meta: Meta }) {
         <p key={info.rank} class="quiet">
           {info.name} ({info.format}): {counted(info.events, "event")}, {counted(info.gpu_operations, "GPU operation")}, {counted(info.steps, "step")}
           {info.start_ns !== null && info.end_ns !== null && <>, {duration(info.end_ns - info.start_ns)}</>}
-          {info.gpus.length > 0 && <>; GPU: {info.gpus.map((gpu) => gpu.name ?? "unnamed").filter((name, at, all) => all.indexOf(name) === at).join(", ")}</>}
+          {info.gpus.length > 0 && <>; GPU: {info.gpus.map((gpu) => gpu.name?.trim() || "unnamed").filter((name, at, all) => all.indexOf(name) === at).join(", ")}</>}
         </p>
       ))}
       {process && <p class="quiet">Recorded: <code>{process.command.join(" ")}</code>, Python {process.python}{process.torch && `, PyTorch ${process.torch}`}</p>}
       {!meta.has.gpu && meta.has.timeline && (
-        <p class="quiet">No GPU work is in this run: it ran on the CPU, or was recorded without it (torch.profiler: activities=[CPU, CUDA]).</p>
+        <p class="quiet">No GPU work is in this run: {noGpu(meta)}.</p>
       )}
     </>
   );
@@ -87,7 +88,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
         )}
-        <GpuBusy table={own(report.tables.gpu_time)} isCut={meta.traces.some(({ report: { problems } }) => problems.some(({ severity }) => severity === "lost"))} />
+        <GpuBusy table={own(report.tables.gpu_time)} isCut={lostOf(meta).length > 0} />
         {!isFirst && <MemoryPeaks />}
         <Collection meta={meta} />
       </dl>
@@ -226,7 +227,7 @@ function Collection({ meta }: { meta: Meta }) {
       <dt>Records</dt>
       <dd>
         <button type="button" class="link" onClick={() => change({ page: "run" })}>
-          {told.length === 0 ? "all read" : told.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
+          {told.length === 0 ? (meta.traces.length > 0 ? "all of the trace's read" : "all read") : told.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
         </button>
       </dd>
     </div>
@@ -245,7 +246,7 @@ function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number 
         ))}
       </button>
       <ul class="legend">
-        {parts.filter(([, ns]) => ns >= all / 200).map(([name, ns]) => (
+        {parts.map(([name, ns]) => (
           <li key={name}>
             <i style={{ background: cause(name).fill }} />{" "}
             <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1", cause: name })}>{cause(name).title}</button> {duration(ns)} ({percent(ns, all)})
@@ -256,7 +257,7 @@ function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number 
   );
 }
 
-function Top() {
+function Top({ isLost }: { isLost: boolean }) {
   const findings = useFindings(rank.value);
   return (
     <>
@@ -265,7 +266,7 @@ function Top() {
         {({ document }) =>
           document.tables.findings.rows.length === 0 ? (
             <p>
-              Nothing was found that would gain much. <button type="button" class="link" onClick={() => change({ page: "issues" })}>What was looked for</button>
+              {isLost ? "Nothing was found in what is there of this run: what was lost may have more." : "Nothing was found that would gain much."} <button type="button" class="link" onClick={() => change({ page: "issues" })}>What was looked for</button>
             </p>
           ) : (
             <ol class="cards">

@@ -66,11 +66,15 @@ export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["tra
 function clockInWords({ device, least_ns: least, most_ns: most, shift_ns: shift, contradictory, early, late }: Meta["traces"][number]["clocks"][number]): string {
   const clock = `The clock of GPU ${device}`;
   const signed = (ns: number) => `${ns < 0 ? "−" : ""}${duration(Math.abs(ns))}`;
-  const range = `${least === null ? "any time" : signed(least)} and ${most === null ? "any time" : signed(most)}`;
+  const range =
+    least !== null && most !== null ? `it is behind by something between ${signed(least)} and ${signed(most)}`
+    : least !== null ? `it is ${duration(-least)} ahead at most, and nothing tells how far it is behind`
+    : most !== null ? `it is ${duration(most)} behind at most, and nothing tells how far it is ahead`
+    : "nothing tells more";
   const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the call that launched it, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before what was waited for`;
   if (contradictory) return `${clock} drifts from the host's, or records are wrong: ${wrong}, and no shift mends both.`;
   if (shift === null) return `${clock}: nothing tells how far it is from the host's.`;
-  if (shift === 0) return `${clock} agrees with the host's, as far as launches and waits tell: it is behind by something between ${range}.`;
+  if (shift === 0) return `${clock} agrees with the host's, as far as launches and waits tell: ${range}.`;
   return `${clock} is off by ${signed(shift)} at least: ${wrong}. Times are as recorded.`;
 }
 

@@ -1,11 +1,13 @@
 /** The timeline: threads and streams, as boxes that are merged where they are narrow, and what changes over time below them. */
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
+import { cause } from "../colors";
 import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
 import { count, counted, duration, percent } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
+import { cut } from "../parts/name";
 import { Nearest } from "../parts/nearest";
 import { NoEvents, Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
@@ -16,14 +18,15 @@ import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { MakeUp } from "../timeline/makeup";
-import { ARROWS, beside, nextFound } from "../timeline/next";
-import { nextHop } from "../timeline/path";
+import { useOuter } from "../timeline/levels";
+import { ARROWS, beside, firstSeen, nextFound } from "../timeline/next";
 import { limits, tilesQuestion } from "../timeline/question";
 import { marked, RangeSummary } from "../timeline/range";
 import type { Step } from "../timeline/paint";
+import { nextSegment, type Reached, segmentsOf } from "../timeline/segments";
 import { useSteps } from "../timeline/steps";
 import { EventTable } from "../timeline/table";
-import { laneTitle, moved, type Opened, type Stretch, within, zoomed } from "../timeline/view";
+import { laneName, laneTitle, moved, type Opened, place, type Placed, sorted, type Stretch, within, zoomed } from "../timeline/view";
 import type { Brief, CounterDocument, EventDetail, Lanes, PathDocument, TileDocument } from "../types";
 
 export function Timeline() {
@@ -87,11 +90,11 @@ const address = ({ from, to }: Stretch) => ({ from: `${Math.floor(from)}`, to: `
 const select = (event: number) => change({ sel: `event:${event}` }, "replace");
 const show = (stretch: Stretch) => change(address(stretch), "replace");
 
-/** A hop of the path as parts of the address: moved into sight if it is out of it. */
-function inSight(hop: Stretch, stretch: Stretch, all: Stretch): Record<string, string> {
-  if (hop.from >= stretch.from && hop.to <= stretch.to) return {};
-  const middle = (hop.from + hop.to) / 2;
-  const half = Math.max((stretch.to - stretch.from) / 2, hop.to - hop.from);
+/** A segment of the path as parts of the address: moved into sight if it is out of it. */
+function inSight(segment: Stretch, stretch: Stretch, all: Stretch): Record<string, string> {
+  if (segment.from >= stretch.from && segment.to <= stretch.to) return {};
+  const middle = (segment.from + segment.to) / 2;
+  const half = Math.max((stretch.to - stretch.from) / 2, segment.to - segment.from);
   return address(within({ from: middle - half, to: middle + half }, all));
 }
 
@@ -108,7 +111,11 @@ function useTimeline(stretch: Stretch, width: number, lanes: Lanes) {
   const arrows = known ? arrowsOf(known) : [];
   const { find } = state.value;
   const isFound = useMemo(() => matcher(find), [find]);
-  return { known, isFound, tiles, answer: useLast(tiles), counters, path, critical: path.state === "ok" ? path.answer : undefined, selected, arrows };
+  const critical = path.state === "ok" ? path.answer : undefined;
+  const segments = useMemo(() => (critical ? segmentsOf(critical) : []), [critical]);
+  // Where J and K are: the same event is on the path again and again.
+  const reached = useRef<Reached>(undefined);
+  return { known, isFound, tiles, answer: useLast(tiles), counters, path, critical, segments, reached, selected, arrows };
 }
 
 /** The lanes whose titles hold what was typed. */
@@ -120,15 +127,28 @@ function useLanes(whole: Lanes): Lanes {
   }, [whole, wanted]);
 }
 
-/** What a key does; says whether it does anything. Arrows lead on from what is selected, and move the view where nothing is. */
-function pressed(key: string, { critical, selected, answer, known, isFound }: ReturnType<typeof useTimeline>, stretch: Stretch, all: Stretch): boolean {
-  const hops = { j: 1, k: -1 }[key];
-  const hop = hops !== undefined && critical ? nextHop(critical, selected, hops) : undefined;
-  if (hop) change({ sel: `event:${hop.event}`, ...inSight(hop, stretch, all) }, "replace");
-  const arrow = selected === undefined ? undefined : ARROWS[key];
+type Shown = ReturnType<typeof useTimeline>;
+
+/** Goes along the critical path by segments, of the cause that is chosen if one is; says whether there was one. */
+function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, stretch: Stretch, all: Stretch): boolean {
+  const cause = critical?.document.causes.indexOf(state.value.cause ?? "") ?? -1;
+  const next = critical && nextSegment(critical, segments, { reached: reached.current, selected, stretch, ...(cause < 0 ? {} : { only: cause }) }, step);
+  if (!next) return false;
+  reached.current = next;
+  change({ sel: `event:${next.event}`, ...inSight(segments[next.segment]!, stretch, all) }, "replace");
+  return true;
+}
+
+/** What a key does; says whether it does anything. Arrows lead on from what is selected, and begin at the first box where nothing is. */
+function pressed(key: string, shown: Shown, stretch: Stretch, all: Stretch, placed: () => readonly Placed[]): boolean {
+  const { selected, answer, known, isFound } = shown;
+  const along = { j: 1, k: -1 }[key] as 1 | -1 | undefined;
+  if (along) return walked(shown, along, stretch, all);
+  const arrow = ARROWS[key];
   const step = { n: 1, N: -1 }[key] as 1 | -1 | undefined;
   const next =
-    arrow && answer ? (beside(answer, selected!, arrow) ?? (arrow === "up" ? known?.launch?.event : undefined))
+    arrow && answer && selected === undefined ? firstSeen(answer, placed(), stretch)
+    : arrow && answer ? (beside(answer, selected!, arrow) ?? (arrow === "up" ? known?.launch?.event : undefined))
     : step && isFound && answer ? nextFound(answer, selected, isFound, stretch, step)
     : undefined;
   if (next !== undefined) select(next);
@@ -137,7 +157,18 @@ function pressed(key: string, { critical, selected, answer, known, isFound }: Re
   if (key === "Enter" && selected !== undefined) showDetails();
   const move = arrow ? undefined : moved(key, stretch, all);
   if (move) show(move);
-  return hop !== undefined || arrow !== undefined || next !== undefined || move !== undefined;
+  return arrow !== undefined || next !== undefined || move !== undefined;
+}
+
+/** What is selected in words, for screen readers, too; and where on the path that is. */
+function spoken({ known, segments, reached, critical }: Shown, lanes: Lanes): string {
+  if (!known) return "";
+  const { name, dur, start, track } = known.event;
+  const lane = lanes.lanes.find((one) => one.track === track);
+  const at = reached.current?.event === known.event.event ? reached.current.segment : undefined;
+  const segment = at === undefined ? undefined : segments[at];
+  const path = critical && segment ? ` Segment ${count(at! + 1)} of ${count(segments.length)} of the critical path: ${cause(critical.document.causes[segment.cause] ?? "unknown").title}, ${duration(segment.to - segment.from)} at ${duration(segment.from)}.` : "";
+  return `${cut(name)}: ${duration(dur)} at ${duration(start)}${lane ? `, ${laneName(lane)}` : ""}.${path}`;
 }
 
 /** From the start to the end of an event, with a tenth of it around it. */
@@ -151,18 +182,20 @@ function View({ whole }: { whole: Lanes }) {
   const stretch = seen(all);
   const timeline = useTimeline(stretch, width, lanes);
   const { tiles, answer, counters, path, critical, selected, arrows, isFound } = timeline;
+  const outer = useOuter(answer, lanes);
   const steps = useSteps();
   const isMissed = useMemo(() => isFound !== undefined && answer !== undefined && !answer.document.texts.some(isFound), [answer, isFound]);
   const isCut = breaksOff(traceOf(run.value)?.report);
   const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
-  useKeys((key) => pressed(key, timeline, stretch, all));
+  useKeys((key) => pressed(key, timeline, stretch, all, () => place(sorted(lanes.lanes), opened, outer).placed));
+  if (isEmpty) return <NoEvents />;
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
-      <p class="told" aria-live="polite">
+      <p class="told" id="timeline-told" aria-live="polite">
         {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}{isCut && " It breaks off at its end, which is striped: what came after is lost."}
       </p>
-      {isEmpty && <NoEvents />}
+      <p class="told one" id="timeline-selected" aria-live="polite">{spoken(timeline, lanes)}</p>
       <PathNote asked={path} />
       {isMissed && (
         <p class="notice" aria-live="polite">
@@ -182,7 +215,8 @@ function View({ whole }: { whole: Lanes }) {
       ) : (
         <LaneCanvas
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
-          {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened }}
+          {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened, outer }}
+          told="timeline-told timeline-selected"
           mark={marked()}
           cut={isCut ? all.to : undefined}
           onStretch={show}

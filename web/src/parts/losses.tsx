@@ -1,12 +1,12 @@
 /** On every page: that a part of the run was lost, so that numbers are of what is there. */
 
 import { counted } from "../format";
+import { lostOf } from "../lost";
 import { change, page } from "../state";
 import type { Meta } from "../types";
 
 export function Losses({ meta }: { meta: Meta }) {
-  const reports = [...meta.traces.map(({ report }) => report), ...(meta.recording ? [meta.recording.report] : []), ...(meta.memory ? [meta.memory.report] : [])];
-  const lost = new Map(reports.flatMap(({ problems }) => problems).filter(({ severity }) => severity === "lost").map((problem) => [problem.code, problem.message]));
+  const lost = new Map(lostOf(meta).map((problem) => [problem.code, problem.message]));
   if (lost.size === 0 || page.value === "run") return null;
   const [first] = lost.values();
   return (

@@ -7,19 +7,19 @@ import { rank, transport } from "../state";
 import type { Calls, SearchAnswer } from "../types";
 import { Name } from "./name";
 
-/** Names that come near to a text; none while it is not known, and where one holds the text. */
-function useNearest(text: string): readonly string[] {
+/** What all names are searched for; none while it is not known. A report has no server to ask: it searches what it holds. */
+export function useSearch(text: string): SearchAnswer | undefined {
   const isReport = transport.kind === "report";
   const wanted = text.trim();
   const found = useAnswer<SearchAnswer>(!isReport && wanted !== "" ? "search" : undefined, { text: wanted, rank: rank.value, steps: steps() });
   const calls = useAnswer<Calls>(isReport && wanted !== "" ? "calls" : undefined, { shape: "flat", steps: steps() });
-  if (isReport) return calls.state === "ok" ? fromReport(calls.answer, wanted).nearest : [];
-  return found.state === "ok" ? found.answer.document.nearest : [];
+  if (isReport) return calls.state === "ok" ? fromReport(calls.answer, wanted) : undefined;
+  return found.state === "ok" ? found.answer.document : undefined;
 }
 
 /** Offers the nearest names, each to be chosen. */
 export function Nearest({ text, choose }: { text: string; choose: (name: string) => void }) {
-  const names = useNearest(text);
+  const names = useSearch(text)?.nearest ?? [];
   if (names.length === 0) return null;
   return (
     <span class="nearest">

@@ -54,8 +54,8 @@ function put(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, o
   for (let at = 0; at < track!.length; at += 1) {
     const here = byTrack.get(track![at]!);
     const level = depth![at]!;
-    if (!here || level >= here.rows) continue;
-    y[at] = offset + here.top + HEAD + level * ROW;
+    if (!here || level < here.outer || level >= here.outer + here.rows) continue;
+    y[at] = offset + here.top + HEAD + (level - here.outer) * ROW;
     const { fill } = LAYERS[layers[kind![at]!] ?? "span"];
     const faded = (onPath !== undefined && !onPath.has(event![at]!)) || found?.[name![at]!] === false;
     const key = `${faded} ${fill}`;

@@ -1,12 +1,12 @@
 /** Curves of counters and of memory below the lanes. */
 
-import { LAYERS } from "../colors";
+import { type InkOf, LAYERS } from "../colors";
 import { fitted } from "../draw/boxes";
 import { fillColumns } from "../draw/columns";
 import { bytes, significant } from "../format";
 import type { Answer } from "../transport/decode";
 import type { CounterDocument } from "../types";
-import { type InkOf, scaleOf } from "./paint";
+import { scaleOf } from "./paint";
 import type { Stretch } from "./view";
 
 /** Pixels of a curve, and of its head above it. */

@@ -1,13 +1,14 @@
 /** What happened around an event, small: beside a finding, where the gap can be seen that it tells of. */
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
 import { duration } from "../format";
 import { change, rank, transport } from "../state";
 import type { EventDetail, Lanes, TileDocument } from "../types";
 import { LaneCanvas } from "./lanes";
+import { outerOf } from "./levels";
 import { tilesQuestion } from "./question";
-import { around, FEW, MOST_BOXES, type Opened, type Stretch, within } from "./view";
+import { around, MOST_BOXES, type Opened, type Stretch, within } from "./view";
 
 /** Lanes that are shown: that of the event, those of what it launched or what launched it, and the busiest streams. */
 const MOST = 3;
@@ -26,27 +27,29 @@ export function lanesAround(whole: Lanes, { track, launch, launched }: Pick<Even
   const own = [track, launch?.track, launched[0]?.track];
   const streams = whole.lanes.filter(({ kind }) => kind === "stream").toSorted((a, b) => b.events - a.events);
   const chosen = [...new Set([...own, ...streams.map((lane) => lane.track)])].filter((one) => one !== undefined).slice(0, MOST);
-  // Few levels of each: it is a small picture.
-  return { ...whole, lanes: whole.lanes.filter((lane) => chosen.includes(lane.track)).map((lane) => ({ ...lane, rows: Math.min(lane.rows, FEW) })) };
+  return { ...whole, lanes: whole.lanes.filter((lane) => chosen.includes(lane.track)) };
 }
 
 function Picture({ detail, whole, of }: { detail: EventDetail; whole: Lanes; of: string | undefined }) {
   const [width, setWidth] = useState(0);
-  const [opened, setOpened] = useState<Opened>(new Map());
   const { event, start, dur } = detail.event;
   const all = { from: 0, to: Math.max(whole.length, 1) };
   const place = around(start, dur);
   const stretch: Stretch = within({ from: Number(place.from), to: Number(place.to) }, all);
-  const lanes = lanesAround(whole, detail);
+  const lanes = useMemo(() => lanesAround(whole, detail), [whole, detail]);
+  // Few levels of each, for it is a small picture, until one asks for more.
+  const [opened, setOpened] = useState<Opened>(() => new Map(lanes.lanes.map(({ track }) => [track, "few"] as const)));
   const tracks = lanes.lanes.map(({ track }) => track).join(",");
   const answer = useLast(useAnswer<TileDocument>(width > 0 && tracks !== "" ? "tiles" : undefined, { ...tilesQuestion(stretch, width, lanes), rank: of ?? rank.value, most: MOST_BOXES, tracks }));
+  const evidence = [event, detail.launch?.event, detail.launched[0]?.event].filter((one) => one !== undefined);
+  const outer = useMemo(() => answer && outerOf(answer, lanes.lanes, evidence, stretch), [answer, lanes, event]);
   const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(of === undefined ? {} : { rank: of }), ...place });
   return (
     <figure class="gap">
       <figcaption class="quiet">Around one of them, {duration(stretch.to - stretch.from)} from {duration(stretch.from)} on</figcaption>
       <LaneCanvas
         label={`Timeline around ${event}, of ${lanes.lanes.length} lanes; the list of events below leads to the whole timeline`}
-        {...{ lanes, stretch, all, answer, width, setWidth, opened, setOpened }}
+        {...{ lanes, stretch, all, answer, width, setWidth, opened, setOpened, outer }}
         zero={0}
         steps={NONE}
         counters={undefined}

@@ -6,7 +6,7 @@ import { counted, duration } from "../format";
 import { Name } from "../parts/name";
 import type { Answer } from "../transport/decode";
 import type { PathDocument } from "../types";
-import { NO_EVENT } from "./path";
+import { NO_EVENT } from "./segments";
 import type { Stretch } from "./view";
 
 const MOST = 100;

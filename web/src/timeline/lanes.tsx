@@ -1,7 +1,7 @@
 /** The drawing of a timeline: lanes with boxes, curves below them, and what the pointer does there. */
 
-import { useMemo, useRef, useState } from "preact/hooks";
-import { canvas } from "../colors";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { InkOf } from "../colors";
 import { labelBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import type { Answer } from "../transport/decode";
@@ -10,9 +10,10 @@ import { drawArrows } from "./arrows";
 import { boxAt, countIn, lay, layersOf, paint, wordsOf } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
 import { drawCut } from "./cut";
+import { levelsOf, type Outer } from "./levels";
 import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
 import { drawPath } from "./path";
-import { HEAD, type Opened, place, sorted, type Stretch, turned, zoomed } from "./view";
+import { HEAD, type Opened, place, type Placed, sorted, type Stretch, turned, zoomed } from "./view";
 
 interface Props {
   readonly label: string;
@@ -38,6 +39,10 @@ interface Props {
   readonly setWidth: (width: number) => void;
   readonly opened: Opened;
   readonly setOpened: (opened: Opened) => void;
+  /** Outer levels of lanes that are hidden where not all have room. */
+  readonly outer?: Outer | undefined;
+  /** What describes the picture, by its `id`. */
+  readonly told?: string | undefined;
   readonly onStretch: (stretch: Stretch) => void;
   readonly onEvent: (event: number) => void;
   readonly onMark?: (mark: Stretch) => void;
@@ -51,8 +56,8 @@ export function LaneCanvas(props: Props) {
   const [drag, setDrag] = useState<{ from: number; to: number }>();
   const scroll = useRef(0);
   const { placed, laid, offset, bottom, height } = useScene(props);
-  const ink = canvas.value;
-  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
+  useShown(props, placed);
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
     drawGrid(context, stretch, props.zero, wide, high, ink);
@@ -93,6 +98,7 @@ export function LaneCanvas(props: Props) {
     <div class="canvas tall">
       <Canvas
         label={label}
+        aria-describedby={props.told}
         height={height}
         scroll={scroll}
         draw={draw}
@@ -119,11 +125,24 @@ export function LaneCanvas(props: Props) {
   );
 }
 
+/** Opens the lane of what is selected if it stands on a hidden level, once: whoever closes it means it. */
+function useShown({ answer, selected, opened, setOpened }: Props, placed: readonly Placed[]): void {
+  const shown = useRef<number>(undefined);
+  useEffect(() => {
+    if (!answer || selected === undefined || shown.current === selected) return;
+    for (const [track, level] of levelsOf(answer, [selected])) {
+      shown.current = selected;
+      const here = placed.find(({ lane }) => lane.track === track);
+      if (here && (level < here.outer || level >= here.outer + here.rows)) setOpened(new Map(opened).set(track, "all"));
+    }
+  }, [answer, selected]);
+}
+
 /** Where everything stands. */
-function useScene({ lanes, opened, answer, critical, steps, counters, isFound }: Props) {
+function useScene({ lanes, opened, outer, answer, critical, steps, counters, isFound }: Props) {
   const list = useMemo(() => sorted(lanes.lanes), [lanes]);
   const layers = useMemo(() => layersOf(lanes), [lanes]);
-  const { placed, height } = useMemo(() => place(list, opened), [list, opened]);
+  const { placed, height } = useMemo(() => place(list, opened, outer), [list, opened, outer]);
   const onPath = useMemo(() => critical && new Set(critical.columns.event), [critical]);
   const offset = RULER + (steps.length > 0 ? STEPS : 0);
   const laid = useMemo(() => answer && lay(answer, layers, { placed, offset, onPath, isFound }), [answer, layers, placed, offset, onPath, isFound]);

@@ -7,8 +7,7 @@ import { Name } from "../parts/name";
 import { change, state } from "../state";
 import type { Answer } from "../transport/decode";
 import type { PathDocument } from "../types";
-import { NO_EVENT } from "./path";
-import { type Segment, segmentsOf } from "./segments";
+import { longestEvent, type Segment, segmentsOf } from "./segments";
 import type { Stretch } from "./view";
 
 /** Segments that are listed. */
@@ -41,7 +40,7 @@ export function MakeUp({ path, stretch, onSegment }: Props) {
         {parts.map(([name, ns]) => <li key={name}><i style={{ background: cause(name).fill }} /> <button type="button" class="link" aria-pressed={state.value.cause === name} onClick={() => change({ cause: state.value.cause === name ? "" : name }, "replace")}>{cause(name).title}</button> {duration(ns)} ({percent(ns, all)})</li>)}
       </ul>
       <details open={only >= 0}>
-        <summary>{counted(seen.length, "segment")}{only >= 0 && ` of ${cause(document.causes[only]!).title}`} that {seen.length === 1 ? "is" : "are"} seen, the longest first: neighbours of one cause are one</summary>
+        <summary>{counted(seen.length, "segment")}{only >= 0 && ` of ${cause(document.causes[only]!).title}`} that {seen.length === 1 ? "is" : "are"} seen, the longest first: neighbours of one cause on one lane are one</summary>
         <ol class="events">
           {longest.map((segment) => {
             const event = longestEvent(path, segment);
@@ -56,15 +55,4 @@ export function MakeUp({ path, stretch, onSegment }: Props) {
       </details>
     </figure>
   );
-}
-
-/** The event of a segment that is on the path longest. */
-function longestEvent({ document, columns }: Answer<PathDocument>, { first, end: behind }: Segment): { event: number; name: string } | undefined {
-  const { start, end, event, name } = columns as Record<string, Uint32Array | Float64Array>;
-  let best: number | undefined;
-  for (let hop = first; hop < behind; hop += 1) {
-    if (event![hop] === NO_EVENT) continue;
-    if (best === undefined || end![hop]! - start![hop]! > end![best]! - start![best]!) best = hop;
-  }
-  return best === undefined ? undefined : { event: event![best]!, name: document.texts[name![best]!] ?? "" };
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { beside, nextFound } from "./next";
+import { beside, firstSeen, nextFound } from "./next";
+import type { Placed } from "./view";
 
 /** A row of two calls, the first of which has two within it; and a kernel elsewhere. */
 const answer = {
@@ -33,4 +34,14 @@ test("events of a name are gone through in the order of time, round and round, o
   expect(nextFound(answer, 20, isInner, all, 1)).toBe(11);
   expect(nextFound(answer, undefined, isInner, { from: 25, to: 60 }, 1)).toBe(12);
   expect(nextFound(answer, undefined, (name) => name === "nothing", all, 1)).toBeUndefined();
+});
+
+test("arrows begin at the first box of the first lane that has one where one looks, on a level that is seen", () => {
+  const lanes = (...all: Array<[track: number, outer: number]>) => all.map(([track, outer]) => ({ lane: { track }, outer }) as Placed);
+  const all = { from: 0, to: 200 };
+  expect(firstSeen(answer, lanes([5, 0], [0, 0], [1, 0]), all)).toBe(10);
+  expect(firstSeen(answer, lanes([0, 1], [1, 0]), all)).toBe(11);
+  expect(firstSeen(answer, lanes([0, 2], [1, 0]), all)).toBe(20);
+  expect(firstSeen(answer, lanes([0, 0], [1, 0]), { from: 85, to: 130 })).toBe(13);
+  expect(firstSeen(answer, lanes([0, 0]), { from: 130, to: 140 })).toBeUndefined();
 });

@@ -2,7 +2,7 @@
 
 import type { Answer } from "../transport/decode";
 import type { TileDocument } from "../types";
-import type { Stretch } from "./view";
+import type { Placed, Stretch } from "./view";
 
 type Numbers = Readonly<Record<string, ArrayLike<number>>>;
 export type Arrow = "up" | "down" | "left" | "right";
@@ -49,6 +49,21 @@ export function nextFound(
     const from = here < 0 ? (step === 1 ? -1 : 0) : here;
     const at = order[(((from + far * step) % order.length) + order.length) % order.length]!;
     if (wanted[name![at]!]) return event![at];
+  }
+  return undefined;
+}
+
+/** The outermost event that is seen of the first lane that has any: where arrows begin. */
+export function firstSeen({ columns }: Pick<Answer<TileDocument>, "columns">, placed: readonly Placed[], { from, to }: Stretch): number | undefined {
+  const { track, depth, start, length, event } = columns as Numbers;
+  for (const { lane, outer } of placed) {
+    let best: number | undefined;
+    for (let at = 0; at < track!.length; at += 1) {
+      if (track![at] !== lane.track || depth![at]! < outer || start![at]! > to || start![at]! + length![at]! < from) continue;
+      const isNearer = best === undefined || depth![at]! < depth![best]! || (depth![at] === depth![best] && start![at]! < start![best]!);
+      if (isNearer) best = at;
+    }
+    if (best !== undefined) return event![best];
   }
   return undefined;
 }

@@ -1,10 +1,8 @@
 /** What a timeline draws beside its boxes: the ruler with the steps, the heads of lanes, what is marked. */
 
-import type { canvas } from "../colors";
+import type { InkOf } from "../colors";
 import { fitted } from "../draw/boxes";
 import { headOf, type Placed, ROW, type Stretch, tickLabel, ticks } from "./view";
-
-export type InkOf = typeof canvas.value;
 
 /** A step of the program: its number, and when it starts and ends. */
 export type Step = readonly [number: number, start: number, end: number];
@@ -89,25 +87,28 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   }
 }
 
-/** Draws what the lanes are, and a line where levels of one are hidden. */
+/** Draws what the lanes are, and lines where levels of one are hidden. */
 export function drawHeads(context: CanvasRenderingContext2D, placed: readonly Placed[], offset: number, width: number, headHeight: number, ink: InkOf): void {
   context.font = FONT;
   context.textBaseline = "middle";
   for (const here of placed) {
     context.fillStyle = ink.quiet;
     context.fillText(fitted(context, headOf(here), width - 8), 4, offset + here.top + headHeight / 2 - 1);
-    if (here.rows < here.lane.rows) {
-      const y = Math.round(offset + here.top + headHeight + here.rows * ROW) + 1.5;
-      context.strokeStyle = ink.quiet;
-      context.lineWidth = 1;
-      context.setLineDash([6, 4]);
-      context.beginPath();
-      context.moveTo(0, y);
-      context.lineTo(width, y);
-      context.stroke();
-      context.setLineDash([]);
-    }
+    if (here.outer > 0) drawHidden(context, offset + here.top + headHeight - 1.5, width, ink);
+    if (here.outer + here.rows < here.lane.rows) drawHidden(context, Math.round(offset + here.top + headHeight + here.rows * ROW) + 1.5, width, ink);
   }
+}
+
+/** A line where levels are hidden. */
+function drawHidden(context: CanvasRenderingContext2D, y: number, width: number, ink: InkOf): void {
+  context.strokeStyle = ink.quiet;
+  context.lineWidth = 1;
+  context.setLineDash([6, 4]);
+  context.beginPath();
+  context.moveTo(0, y);
+  context.lineTo(width, y);
+  context.stroke();
+  context.setLineDash([]);
 }
 
 /** Shades what is marked, between two places. */

@@ -48,22 +48,3 @@ export function drawPath(
   context.lineWidth = 1;
   context.stroke(across);
 }
-
-/** What has no event of its own on the path: a gap, a wait. */
-export const NO_EVENT = 0xffff_ffff;
-
-/** The next hop with an event, forward or backward from the one of an event; the first one without. */
-export function nextHop(
-  { columns }: Answer<PathDocument>,
-  from: number | undefined,
-  step: number,
-): (Stretch & { readonly event: number }) | undefined {
-  const { start, end, event } = columns as Record<string, Uint32Array | Float64Array>;
-  const here = from === undefined ? -1 : event!.indexOf(from as never);
-  for (let hop = here + step; hop >= 0 && hop < event!.length; hop += step) {
-    if (event![hop] !== NO_EVENT && event![hop] !== from) {
-      return { event: event![hop]!, from: start![hop]!, to: end![hop]! };
-    }
-  }
-  return undefined;
-}

@@ -2,6 +2,10 @@
 
 import type { Answer } from "../transport/decode";
 import type { PathDocument } from "../types";
+import type { Stretch } from "./view";
+
+/** What has no event of its own on the path: a gap, a wait. */
+export const NO_EVENT = 0xffff_ffff;
 
 export interface Segment {
   /** Number of its cause. */
@@ -13,14 +17,59 @@ export interface Segment {
   readonly end: number;
 }
 
-/** The hops of a path, those of one cause that follow each other without a gap as one: of a long path the shortest hops may be left out. */
+/** The hops of a path, those of one cause that follow each other on one lane without a gap as one: of a long path the shortest hops may be left out. */
 export function segmentsOf({ columns }: Answer<PathDocument>): Segment[] {
-  const { start, end, category } = columns as Record<string, Uint32Array | Float64Array>;
+  const { start, end, category, track } = columns as Record<string, Uint32Array | Float64Array>;
   const all: Segment[] = [];
   for (let hop = 0; hop < start!.length; hop += 1) {
     const last = all.at(-1);
-    if (last?.cause === category![hop] && last!.to === start![hop]) all[all.length - 1] = { ...last!, to: end![hop]!, end: hop + 1 };
+    const goesOn = last?.cause === category![hop] && last!.to === start![hop] && track![hop] === track![hop - 1];
+    if (goesOn) all[all.length - 1] = { ...last!, to: end![hop]!, end: hop + 1 };
     else all.push({ cause: category![hop]!, from: start![hop]!, to: end![hop]!, first: hop, end: hop + 1 });
   }
   return all;
+}
+
+/** The event of a segment that is on the path longest. */
+export function longestEvent({ document, columns }: Answer<PathDocument>, { first, end: behind }: Segment): { event: number; name: string } | undefined {
+  const { start, end, event, name } = columns as Record<string, Uint32Array | Float64Array>;
+  let best: number | undefined;
+  for (let hop = first; hop < behind; hop += 1) {
+    if (event![hop] === NO_EVENT) continue;
+    if (best === undefined || end![hop]! - start![hop]! > end![best]! - start![best]!) best = hop;
+  }
+  return best === undefined ? undefined : { event: event![best]!, name: document.texts[name![best]!] ?? "" };
+}
+
+/** Where one is on the path: the segment that was gone to, as long as its event stays selected. */
+export interface Reached {
+  readonly segment: number;
+  readonly event: number;
+}
+
+/** The segment that is next in time, or the one before, of those with an event and of one cause if one is given: from the one that was reached, else from that of the event that is selected, else from what is seen. */
+export function nextSegment(
+  path: Answer<PathDocument>,
+  segments: readonly Segment[],
+  { reached, selected, stretch, only }: { readonly reached?: Reached | undefined; readonly selected: number | undefined; readonly stretch: Stretch; readonly only?: number },
+  step: 1 | -1,
+): Reached | undefined {
+  for (let at = startOf(path, segments, reached?.event === selected ? reached : undefined, selected, stretch, step) + step; at >= 0 && at < segments.length; at += step) {
+    if (only !== undefined && segments[at]!.cause !== only) continue;
+    const event = longestEvent(path, segments[at]!)?.event;
+    if (event !== undefined) return { segment: at, event };
+  }
+  return undefined;
+}
+
+/** The segment to go on from, which is not gone to itself. */
+function startOf({ columns }: Answer<PathDocument>, segments: readonly Segment[], reached: Reached | undefined, selected: number | undefined, { from, to }: Stretch, step: 1 | -1): number {
+  if (reached) return reached.segment;
+  const hop = selected === undefined ? -1 : Array.prototype.indexOf.call(columns.event, selected);
+  if (hop >= 0) return segments.findIndex(({ end }) => hop < end);
+  if (step === 1) {
+    const first = segments.findIndex((one) => one.to > from);
+    return first < 0 ? segments.length : first - 1;
+  }
+  return segments.findLastIndex((one) => one.from < to) + 1;
 }

@@ -45,7 +45,7 @@ test("rows stand below each other", () => {
 });
 
 test("what has no room are the innermost levels; that is said, and all of them can be had", () => {
-  const lanes = [lane(1, "thread", 9000, 50), lane(2, "thread", 10, 40), lane(3, "stream", 500, 2)];
+  const lanes = [lane(1, "thread", 9000, 50), lane(2, "thread", 10, 40), lane(3, "async", 500, 2)];
   const { placed } = place(lanes, new Map());
   expect(placed.map((p) => p.rows)).toEqual([50, 8, 2]);
   expect(headOf(placed[1]!)).toContain("32 of 40 levels hidden");
@@ -53,6 +53,18 @@ test("what has no room are the innermost levels; that is said, and all of them c
   const opened = turned(new Map(), placed[1]!);
   expect(place(lanes, opened).placed.map((p) => p.rows)).toEqual([50, 40, 2]);
   expect(place(lanes, turned(opened, place(lanes, opened).placed[1]!)).placed[1]!.rows).toBe(6);
+});
+
+test("where there are streams, deep threads leave them room, and hide outer levels that say little", () => {
+  const lanes = [lane(1, "thread", 9000, 50), lane(2, "thread", 10, 40), lane(3, "thread", 5, 4), lane(4, "stream", 500, 2)];
+  const { placed } = place(lanes, new Map(), new Map([[1, 20], [2, 39], [3, 2]]));
+  expect(placed.map((p) => p.rows)).toEqual([6, 6, 4, 2]);
+  expect(placed.map((p) => p.outer)).toEqual([20, 34, 0, 0]);
+  expect(headOf(placed[0]!)).toContain("44 of 50 levels hidden (20 outer, 24 inner)");
+  expect(headOf(placed[1]!)).toContain("34 of 40 levels hidden (34 outer, 0 inner)");
+  expect(place([lanes[0]!, lanes[3]!], new Map()).placed[0]!.rows).toBe(12);
+  const all = place(lanes, new Map([[1, "all"]]), new Map([[1, 20]])).placed[0]!;
+  expect([all.rows, all.outer]).toEqual([50, 0]);
 });
 
 test("no two ticks have the same label, however close they are", () => {

@@ -73,6 +73,8 @@ export interface Placed {
   /** Where its head stands; its rows come below. */
   readonly top: number;
   readonly rows: number;
+  /** Outer levels that are hidden, above those that are seen. */
+  readonly outer: number;
 }
 
 /** How many levels of a lane were asked for: all, or few; what fits if nothing was. */
@@ -84,21 +86,30 @@ const GAP = 4;
 /** Rows that a lane has at least, if it has as many; and those of all lanes together, unless some were opened. */
 export const FEW = 6;
 const ROOM = 60;
+/** The same of threads where there are streams: what a GPU does is to be seen without scrolling. */
+const ROOM_ABOVE = 16;
+/** Rows that a deep lane has there at most. */
+const DEEP = 12;
 
-/** Lanes below each other. What has no room are the innermost levels; lanes with many events get more of it. */
-export function place(lanes: readonly Lane[], opened: Opened): { placed: Placed[]; height: number } {
+/** Lanes below each other. Lanes with many events get more of the room; what has none are the outer levels that are named, then the innermost. */
+export function place(lanes: readonly Lane[], opened: Opened, outer: ReadonlyMap<number, number> = new Map()): { placed: Placed[]; height: number } {
   const few = (lane: Lane) => Math.min(lane.rows, FEW);
-  let room = Math.max(ROOM - lanes.reduce((sum, lane) => sum + few(lane), 0), 0);
+  const isAbove = (lane: Lane) => lane.kind !== "stream" && lanes.some(({ kind }) => kind === "stream");
+  const left = (room: number, some: readonly Lane[]) => Math.max(room - some.reduce((sum, lane) => sum + few(lane), 0), 0);
+  let [room, above] = [left(ROOM, lanes), left(ROOM_ABOVE, lanes.filter(isAbove))];
   const rows = new Map<number, number>();
   for (const lane of lanes.toSorted((a, b) => b.events - a.events)) {
     const wish = opened.get(lane.track);
-    const more = wish === undefined ? Math.min(lane.rows - few(lane), room) : 0;
+    const most = isAbove(lane) ? Math.min(room, above, DEEP - FEW) : room;
+    const more = wish === undefined ? Math.min(lane.rows - few(lane), most) : 0;
     room -= more;
+    if (isAbove(lane)) above -= more;
     rows.set(lane.track, wish === "all" ? lane.rows : few(lane) + more);
   }
   let top = 0;
   const placed = lanes.map((lane) => {
-    const here = { lane, top, rows: rows.get(lane.track)! };
+    const seen = rows.get(lane.track)!;
+    const here = { lane, top, rows: seen, outer: Math.min(outer.get(lane.track) ?? 0, lane.rows - seen) };
     top += HEAD + here.rows * ROW + GAP;
     return here;
   });
@@ -167,8 +178,10 @@ export function laneName(lane: Lane): string {
 export const laneTitle = (lane: Lane): string => `${laneName(lane)} · ${counted(lane.events, "event")}`;
 
 /** The head of a lane: what it is, and what of it is hidden. */
-export function headOf({ lane, rows }: Placed): string {
-  if (rows < lane.rows) return `▸ ${laneTitle(lane)} · ${lane.rows - rows} of ${lane.rows} levels hidden: click to see all`;
+export function headOf({ lane, rows, outer }: Placed): string {
+  const inner = lane.rows - rows - outer;
+  const which = outer === 0 ? "" : ` (${outer} outer, ${inner} inner)`;
+  if (rows < lane.rows) return `▸ ${laneTitle(lane)} · ${lane.rows - rows} of ${lane.rows} levels hidden${which}: click to see all`;
   return `${lane.rows > FEW ? "▾ " : ""}${laneTitle(lane)}`;
 }
 

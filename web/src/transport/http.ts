@@ -17,7 +17,7 @@ export function http(): Transport {
       try {
         response = await fetch(`query/${name}?${search}`);
       } catch {
-        throw new Refused("The server has stopped. Start it again with the same command: stackline view …", "gone");
+        throw new Refused("The server has stopped, or cannot be reached: start it again with the command that it was started with.", "gone");
       }
       if (!response.ok) {
         throw new Refused(await reason(response), response.status === 422 ? "lacks" : "wrong");

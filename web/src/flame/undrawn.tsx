@@ -1,0 +1,41 @@
+/** Frames that a search finds, and that have no box: too narrow to be drawn, or without any of what is measured. */
+
+import { amount, counted } from "../format";
+import { Name } from "../parts/name";
+import { Nearest, useSearch } from "../parts/nearest";
+import { framesWith } from "../search";
+import { change, lookAt, state } from "../state";
+import { useKeys } from "../timeline/keys";
+import type { Label, SearchAnswer } from "../types";
+import { fromHere } from "./question";
+
+/** Names that are listed. */
+const MOST = 4;
+
+const callers = ({ kind, name, file }: SearchAnswer["frames"][number]) => fromHere("callers", [kind, name, "", file, 0, name] satisfies Label);
+
+/** Names them, each with a way to its callers, where it is as wide as the picture; N takes the first. Where there are none, the names that come nearest. */
+export function Undrawn({ text, of }: { text: string; of: string }) {
+  const answer = useSearch(text);
+  const frames = answer ? framesWith(text, answer) : [];
+  useKeys((key) => {
+    if ((key !== "n" && key !== "N") || !frames[0]) return false;
+    callers(frames[0]);
+    return true;
+  });
+  if (frames.length === 0) return <Nearest text={text} choose={(name) => change({ find: name }, "replace")} />;
+  const isFlat = state.value.shape === "flat";
+  return (
+    <span class="nearest">
+      {counted(frames.length, "frame")} with it {frames.length === 1 ? "is" : "are"} too narrow to be drawn here, or without {isFlat ? `${of} of their own` : of}. Callers of{" "}
+      {frames.slice(0, MOST).map((frame, at) => (
+        <span key={`${frame.name} ${frame.file}`}>
+          {at > 0 && ", "}
+          <button type="button" class="link" onClick={() => callers(frame)}><Name text={frame.name} lines={1} /></button> ({amount(frame.inclusive, frame.unit)})
+        </span>
+      ))}
+      {!isFlat && <>, or the <button type="button" class="link" onClick={() => lookAt({ shape: "flat", of: "", here: "" })}>flat list</button></>}
+      ; N takes the first.
+    </span>
+  );
+}
