@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import importlib.metadata
 import importlib.util
 import inspect
@@ -32,6 +33,8 @@ _EVENTS = 10_000
 _NAME = 48
 """Characters of the name of a node that are shown: those of kernels can be thousands."""
 _ATTRIBUTE = "__stackline_rule__"
+ALIKE = 1.0
+"""In percent: a caller whose time differs by no more from that of a node below it says nothing that the node does not."""
 _PARAMETERS = ("call_tree", "run", "flag_issue", "rank", "steps")
 
 
@@ -47,6 +50,9 @@ class Rule:
     function: Callable[..., object]
     wants: tuple[str, ...]
     source: str
+    doc: str = ""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    alike: float = ALIKE
 
 
 @dataclass
@@ -77,6 +83,8 @@ def rule(
     needs: str | Sequence[str] = (),
     advice: str = "",
     about: str | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    alike: float = ALIKE,
 ) -> Callable[[Function], Function]:
     """Makes a function a rule that ``stackline findings --rules FILE`` and :meth:`Run.findings` run.
 
@@ -88,20 +96,28 @@ def rule(
     that of the function. ``needs``: what a trace must hold (``gpu_work``, ``python_frames``, ``steps`` …: see
     docs/findings/python-rules.md); where it is missing the rule is listed as not checked. ``advice``: what to do. ``about``: what
     it finds, in a line; by default the first line of the docstring.
+
+    ``thresholds``: numbers that ``--set MY001.name=5`` changes: ``{"name": 3}``; a parameter of that name is given it. ``alike``: of
+    nodes that are flagged with the same message, a caller whose times are within so many percent of those of one below it is
+    left out, as the one below says it all; 0 keeps all.
     """
     wanted = (needs,) if isinstance(needs, str) else tuple(needs)
     _check_code(code)
     _check_needs(code, wanted)
+    numbers = _checked_thresholds(code, thresholds or {})
+    if not (_is_number(alike) and 0 <= alike < 100):
+        raise AnalysisError(f"{code}: alike is {alike!r}; give percent, 0 to 100")
 
     def register(function: Function) -> Function:
         if not inspect.isfunction(inspect.unwrap(function)):
             raise AnalysisError(f"{code}: @stackline.rule is for functions")
         title = name or function.__name__.strip("_").replace("_", "-")
-        doc = (inspect.getdoc(function) or "").strip().split("\n")[0]
+        text = (inspect.getdoc(function) or "").strip()
+        doc = text.split("\n")[0]
         place = inspect.unwrap(function).__code__
         source = f"{place.co_filename}:{place.co_firstlineno}"
-        wants = _wants(code, function)
-        made = Rule(code, title, about or doc or title, advice, wanted, function, wants, source)
+        wants = _wants(code, function, numbers)
+        made = Rule(code, title, about or doc or title, advice, wanted, function, wants, source, text, numbers, alike)
         setattr(function, _ATTRIBUTE, made)
         loading = _loading.get()
         if loading is not None:
@@ -128,12 +144,24 @@ def _check_needs(code: str, wanted: Iterable[str]) -> None:
             raise AnalysisError(f"{code} needs {need!r}, which nothing is; there are {', '.join(known)}")
 
 
-def _wants(code: str, function: Callable[..., object]) -> tuple[str, ...]:
+def _checked_thresholds(code: str, thresholds: Mapping[str, float]) -> dict[str, float]:
+    for name, value in thresholds.items():
+        if not str(name).isidentifier() or name in _PARAMETERS:
+            raise AnalysisError(f"{code}: {name!r} is no name of a threshold; write letters and digits, and none of {', '.join(_PARAMETERS)}")
+        if not _is_number(value):
+            raise AnalysisError(f"{code}: the threshold {name} is {value!r}; give a number")
+    return dict(thresholds)
+
+
+def _wants(code: str, function: Callable[..., object], thresholds: Mapping[str, float]) -> tuple[str, ...]:
     parameters = inspect.signature(function).parameters.values()
-    wants = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    given = (*_PARAMETERS, *thresholds)
+    wants = [
+        p.name for p in parameters if p.kind is not p.VAR_KEYWORD and (p.default is p.empty or p.name in thresholds)
+    ]
     for parameter in wants:
-        if parameter not in _PARAMETERS:
-            raise AnalysisError(f"{code} wants {parameter!r}; a rule can have {', '.join(_PARAMETERS)}")
+        if parameter not in given:
+            raise AnalysisError(f"{code} wants {parameter!r}; a rule can have {', '.join(given)}")
     return tuple(wants)
 
 
@@ -170,7 +198,33 @@ def flag_issue(
 def rule_message(made: Rule) -> dict[str, Any]:
     """What there is to know of a rule, as a message."""
     told = {"code": made.code, "name": made.name, "about": made.about, "advice": made.advice, "source": made.source}
-    return {"type": "rule", **told}
+    return {"type": "rule", **told, "doc": made.doc, "needs": made.needs, "thresholds": made.thresholds}
+
+
+def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
+    """Rules with other thresholds, each written as ``MY001.name=5``.
+
+    Raises :class:`AnalysisError` if there is no such rule or threshold, or the value is no number.
+    """
+    by_code = {one.code.upper(): one for one in rules}
+    for text in settings:
+        name, _, value = text.partition("=")
+        code, _, threshold = name.strip().partition(".")
+        one = by_code.get(code.upper())
+        if one is None:
+            known = ", ".join(known.code for known in rules)
+            raise AnalysisError(f"--set {text}: there is no rule {code}; of your own there are {known}")
+        if threshold not in one.thresholds:
+            there_are = f"there are {', '.join(one.thresholds)}" if one.thresholds else "it declares none"
+            raise AnalysisError(f"--set {text}: {one.code} has no threshold {threshold!r}; {there_are}")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise AnalysisError(f"--set {text}: {value!r} is no number")
+        by_code[code.upper()] = dataclasses.replace(one, thresholds={**one.thresholds, threshold: number})
+    return [by_code[one.code.upper()] for one in rules]
 
 
 def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], None]) -> None:
@@ -178,7 +232,8 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
     flagged: list[Finding] = []
     token = _flagged.set(flagged)
     try:
-        result = made.function(**{name: given[name] for name in made.wants})
+        values = {**made.thresholds, **given}
+        result = made.function(**{name: values[name] for name in made.wants})
         known = {id(finding) for finding in flagged}
         for finding in _findings(result):
             if id(finding) not in known:
@@ -186,8 +241,32 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
                 flagged.append(finding)
     finally:
         _flagged.reset(token)
-        for finding in flagged:
+        for finding in _innermost(flagged, made.alike):
             keep(finding)
+
+
+def _innermost(found: list[Finding], alike: float) -> list[Finding]:
+    """Without callers that are flagged for what a node below them is flagged for, too."""
+    flagged: dict[tuple[str, CallNode], Finding] = {(one.message, one.node): one for one in found if one.node is not None}
+    if alike <= 0 or len(flagged) < 2:
+        return found
+    outer: set[tuple[str, CallNode]] = set()
+    for message, node in flagged:
+        caller = node.parent
+        # Callers take no less than what they call.
+        while caller is not None and _is_alike(node, caller, 1 + alike / 100):
+            if (message, caller) in outer:
+                break  # What is above it is looked at from there.
+            if (message, caller) in flagged:
+                outer.add((message, caller))
+            caller = caller.parent
+    return [one for one in found if one.node is None or (one.message, one.node) not in outer]
+
+
+def _is_alike(node: CallNode, caller: CallNode, most: float) -> bool:
+    """Whether a caller takes as much of what a node takes any of: kernels take no time of the host."""
+    pairs = ((node.gpu_time, caller.gpu_time), (node.cpu_time, caller.cpu_time))
+    return any(own for own, _ in pairs) and all(its <= most * own for own, its in pairs if own)
 
 
 def _findings(result: object) -> Iterator[Finding]:
@@ -237,6 +316,7 @@ def to_message(code: str, finding: Finding) -> dict[str, Any]:
     }
 
 
+_LONGEST = 2**61
 _SUPPORT, _CONFIDENCE, _UNITS = _native.finding_words()
 
 
@@ -274,9 +354,10 @@ def _gain(gain: Gain) -> tuple[tuple[int, int, int] | None, list[str]]:
     if isinstance(gain, Prediction):
         return None, [text for text, _ in gain.edits]
     bounds = gain if isinstance(gain, tuple) else (gain, gain, gain)
-    if len(bounds) != 3 or not all(_is_number(value) and abs(value) < 2**61 for value in bounds):
+    if len(bounds) != 3 or not all(_is_number(value) for value in bounds):
         raise AnalysisError(f"gain is {gain!r}; give ns per step, (least, likely, most) of them, or what run.what_if returns")
-    least, likely, most = (round(value) for value in bounds)
+    # What is longer than any step is cut to one, and said so, by the program.
+    least, likely, most = (max(-_LONGEST, min(_LONGEST, round(value))) for value in bounds)
     if not least <= likely <= most:
         raise AnalysisError(f"gain is {gain!r}; the least comes first, the most last")
     return (least, likely, most), []

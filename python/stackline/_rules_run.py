@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import threading
 import traceback
 import warnings
@@ -125,8 +126,8 @@ def own_findings(
     messages = [_rules.rule_message(one) for one in rules]
     run_rules(run, rules, messages.append, rank=rank, steps=steps, timeout=timeout)
     for message in messages:
-        if message["type"] == "failed":
-            text = f"rule {message['code']}: {message['reason']}\n{message['traceback'] or ''}"
+        if message["type"] in ("failed", "cut"):
+            text = f"rule {message['code']}: {message['reason']}\n{message.get('traceback') or ''}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
     return [json.dumps(message, allow_nan=False) for message in messages]
 
@@ -146,8 +147,8 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -
     except BaseException as error:  # noqa: B036 - whatever a rule raises, SystemExit included, the others look
         failed = failure(one.code, error)
     if len(found) > MOST:
-        reason = f"it found {len(found):,} issues, of which the first {MOST:,} are kept: let it say less"
-        failed = failed or {"type": "failed", "code": one.code, "reason": reason, "traceback": None}
+        reason = f"it found {len(found):,} issues, of which the first {MOST:,} count: let it say less"
+        failed = failed or {"type": "cut", "code": one.code, "reason": reason}
     try:
         for finding in found[:MOST]:
             tell(_rules.to_message(one.code, finding))
@@ -163,6 +164,17 @@ def failure(code: str, error: BaseException) -> dict[str, Any]:
     said = " ".join(str(error).split())
     reason = f"it raised {type(error).__name__}{f': {said}' if said else ''}{place}"
     return {"type": "failed", "code": code, "reason": reason, "traceback": text}
+
+
+def not_loaded(source: str, error: BaseException) -> str:
+    """Why a file of rules cannot be loaded: its line and the error, then the traceback."""
+    text, _ = trace_of(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(source)]
+    # What it imports may be what fails: the line that imports it is its own.
+    line = f":{own[-1].lineno}" if own else ""
+    said = " ".join(str(error).split())
+    return f"{source}{line}: {type(error).__name__}{f': {said}' if said else ''}\n{text}"
 
 
 def trace_of(error: BaseException) -> tuple[str, str]:

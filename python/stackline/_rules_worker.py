@@ -64,12 +64,12 @@ def _loaded(request: dict[str, Any], tell: _rules_run.Tell) -> list[_rules.Rule]
             _, place = _rules_run.trace_of(error)
             raise AnalysisError(f"{source} was not loaded in {request['timeout']:g} s{place}") from None
         except Exception as error:
-            text, _ = _rules_run.trace_of(error)
-            raise AnalysisError(f"{source} cannot be loaded:\n{text}") from None
+            raise AnalysisError(_rules_run.not_loaded(source, error)) from None
         except SystemExit as error:
             raise AnalysisError(f"{source} ends the program (SystemExit: {error}); a file of rules only defines them") from None
         rules += made
     _rules.check_codes(rules)
+    rules = _rules.with_settings(rules, request["settings"])
     for one in rules:
         tell(_rules.rule_message(one))
     return rules

@@ -16,7 +16,7 @@ from ._errors import AnalysisError
 from ._exact_path import ExactPath
 from ._native import CallTree
 from ._progress import Progress, reporter
-from ._rules import resolved
+from ._rules import resolved, with_settings
 from ._rules_run import TIMEOUT, own_findings
 from ._table import Table
 from ._what_if import Prediction
@@ -318,7 +318,7 @@ class Run(AnalysisMethods):
     ) -> Table:
         """What to change, where, and what it would gain per step: a row per finding, most gain first.
 
-        ``settings`` change when a rule fires, such as ``{"SL001.share": 40}``; ``min_gain`` leaves out what gains less than this
+        ``settings`` change when a rule fires, such as ``{"SL001.share": 40}``, or thresholds of your own rules; ``min_gain`` leaves out what gains less than this
         much of a step, in percent. ``threads`` never changes the result. What could not be looked for, and why, is in
         :attr:`Table.notes`.
 
@@ -336,7 +336,12 @@ class Run(AnalysisMethods):
         several ranks, ``rules``, and ``rank`` names none.
         """
         chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
-        said = own_findings(self, resolved(rules), rank=rank, steps=_step_range(steps), timeout=rule_timeout)
+        own = resolved(rules)
+        codes = {one.code.upper() for one in own}
+        is_own = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
+        own = with_settings(own, [text for text in chosen if is_own[text]])
+        chosen = [text for text in chosen if not is_own[text]]
+        said = own_findings(self, own, rank=rank, steps=_step_range(steps), timeout=rule_timeout)
         return Table(_native.findings(self._native, rank, _step_range(steps), chosen, min_gain, threads, said))
 
     def call_tree(self, *, rank: int | None = None, steps: Steps = None) -> CallTree:

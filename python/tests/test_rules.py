@@ -90,7 +90,8 @@ def test_the_listings_of_the_paper(run: sl.Run) -> None:
     assert [(row["operator"], row["title"]) for row in of["DC003"]] == [("aten::index", "Backward abnormality (aten::index)")]
     assert "times 30" in of["DC003"][0]["evidence"]
     assert [row["title"] for row in of["DC004"]] == ["Kernel is mainly stalled by memory_dependency (gemm)"]
-    assert {row["function"] for row in of["DC005"]} == {"train_step", "loss_fn", None}
+    # The span of the step takes as long as the function in it, which says it all.
+    assert {row["function"] for row in of["DC005"]} == {"train_step", "loss_fn"}
 
 
 def test_findings_are_ranked_together(run: sl.Run) -> None:

@@ -36,6 +36,12 @@ class Program:
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
+    def explain(self, what: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [str(self.binary), "findings", "--explain", what, *arguments, "--python", sys.executable]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
     def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self(*arguments, "--format", "json", code=code).stdout)
         return document
@@ -138,7 +144,8 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     [
         ({"a.py": "x = 1\ndef f(:\n"}, "a.py:2: syntax error"),
         ({"a.py": "x = 1\n"}, "a.py: no rules in it"),
-        ({"a.py": "import nothing_of_this_name\n"}, "No module named 'nothing_of_this_name'"),
+        ({"a.py": "import nothing_of_this_name\n"}, "a.py:1: ModuleNotFoundError: No module named 'nothing_of_this_name'\nTraceback"),
+        ({"a.py": "\n\nimport c_of_mine\n", "c_of_mine.py": "nothing_such\n"}, "a.py:3: NameError: name 'nothing_such'"),
         ({"a.py": "x = 1\nint('a')\n"}, "line 2, in <module>"),
         ({"a.py": "import sys\nsys.exit(0)\n"}, "a.py ends the program"),
         ({"a.py": "while True: pass\n"}, "a.py was not loaded in 2 s"),
@@ -148,8 +155,77 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     ],
 )
 def test_files_that_make_no_sense(findings: Program, files: dict[str, str], said: str) -> None:
-    rules = [argument for name, text in files.items() for argument in ("--rules", findings.write(name, text))]
+    rules = [argument for name, text in files.items() for argument in ("--rules", findings.write(name, text)) if name != "c_of_mine.py"]
     assert said in findings(*rules, "--rule-timeout", "2", code=2).stderr
+
+
+THRESHOLDS = HEAD + (
+    "@sl.rule(code='MY001', name='mine', needs='gpu_work', advice='Mend it.', thresholds={'most': 1000, 'least': 0})\n"
+    "def mine(call_tree, most, least=5):\n"
+    "    '''It is mine.\n\n    And more of it.\n    '''\n"
+    "    sl.flag_issue(None, f'{most} and {least}')\n"
+)
+
+
+def test_thresholds_of_own_rules_are_set(findings: Program) -> None:
+    rules = ["--rules", findings.write("my_rules.py", THRESHOLDS)]
+
+    def said(*arguments: str) -> str:
+        [row] = [row for row in rows(findings.json(*rules, *arguments)) if row["code"] == "MY001"]
+        return str(row["title"])
+
+    assert said() == "1000 and 0"
+    assert said("--set", "my001.most=2.5", "--set", "SL001.share=50") == "2.5 and 0"
+    for wrong, why in [
+        ("MY001.none=1", "no threshold 'none'; there are most, least"),
+        ("MY001.most=x", "'x' is no number"),
+        ("MY009.most=1", "there is no rule MY009"),
+        ("MY001", "is no setting"),
+    ]:
+        assert why in findings(*rules, "--set", wrong, code=2).stderr
+    assert "--rules" in findings("--set", "MY001.most=1", code=2).stderr
+    page = findings.explain("my001", *rules)
+    for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked where the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
+        assert part in page.stdout, page.stdout
+    assert "(one of your own? --rules)" in findings.explain("ZZ901", code=2).stderr
+    assert "there is no finding" in findings.explain("ZZ901", *rules, code=2).stderr
+
+
+def test_a_file_given_twice_is_loaded_once(findings: Program) -> None:
+    name = findings.write("my_rules.py", GOOD)
+    done = findings("--rules", name, "--rules", f"./{name}", "--format", "json")
+    assert f"--rules ./{name}: given twice; it is loaded once" in done.stderr
+    assert [row["code"] for row in rows(json.loads(done.stdout))].count("MY001") == 1
+
+
+def test_what_gains_too_little_is_told_by_rule(findings: Program) -> None:
+    little = HEAD + (
+        "@sl.rule(code='MY001')\ndef little():\n    sl.flag_issue(None, 'little', gain=1)\n    sl.flag_issue(None, 'less', gain=2)\n"
+        "@sl.rule(code='MY002')\ndef much():\n    sl.flag_issue(None, 'longer', gain=1e18)\n    sl.flag_issue(None, 'negative', gain=-5)\n"
+    )
+    rules = ["--rules", findings.write("my_rules.py", little)]
+    shown = findings(*rules).stdout
+    assert "2 findings of MY001 below --min-gain (--min-gain 0 shows them)." in shown
+    document = findings.json(*rules)
+    assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
+    notes = " ".join(document["notes"])
+    assert "MY002: 1 gain that it states is more than a step takes, and cut to a step" in notes
+    assert "MY002: 1 gain that it states is less than nothing, and counted as nothing" in notes
+    [longer] = [row for row in rows(document) if row["title"] == "longer"]
+    assert longer["gain_percent"] == 100.0
+    junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
+    cases = {case.get("name"): case for case in junit.iter("testcase")}
+    out, failure = cases["MY001 little"].find("system-out"), cases["MY001 little"].find("failure")
+    assert out is not None and failure is None
+    assert (out.text or "").startswith("2 findings are below --min-gain and no failure:") and "less" in (out.text or "")
+    assert {row["title"] for row in rows(findings.json(*rules, "--min-gain", "0")) if row["code"] == "MY001"} == {"little", "less"}
+
+
+def test_a_rule_that_finds_too_much_is_checked_in_part(findings: Program) -> None:
+    many = HEAD + "@sl.rule(code='MY001')\ndef many():\n    for i in range(2576):\n        sl.flag_issue(None, f'n{i}')\n"
+    rules = ["--rules", findings.write("my_rules.py", many)]
+    said = "Checked in part: MY001: it found 2,576 issues, of which the first 1,000 count"
+    assert said in " ".join(findings(*rules).stdout.split())
 
 
 def test_wrong_use(findings: Program) -> None:

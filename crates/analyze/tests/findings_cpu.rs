@@ -363,3 +363,39 @@ fn python_of_programs_without_a_gpu() {
     on_gpu.op("aten::mm", |p| p.kernel("gemm", 10));
     assert_eq!(on_gpu.of("SL043"), [], "SL005's");
 }
+
+/// What helps depends on what is waited for.
+#[test]
+fn advice_fits_what_is_waited_for() {
+    let advice = |frame: &str| {
+        let found = steps(|p| p.python(frame, |p| p.work(500))).of("SL039");
+        assert_eq!(found.len(), 1, "{frame}: {}", text(&found));
+        found[0].rule.advice.clone()
+    };
+    let lock = advice("<built-in method acquire of _thread.lock object at 0x7f52d1b40e50>");
+    assert!(lock.starts_with("Hold the lock for less"), "{lock}");
+    assert_eq!(advice("<built-in method __enter__ of _thread.RLock object at 0x7f52d1b40e50>"), lock);
+    assert!(advice("queue.py(154): Queue.get").starts_with("Of get(): let the producer run ahead"));
+    assert!(advice("threading.py(327): Condition.wait").starts_with("Start the other thread earlier"));
+    assert!(advice("<built-in function sleep>").starts_with("Remove the sleep"));
+    assert!(advice("concurrent/futures/_base.py(428): Future.result").starts_with("Let the other one work"));
+}
+
+/// A folder that is called like a framework is the user's own where traces have whole paths.
+#[test]
+fn own_folders_may_be_called_like_frameworks() {
+    let found = |file: &str| {
+        let name = format!("{file}(30): table");
+        let parses = steps(|p| {
+            p.python(&name, |p| p.python("json/__init__.py(293): load", |p| p.work(2000)));
+            p.op("aten::to", |p| p.work(100));
+        });
+        parses.of("SL043").into_iter().filter_map(|found| found.place.file).collect::<Vec<_>>()
+    };
+    for own in ["/home/me/transformers/tables.py", "src/jax/tables.py", "./transformers/tables.py"] {
+        assert_eq!(found(own), [own]);
+    }
+    for library in ["/venv/lib/python3.11/site-packages/transformers/tables.py", "transformers/tables.py"] {
+        assert!(!found(library).iter().any(|file| file == library), "{library}");
+    }
+}

@@ -266,3 +266,50 @@ fn python_between_turns_is_in_the_upper_bound() {
     let (found, _, likely, high) = gains(&turns(60, 2), "SL038");
     assert!(likely < 2000 && high > 60 * 60, "{}", text(&[found]));
 }
+
+/// Two threads that do the same beside each other: no more goes than what one of them does.
+#[test]
+fn busy_threads_are_not_summed() {
+    let mut program = Program::new();
+    for number in 0..STEPS {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.thread_span(2, ("cpu_op", "aten::mm"), (p.now, 1000), json!({}));
+                p.op("aten::mm", |p| p.work(1000));
+                p.work(LULL_US / 2);
+                p.sample(1, "train.py(20): table", LULL_US);
+                p.sample(2, "train.py(20): table", LULL_US);
+                p.work(LULL_US / 2);
+                p.thread_span(2, ("cpu_op", "aten::add"), (p.now, 10), json!({}));
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    let found = program.of("SL043");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    // 3 of 4 ms, and not 6.
+    assert!((70.0..80.0).contains(&only.facts[0].value), "{:?}", only.facts);
+    assert!(only.gain.unwrap().high_ns < 3_200_000, "{:?}", only.gain);
+}
+
+/// Operators that take longer now and then would not without what keeps the processor from them: so says the upper bound.
+#[test]
+fn slow_operators_are_in_the_upper_bound_of_busy_python() {
+    let high = |slow_us: i64| {
+        let mut program = Program::new();
+        for number in 0..STEPS {
+            program.step(number, |p| {
+                p.python("train.py(10): step", |p| {
+                    p.op("aten::mm", |p| p.work(if number % 2 == 0 { 1000 } else { slow_us }));
+                    nested(p, &["train.py(30): encode"], LULL_US);
+                    p.op("aten::add", |p| p.work(10));
+                });
+            });
+        }
+        program.recorded(json!({"usable_milli": 2000}));
+        program.of("SL043")[0].gain.unwrap().high_ns
+    };
+    // Half of the steps lose 500 µs.
+    assert!((200_000..=300_000).contains(&(high(1500) - high(1000))), "{} {}", high(1500), high(1000));
+}

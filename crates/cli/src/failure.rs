@@ -1,6 +1,7 @@
 //! Exit codes, and how a failure is told: one sentence on standard error.
 
 use anyhow::Error;
+use stackline_present::terminal::{clean, clean_lines};
 use std::io::{self, Write};
 
 /// Done.
@@ -86,7 +87,10 @@ pub(crate) fn report(error: &Error) -> u8 {
             text.push_str(&cause);
         }
     }
-    let _ = writeln!(io::stderr(), "error: {}", stackline_present::terminal::clean(&text));
+    // Of all that is told only tracebacks, of rules in Python, have lines.
+    let at = text.find("\nTraceback (most recent call last):").unwrap_or(text.len());
+    let (said, traceback) = text.split_at(at);
+    let _ = writeln!(io::stderr(), "error: {}{}", clean(said), clean_lines(traceback));
     code(error)
 }
 

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
 use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part};
 use stackline_analyze::findings::{Place, place_of};
@@ -43,6 +44,16 @@ impl Held {
             None => own,
         }
     }
+}
+
+/// A number of a node. What is nothing can be divided by (`stackline._zero`): listings of rules ask for ratios.
+pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
+    static ZERO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if value > 0 {
+        return Ok(value.into_pyobject(py)?.into_any().unbind());
+    }
+    let zero = ZERO.get_or_try_init(py, || Ok::<_, PyErr>(py.import("stackline._zero")?.getattr("ZERO")?.unbind()))?;
+    Ok(zero.clone_ref(py))
 }
 
 /// Nodes and all below them, level by level, each once.
@@ -238,26 +249,26 @@ impl NativeCallNode {
 
     /// GPU time where the tree has any, else CPU time: of the node and all below it, in ns, over all steps.
     #[getter]
-    fn time(&self) -> u64 {
-        self.time_of(Measure::Time, Part::All).sum
+    fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.time_of(Measure::Time, Part::All).sum)
     }
 
     /// Time of GPU operations at and below it, in ns.
     #[getter]
-    fn gpu_time(&self) -> u64 {
-        self.time_of(Measure::Gpu, Part::All).sum
+    fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.time_of(Measure::Gpu, Part::All).sum)
     }
 
     /// Time of threads in it and in what it called, in ns, waits included.
     #[getter]
-    fn cpu_time(&self) -> u64 {
-        self.time_of(Measure::Cpu, Part::All).sum
+    fn cpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.time_of(Measure::Cpu, Part::All).sum)
     }
 
     /// How many GPU operations (or spans, where there are none) ``time`` is the sum of.
     #[getter]
-    fn count(&self) -> u64 {
-        self.time_of(Measure::Time, Part::All).count
+    fn count(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.time_of(Measure::Time, Part::All).count)
     }
 
     /// How often it was called itself.
@@ -338,7 +349,8 @@ impl NativeCallNode {
         let place = self.held.index.source(self.at).map_or_else(String::new, |(file, line)| {
             line.map_or_else(|| format!(" at {file}"), |line| format!(" at {file}:{line}"))
         });
-        format!("<{} {}{place}, {:.3} ms>", self.kind(), self.name(), self.time() as f64 / 1e6)
+        let time = self.time_of(Measure::Time, Part::All).sum;
+        format!("<{} {}{place}, {:.3} ms>", self.kind(), self.name(), time as f64 / 1e6)
     }
 }
 
@@ -353,25 +365,25 @@ pub(crate) struct NativeCallPart {
 impl NativeCallPart {
     /// GPU time where the tree has any, else CPU time, in ns.
     #[getter]
-    fn time(&self) -> u64 {
-        self.node.time_of(Measure::Time, self.part).sum
+    fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.node.time_of(Measure::Time, self.part).sum)
     }
 
     /// Time of GPU operations in ns.
     #[getter]
-    fn gpu_time(&self) -> u64 {
-        self.node.time_of(Measure::Gpu, self.part).sum
+    fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.node.time_of(Measure::Gpu, self.part).sum)
     }
 
     /// Time of threads in ns, waits included.
     #[getter]
-    fn cpu_time(&self) -> u64 {
-        self.node.time_of(Measure::Cpu, self.part).sum
+    fn cpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.node.time_of(Measure::Cpu, self.part).sum)
     }
 
     /// How many GPU operations (or spans) ``time`` is the sum of.
     #[getter]
-    fn count(&self) -> u64 {
-        self.node.time_of(Measure::Time, self.part).count
+    fn count(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.node.time_of(Measure::Time, self.part).count)
     }
 }

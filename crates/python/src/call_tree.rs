@@ -1,6 +1,6 @@
 //! Calling context trees for Python.
 
-use crate::call_nodes::{Held, NativeCallNode, NativeCallNodes, Rows};
+use crate::call_nodes::{Held, NativeCallNode, NativeCallNodes, Rows, number};
 use crate::critical_path::position;
 use crate::errors::analysis_error;
 use crate::run::NativeRun;
@@ -157,26 +157,26 @@ impl NativeCallTotals {
 impl NativeCallTotals {
     /// GPU time where there are GPU operations, else CPU time, in ns.
     #[getter]
-    fn time(&self) -> u64 {
-        self.values[0].sum
+    fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.values[0].sum)
     }
 
     /// Time of GPUs in ns.
     #[getter]
-    fn gpu_time(&self) -> u64 {
-        self.values[1].sum
+    fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.values[1].sum)
     }
 
     /// Time of threads in ns, waits included.
     #[getter]
-    fn cpu_time(&self) -> u64 {
-        self.values[2].sum
+    fn cpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.values[2].sum)
     }
 
     /// How many GPU operations (or spans) ``time`` is the sum of.
     #[getter]
-    fn count(&self) -> u64 {
-        self.values[0].count
+    fn count(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        number(py, self.values[0].count)
     }
 
     /// Calls of the operator; 0 of phases.
@@ -196,6 +196,6 @@ impl NativeCallTotals {
     }
 
     fn __repr__(&self) -> String {
-        format!("<CallTotals {:.3} ms, {} calls>", self.time() as f64 / 1e6, self.calls)
+        format!("<CallTotals {:.3} ms, {} calls>", self.values[0].sum as f64 / 1e6, self.calls)
     }
 }

@@ -7,7 +7,7 @@
 
 use super::estimate::{Estimate, counted, shared};
 use super::finding::{Confidence, Fact, Worth};
-use super::place::Place;
+use super::place::{Place, frame, is_own};
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::recording::Recording;
@@ -50,6 +50,8 @@ pub(super) struct Interludes {
 pub(super) struct Seen {
     /// How long it takes in the whole window, in ns.
     pub(super) time: Estimate,
+    /// The same of each thread.
+    by_thread: BTreeMap<Option<TrackId>, f64>,
     /// How long all takes that is done between those operators, in ns.
     pub(super) around_ns: i64,
     pub(super) stretches: Vec<(EventId, EventId)>,
@@ -68,6 +70,11 @@ impl Seen {
         ]
     }
 
+    /// How long it takes on the thread that does most of it, in ns.
+    pub(super) fn of_one_thread(&self) -> f64 {
+        self.by_thread.values().copied().fold(0.0, f64::max)
+    }
+
     /// Less where the count of samples leaves half of it open.
     pub(super) fn confidence(&self) -> Confidence {
         if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
@@ -80,10 +87,30 @@ impl Seen {
         subject.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
     }
 
-    /// What it is worth if half of it goes, and all of it at most: a hope.
+    /// What it is worth if half of it goes, and at most all of it, with operators as quick as the quickest of them are: a hope.
     pub(super) fn hope(&self, subject: &Subject<'_>, place: &Place) -> Option<Worth> {
-        let edits = |ns: f64| Some(vec![self.without(subject, place, ns)?]);
-        Some(Worth::HopeTo(edits(self.time.ns / 2.0)?, edits(self.time.high)?))
+        let edit = |ns: f64| self.without(subject, place, ns);
+        let most = edit(self.time.high).into_iter().chain(self.quick_operators(subject)).collect();
+        Some(Worth::HopeTo(vec![edit(self.time.ns / 2.0)?], most))
+    }
+
+    /// As if the operators of its threads were all as quick as the quickest tenth of their calls are: what runs between them takes their
+    /// caches, and uses up the time in which a thread may keep its processor.
+    fn quick_operators(&self, subject: &Subject<'_>) -> Option<Edit> {
+        let trace = subject.trace();
+        let is_beside = |e: &EventId| self.by_thread.contains_key(&Some(trace.events.track[e.index()]));
+        let mut inside = subject.outermost(&subject.operators());
+        inside.retain(is_beside);
+        let mut by_caller: BTreeMap<Caller, Vec<i64>> = BTreeMap::new();
+        inside.iter().for_each(|&e| by_caller.entry(caller(trace, e)).or_default().push(subject.dur(e)));
+        let (mut taken, mut quick) = (0, 0);
+        for mut lengths in by_caller.into_values() {
+            lengths.sort_unstable();
+            taken += lengths.iter().sum::<i64>();
+            quick += lengths[lengths.len() / 10] * lengths.len() as i64;
+        }
+        let left = (quick as f64 / taken.max(1) as f64).clamp(0.0, 1.0);
+        (taken > quick).then(|| subject.edit(Action::Scale(left), "operators beside it".to_owned(), &inside)).flatten()
     }
 
     /// What it is worth if all of it goes, together with other edits; none if nothing can be done to it.
@@ -252,18 +279,24 @@ impl Interlude {
         if !self.wall.events.is_empty() {
             return Estimate { ns: time * share, low: time * least, high: time * most };
         }
-        // Whose waiting it is that samples of CPU time do not see is not known.
         let computing = self.computing();
-        let waiting = if computing.ns < time { time - computing.low } else { 0.0 };
-        let high = (time * most).max(computing.high * most + waiting).min(time);
-        Estimate { ns: computing.ns * share, low: computing.low * least, high }
+        Estimate { ns: computing.ns * share, low: computing.low * least, high: self.at_most(most) }
     }
 
-    /// How long it computes where so many of the samples of CPU time saw it, in ns.
+    /// How long it computes where so many of the samples of CPU time saw it, in ns. At most also what they do not see: the thread that
+    /// waits for a processor does so because it has that to do.
     fn computing_part(&self, seen: usize) -> Estimate {
         let ((least, most), all) = (shared(seen, self.cpu.events.len()), self.computing());
         let share = seen as f64 / self.cpu.events.len().max(1) as f64;
-        Estimate { ns: all.ns * share, low: all.low * least, high: all.high * most }
+        Estimate { ns: all.ns * share, low: all.low * least, high: self.at_most(most) }
+    }
+
+    /// How long that takes at most which makes up so much of the computing: no sample of CPU time says what the rest is.
+    fn at_most(&self, most: f64) -> f64 {
+        let (computing, time) = (self.computing(), self.ns as f64);
+        // Whose waiting it is that samples of CPU time do not see is not known.
+        let waiting = if computing.ns < time { time - computing.low } else { 0.0 };
+        (time * most).max(computing.high * most + waiting).min(time)
     }
 
     /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
@@ -342,7 +375,9 @@ impl Subject<'_> {
             }
             for (function, samples) in by_function {
                 let (seen, times) = found.entry(function).or_default();
-                times.push(interlude.computing_part(samples.len()));
+                let time = interlude.computing_part(samples.len());
+                *seen.by_thread.entry(interlude.track).or_default() += time.ns;
+                times.push(time);
                 seen.around_ns += interlude.ns;
                 seen.stretches.extend(&interlude.stretches);
                 seen.samples.extend(samples);
@@ -376,7 +411,34 @@ impl Subject<'_> {
     fn place_between(&self, before: EventId, behind: EventId) -> Place {
         let place = between(self.line_of(before), &self.line_of(behind));
         let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
-        if step(before) == step(behind) { place } else { Place { line: None, function: None, ..place } }
+        if step(before) != step(behind) {
+            return Place { line: None, function: None, ..place };
+        }
+        if place.line.is_some() { place } else { self.last_line_of_both(before, behind).unwrap_or(place) }
+    }
+
+    /// Where the ways to two operators part: the function that calls both, and its line behind which one comes before the other. What is
+    /// between them is there, or in what is called from there on.
+    fn last_line_of_both(&self, before: EventId, behind: EventId) -> Option<Place> {
+        let frames =
+            |operator| self.stack_frames(operator).into_iter().rev().map(|name| self.trace().strings.get(name));
+        let (mut own, mut found) = (frames(before).collect::<Vec<_>>().into_iter(), None);
+        for other in frames(behind) {
+            let name = own.next()?;
+            let ((file, line, function), its) = (frame(name)?, frame(other)?);
+            if (file, function) != (its.0, its.2) {
+                break;
+            }
+            if is_own(file) {
+                found = Some((file, line, function));
+            }
+            if line != its.1 {
+                break;
+            }
+        }
+        let (file, line, function) = found?;
+        let (file, function) = (Some(file.to_owned()), Some(function.to_owned()));
+        Some(Place { file, line: Some(line), function, ..Place::default() })
     }
 
     /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
@@ -405,7 +467,8 @@ impl Subject<'_> {
             let seen = self.line_of_most(&interlude.wall.events);
             let place = seen.unwrap_or_else(|| self.place_between(before, behind));
             let (around_ns, stretches) = (interlude.ns, interlude.stretches.clone());
-            Some((place, Seen { time, around_ns, stretches, samples: interlude.samples().to_vec() }))
+            let by_thread = BTreeMap::from([(interlude.track, time.ns)]);
+            Some((place, Seen { time, by_thread, around_ns, stretches, samples: interlude.samples().to_vec() }))
         };
         let counts = |interlude: &&Interlude| knows(interlude) && !interlude.stretches.iter().any(is_within);
         interludes.all.iter().filter(counts).filter_map(wait).collect()

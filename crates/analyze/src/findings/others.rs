@@ -7,6 +7,7 @@ use super::rule::{Area, Need, RuleInfo};
 use crate::critical_path::exact::what_if::{Edit, Gain};
 use serde::{Deserialize, Serialize};
 use stackline_model::{EventId, Trace, Unit};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A line of what runs rules of users.
@@ -52,6 +53,13 @@ pub enum Message {
         /// Where, in lines.
         traceback: Option<String>,
     },
+    /// It found too much: what it found first counts, and nothing else.
+    Cut {
+        /// Its code.
+        code: String,
+        /// How much, in a line.
+        reason: String,
+    },
     /// It is done.
     End {
         /// Its code.
@@ -67,7 +75,7 @@ pub enum Message {
 }
 
 /// A rule that a user wrote.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtherRule {
     /// Stable code: letters, digits, `-` and `_`, and not one of ours.
@@ -80,6 +88,15 @@ pub struct OtherRule {
     pub advice: String,
     /// File and line of its function.
     pub source: String,
+    /// What its author says of it, in lines.
+    #[serde(default)]
+    pub doc: String,
+    /// Names of what a trace must hold.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Numbers that a user may change.
+    #[serde(default)]
+    pub thresholds: BTreeMap<String, f64>,
 }
 
 /// What such a rule found.
@@ -129,7 +146,7 @@ pub struct OtherFact {
 /// What rules of users found.
 #[derive(Clone, Debug, Default)]
 pub struct Others {
-    rules: Vec<(Arc<RuleInfo>, String)>,
+    rules: Vec<(Arc<RuleInfo>, OtherRule)>,
     found: Vec<(Arc<RuleInfo>, Checked)>,
     /// Rules that could not look, or not to their end.
     pub unchecked: Vec<Unchecked>,
@@ -173,8 +190,18 @@ impl Others {
                 self.unchecked.push(Unchecked { rule: self.rule(&code)?, reason: Reason::Failed(reason, traceback) });
                 Ok(())
             }
+            Message::Cut { code, reason } => {
+                self.unchecked.push(Unchecked { rule: self.rule(&code)?, reason: Reason::Cut(reason) });
+                Ok(())
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The page of a rule, as Markdown: what its author says of it, what it needs, its thresholds.
+    pub fn page(&self, code: &str) -> Option<String> {
+        let is_it = |(rule, _): &&(Arc<RuleInfo>, OtherRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
+        self.rules.iter().find(is_it).map(|(rule, said)| page(rule, said))
     }
 
     fn rule(&self, code: &str) -> Result<Arc<RuleInfo>, String> {
@@ -183,7 +210,7 @@ impl Others {
     }
 
     fn add_rule(&mut self, rule: OtherRule) -> Result<(), String> {
-        let OtherRule { code, name, about, advice, source } = rule;
+        let OtherRule { code, name, about, advice, source, .. } = rule.clone();
         let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if code.is_empty() || !code.chars().all(is_code) {
             return Err(format!("{source}: {code:?} is no code; write letters and digits, such as MY001"));
@@ -193,12 +220,15 @@ impl Others {
                 "{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"
             ));
         }
+        if let Some(need) = rule.needs.iter().find(|need| Need::from_name(need).is_none()) {
+            return Err(format!("{source}: {code} needs {need:?}, which nothing is"));
+        }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
-            return Err(format!("two rules have the code {code}: {other} and {source}"));
+            return Err(format!("two rules have the code {code}: {} and {source}", other.source));
         }
         let (area, why, cost) = (Area::Own, String::new(), String::new());
         let info = RuleInfo { code, name, area, about, why, advice, example: None, cost, page: None };
-        self.rules.push((Arc::new(info), source));
+        self.rules.push((Arc::new(info), rule));
         Ok(())
     }
 
@@ -227,6 +257,26 @@ impl Others {
         };
         self.found.iter().map(proposal).collect()
     }
+}
+
+fn page(rule: &RuleInfo, said: &OtherRule) -> String {
+    let about = if said.doc.is_empty() { &rule.about } else { &said.doc };
+    let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
+    let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
+    if !rule.advice.is_empty() {
+        section("What to do", &rule.advice);
+    }
+    let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Need::from_name(need)?.missing())).collect();
+    match needs.is_empty() {
+        true => section("What it needs", "It looks at every trace."),
+        false => section("What it needs", &format!("It is not checked where the trace has {}.", needs.join(", or "))),
+    }
+    if !said.thresholds.is_empty() {
+        let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);
+        section("Thresholds", &said.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
+    }
+    section("Where it comes from", &format!("A rule of your own: {}.", said.source));
+    page.trim_end().to_owned() + "\n"
 }
 
 /// Whether a code is one that built-in rules have or may get.
@@ -280,7 +330,7 @@ mod tests {
     fn rule(code: &str, source: &str) -> Message {
         let text = || "text".to_owned();
         let (code, source) = (code.to_owned(), source.to_owned());
-        Message::Rule(OtherRule { code, name: text(), about: text(), advice: text(), source })
+        Message::Rule(OtherRule { code, name: text(), about: text(), advice: text(), source, ..OtherRule::default() })
     }
 
     fn found(change: impl FnOnce(&mut OtherFinding)) -> Message {
@@ -306,6 +356,28 @@ mod tests {
         for code in ["SLOW1", "SL", "S", "X-1_a"] {
             others.add(rule(code, "a.py:1")).unwrap();
         }
+    }
+
+    #[test]
+    fn pages_tell_what_the_author_says() {
+        let mut others = Others::default();
+        let line = r#"{"type":"rule","code":"MY001","name":"slow","about":"a","advice":"Do.","source":"a.py:1",
+            "doc":"First.\n\nMore.","needs":["steps"],"thresholds":{"most":3.5}}"#;
+        others.add(serde_json::from_str(line).unwrap()).unwrap();
+        let page = others.page("my001").unwrap();
+        for part in [
+            "# MY001 slow\n\nFirst.\n\nMore.",
+            "Do.",
+            "not checked where the trace has",
+            "--set MY001.most=3.5",
+            "a.py:1",
+        ] {
+            assert!(page.contains(part), "{page}");
+        }
+        assert_eq!(others.page("slow"), Some(page));
+        assert_eq!(others.page("MY002"), None);
+        let unknown = line.replace("MY001", "MY002").replace("steps", "luck");
+        assert!(others.add(serde_json::from_str(&unknown).unwrap()).unwrap_err().contains("luck"));
     }
 
     #[test]

@@ -20,8 +20,6 @@ pub struct Place {
 
 /// Parts of paths of code that nobody who trains a model would change.
 const LIBRARIES: &[&str] = &[
-    "site-packages/",
-    "dist-packages/",
     "torch/",
     "torchvision/",
     "transformers/",
@@ -48,7 +46,6 @@ const LIBRARIES: &[&str] = &[
     "urllib/",
     "http/",
     "requests/",
-    "lib/python3",
     "threading.py",
     "contextlib.py",
     "runpy.py",
@@ -84,14 +81,28 @@ pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
     (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
 }
 
-/// Whether a frame's file is the user's own code.
-fn is_own(file: &str) -> bool {
+/// Folders in which packages are installed, and Python's own modules.
+const INSTALLED: &[&str] = &["site-packages/", "dist-packages/", "lib/python3"];
+
+/// Whether a frame's file is the user's own code. That a folder of it is called like a library says nothing.
+pub(super) fn is_own(file: &str) -> bool {
     !MODULES.contains(&file)
-        && !LIBRARIES.iter().any(|library| match library.strip_suffix('/') {
-            // Traces shorten paths to what lies below `sys.path`.
-            Some(_) => file.starts_with(library) || file.contains(&format!("/{library}")),
-            None => file.contains(library),
-        })
+        && !INSTALLED.iter().any(|folder| file.contains(folder))
+        && !LIBRARIES
+            .iter()
+            .any(|library| if library.ends_with('/') { is_in(file, library) } else { file.contains(library) })
+}
+
+/// Whether a file is in the folder of a library such as `torch/`: below where packages are installed. Traces may shorten paths to what
+/// lies below that; names that are not shortened begin at the root, or with `./` (of files below the folder that the program ran in).
+pub(super) fn is_in(file: &str, library: &str) -> bool {
+    let installed = INSTALLED[..2].iter().filter_map(|folder| Some(file.rfind(folder)? + folder.len())).max();
+    match installed {
+        Some(at) => file[at..].starts_with(library),
+        // A checkout of PyTorch that it is run from.
+        None if file.starts_with('/') => file.contains(&format!("/pytorch/{library}")),
+        None => file.starts_with(library),
+    }
 }
 
 /// What a name is.
@@ -272,6 +283,14 @@ mod tests {
     fn own_code() {
         assert!(is_own("train.py") && is_own("/data/torchbench/run.py") && is_own("my_torch/a.py"));
         assert!(!is_own("torch/nn/modules/linear.py") && !is_own("/usr/lib/python3.11/queue.py"));
+        // Folders that are called like libraries.
+        assert!(
+            is_own("/home/me/transformers/train.py")
+                && is_own("src/transformers/train.py")
+                && is_own("./transformers/a.py")
+        );
+        assert!(!is_own("/venv/lib/python3.11/site-packages/transformers/a.py") && !is_own("transformers/trainer.py"));
+        assert!(!is_own("/opt/pytorch/torch/nn/modules/linear.py"));
         assert!(!is_own("queue.py") && is_own("src/queue.py") && is_own("my_queue.py"));
         assert!(!is_own("/venv/lib/python3.11/site-packages/timm/a.py"));
     }

@@ -1,8 +1,10 @@
 //! What changes are worth: gains by replay, or by a model.
 
 use super::finding::{Draft, STATED, Worth};
+use super::rank::Proposal;
 use super::subject::Ground;
 use crate::critical_path::exact::what_if::{Edit, Gain};
+use std::collections::BTreeMap;
 
 /// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
 pub(super) fn recording_ns(ground: &Ground<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
@@ -28,10 +30,51 @@ pub(super) fn gain_of(worth: &Worth, replayed: Option<Gain>, step_ns: i64) -> Op
         // Nothing gains more than a step takes, whatever a rule of the user's own says.
         Worth::Model { gain, model } if *model == STATED => {
             let at_most = |ns: i64| ns.min(step_ns);
-            Some(Gain { ns: at_most(gain.ns), low_ns: at_most(gain.low_ns), high_ns: at_most(gain.high_ns) })
+            let ns = at_most(gain.ns).max(0);
+            Some(Gain { ns, low_ns: at_most(gain.low_ns).min(ns), high_ns: at_most(gain.high_ns).max(ns) })
         }
         Worth::Model { gain, .. } => Some(*gain),
         Worth::Chance(_) | Worth::None => None,
+    }
+}
+
+/// Gains that rules of the user's own state and that cannot be, by code.
+#[derive(Default)]
+pub(super) struct Beyond {
+    longer: BTreeMap<String, usize>,
+    negative: BTreeMap<String, usize>,
+}
+
+impl Beyond {
+    /// Notes one of them: [`gain_of`] takes as much of it as can be.
+    pub(super) fn note(&mut self, proposal: &Proposal, step_ns: i64) {
+        let Worth::Model { gain, model } = &proposal.draft.worth else { return };
+        if *model != STATED {
+            return;
+        }
+        let count = |of: &mut BTreeMap<String, usize>| *of.entry(proposal.rule.code.clone()).or_default() += 1;
+        if gain.ns > step_ns {
+            count(&mut self.longer);
+        }
+        if gain.ns < 0 {
+            count(&mut self.negative);
+        }
+    }
+
+    /// A sentence for each rule.
+    pub(super) fn told(&self) -> Vec<String> {
+        let gains = |n: usize| {
+            if n == 1 { "1 gain that it states is".to_owned() } else { format!("{n} gains that it states are") }
+        };
+        let longer = self
+            .longer
+            .iter()
+            .map(|(code, &n)| format!("{code}: {} more than a step takes, and cut to a step", gains(n)));
+        let negative = self
+            .negative
+            .iter()
+            .map(|(code, &n)| format!("{code}: {} less than nothing, and counted as nothing", gains(n)));
+        longer.chain(negative).collect()
     }
 }
 
@@ -87,7 +130,36 @@ pub(super) fn scaled(gain: Gain, steps: i64) -> Gain {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gain, without};
+    use super::super::others::{Message, OtherFinding, OtherRule, Others};
+    use super::{Beyond, Gain, STATED, Worth, gain_of, without};
+
+    #[test]
+    fn gains_that_cannot_be_are_cut_and_told() {
+        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        let stated = |gain| gain_of(&Worth::Model { gain, model: STATED }, None, 1000);
+        assert_eq!(stated(gain(1 << 60, 5, 1 << 60)), Some(gain(1000, 5, 1000)));
+        assert_eq!(stated(gain(-50, -90, -10)), Some(gain(0, -90, 0)));
+        assert_eq!(stated(gain(500, -90, 700)), Some(gain(500, -90, 700)));
+        let mut others = Others::default();
+        let text = str::to_owned;
+        others.add(Message::Rule(OtherRule { code: text("MY001"), ..OtherRule::default() })).unwrap();
+        for ns in [1 << 60, 2000, -1, 10] {
+            let (support, confidence) = (text("exact"), text("low"));
+            let (code, title, gain) = (text("MY001"), text("t"), Some((ns, ns, ns)));
+            let said = OtherFinding { code, title, support, confidence, gain, ..OtherFinding::default() };
+            others.add(Message::Found(Box::new(said))).unwrap();
+        }
+        let mut beyond = Beyond::default();
+        let trace = stackline_model::Trace::default();
+        others.proposals(&trace).iter().for_each(|proposal| beyond.note(proposal, 1000));
+        assert_eq!(
+            beyond.told(),
+            [
+                "MY001: 2 gains that it states are more than a step takes, and cut to a step",
+                "MY001: 1 gain that it states is less than nothing, and counted as nothing"
+            ]
+        );
+    }
 
     #[test]
     fn a_gain_without_recording_is_not_below_nothing() {

@@ -3,7 +3,7 @@
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 use super::memory::DevicePeak;
 use super::others::Others;
-use super::price::{edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
+use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
 use super::rule::{Need, RuleInfo};
 use super::rules;
@@ -55,6 +55,8 @@ pub enum Reason {
     Missing(Need),
     /// A rule of the user's own failed: why, in words, and its traceback, if it has one.
     Failed(String, Option<String>),
+    /// A rule of the user's own found too much: how much, in words. What it found first counts.
+    Cut(String),
 }
 
 impl Reason {
@@ -62,7 +64,15 @@ impl Reason {
     pub fn short(&self) -> &str {
         match self {
             Self::Missing(need) => need.missing(),
-            Self::Failed(why, _) => why,
+            Self::Failed(why, _) | Self::Cut(why) => why,
+        }
+    }
+
+    /// What became of the rule: `not checked`.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::Missing(_) | Self::Failed(..) => "not checked",
+            Self::Cut(_) => "checked in part",
         }
     }
 
@@ -70,7 +80,7 @@ impl Reason {
     pub fn sentence(&self) -> String {
         match self {
             Self::Missing(need) => format!("the trace has {}", need.missing()),
-            Self::Failed(why, _) => why.clone(),
+            Self::Failed(why, _) | Self::Cut(why) => why.clone(),
         }
     }
 
@@ -78,7 +88,7 @@ impl Reason {
     pub fn traceback(&self) -> Option<&str> {
         match self {
             Self::Failed(_, traceback) => traceback.as_deref(),
-            Self::Missing(_) => None,
+            Self::Missing(_) | Self::Cut(_) => None,
         }
     }
 }
@@ -184,6 +194,7 @@ pub fn find_with(
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
+    let mut beyond = Beyond::default();
     // What would be a note.
     let mut hidden = Vec::new();
     for proposal in proposals {
@@ -204,6 +215,7 @@ pub fn find_with(
         let mut proposal = proposal;
         proposal.facts.extend(taken_out(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
+        beyond.note(&proposal, step_ns);
         match gain_of(&proposal.draft.worth, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
@@ -218,6 +230,7 @@ pub fn find_with(
         notes.extend(startup::note(trace, window.length_ns()));
     }
     notes.extend(recording_note(&ground));
+    notes.extend(beyond.told());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
         notes.push(format!(
@@ -307,13 +320,13 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
         }
         let subject = Subject::new(ground, rule);
         let drafts = (rule.check)(&subject);
-        let info = if drafts.is_empty() { info } else { rule.info_in(&subject) };
         let words = |text: &str| words_for(steps, text);
         for mut draft in drafts {
             let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
             let facts = draft.facts.iter().map(named).collect();
             draft.title = words(&draft.title);
-            proposals.push(Proposal { rule: Arc::clone(&info), draft, facts });
+            let info = rule.info_of(&subject, &draft);
+            proposals.push(Proposal { rule: info, draft, facts });
         }
     }
     (proposals, unchecked)

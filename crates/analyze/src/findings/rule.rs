@@ -254,6 +254,8 @@ pub struct Elsewhere {
     pub programs: &'static str,
     /// Whether what is looked at is of one.
     pub is_one: fn(&Subject<'_>) -> bool,
+    /// Which of what it found in them; mostly all.
+    pub fits: fn(&Draft) -> bool,
     /// What to do.
     pub advice: &'static str,
     /// A few lines of code before and after.
@@ -261,9 +263,19 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
+    /// Of all programs, as far as what was found is of some kind.
+    pub(super) const fn of(
+        programs: &'static str,
+        fits: fn(&Draft) -> bool,
+        advice: &'static str,
+        example: (&'static str, &'static str),
+    ) -> Self {
+        Self { programs, is_one: |_| true, fits, advice, example }
+    }
+
     /// Of programs that have no GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", is_one: |subject| !subject.uses_gpu(), advice, example }
+        Self { programs: "without a GPU", is_one: |subject| !subject.uses_gpu(), fits: |_| true, advice, example }
     }
 }
 
@@ -344,10 +356,11 @@ impl Rule {
         })
     }
 
-    /// The same where it found something, with the advice that fits there.
-    pub(super) fn info_in(&self, subject: &Subject<'_>) -> Arc<RuleInfo> {
+    /// The same where it found something, with the advice that fits that.
+    pub(super) fn info_of(&self, subject: &Subject<'_>, draft: &Draft) -> Arc<RuleInfo> {
         let info = self.info();
-        let Some(other) = self.elsewhere.iter().find(|other| (other.is_one)(subject)) else { return info };
+        let fits = |other: &&Elsewhere| (other.fits)(draft) && (other.is_one)(subject);
+        let Some(other) = self.elsewhere.iter().find(fits) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));
         Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })

@@ -62,7 +62,7 @@ pub fn findings_table(found: &Findings) -> Table {
             .i64("gain_least_ns", Unit::Ns, rows.iter().map(least));
     }
     table.notes.extend(found.notes.iter().cloned());
-    let missing = |u: &Unchecked| format!("{} was not checked: {}", u.rule.code, u.reason.sentence());
+    let missing = |u: &Unchecked| format!("{} was {}: {}", u.rule.code, u.reason.outcome(), u.reason.sentence());
     table.notes.extend(found.unchecked.iter().map(missing));
     table
 }

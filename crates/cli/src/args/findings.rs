@@ -1,6 +1,5 @@
 //! What `findings` understands.
 
-use super::Inputs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -26,9 +25,9 @@ Examples:
 #[derive(Args, Debug)]
 pub(crate) struct FindingsArgs {
     #[command(flatten)]
-    pub(crate) inputs: Inputs,
-    /// Show the page of one finding instead: what it is, what to do, when it is wrong.
-    #[arg(long, value_name = "CODE", exclusive = true)]
+    pub(crate) inputs: FindingsInputs,
+    /// Show the page of one finding instead: what it is, what to do, when it is wrong. With --rules also one of your own.
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["inputs", "top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
     /// How many to show, 0 for all [default: 10; all with --as, and always all in JSON and CSV].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
@@ -36,7 +35,8 @@ pub(crate) struct FindingsArgs {
     /// Leave out what gains less than this much of a step, or of the peak of memory, in percent.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,
-    /// Change when a rule fires, such as SL001.share=40; may be repeated. docs/findings lists the settings.
+    /// Change when a rule fires, such as SL001.share=40; may be repeated. docs/findings lists the settings; rules of your own say
+    /// theirs with --explain.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
     /// Write a document for other tools.
@@ -65,6 +65,14 @@ pub(crate) struct FindingsArgs {
     /// is of low confidence and perhaps nothing); may be repeated. That none holds is an error where a part of the input was lost.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
+}
+
+/// What is looked at; nothing where a page is shown.
+#[derive(Args, Debug)]
+pub(crate) struct FindingsInputs {
+    /// Trace files, archives, directories of traces, run directories, or - for standard input.
+    #[arg(value_name = "TRACE", required_unless_present = "explain")]
+    pub(crate) inputs: Vec<PathBuf>,
 }
 
 /// A document for other tools.

@@ -14,7 +14,7 @@ struct Element {
     text: bool,
 }
 
-const ELEMENTS: [Element; 6] = [
+const ELEMENTS: [Element; 7] = [
     Element {
         name: "testsuites",
         must: &[],
@@ -39,6 +39,7 @@ const ELEMENTS: [Element; 6] = [
     Element { name: "failure", must: &[], may: &["type", "message"], inside: &[], text: true },
     Element { name: "error", must: &[], may: &["type", "message"], inside: &[], text: true },
     Element { name: "skipped", must: &[], may: &["type", "message"], inside: &[], text: true },
+    Element { name: "system-out", must: &[], may: &[], inside: &[], text: true },
 ];
 const COUNTS: [&str; 4] = ["tests", "failures", "errors", "skipped"];
 

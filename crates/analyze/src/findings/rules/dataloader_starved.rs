@@ -39,6 +39,7 @@ pub(super) const RULE: Rule = Rule {
         Elsewhere {
             programs: "whose processors are all busy",
             is_one: |subject| Room::of(subject, &takes(subject)).is_full(),
+            fits: |_| true,
             advice: "Make loading cheaper: see SL010, or load once and keep what was loaded. More workers would find no processor; with \
                      torch.set_num_threads(1) in them and fewer threads in the program those that there are get more of it.",
             example: (

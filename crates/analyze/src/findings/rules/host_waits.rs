@@ -3,7 +3,7 @@
 use super::dataloader_starved::is_next;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -32,29 +32,79 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that one place waits, in percent",
     }],
-    elsewhere: &[],
+    elsewhere: &[
+        Elsewhere::of(
+            "that wait for a lock",
+            |draft| draft.title.ends_with(LOCK),
+            "Hold the lock for less: compute outside of it, and only swap the result in; give each thread data of its own and put it \
+             together once a step; do not wait for anything else while it is held.",
+            (
+                "with lock:\n    stats.update(measure(batch))",
+                "fresh = measure(batch)\nwith lock:\n    stats.update(fresh)",
+            ),
+        ),
+        Elsewhere::of(
+            "that wait for an event or a condition",
+            |draft| draft.title.ends_with(CONDITION),
+            "Start the other thread earlier, a step ahead, and wait for what it did for the step before; signal as soon as what is needed is \
+             there rather than when all is done.",
+            ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
+        ),
+        Elsewhere::of(
+            "that wait for a queue",
+            |draft| draft.title.ends_with(QUEUE) || draft.title.ends_with(QUEUE_OF_PROCESS),
+            "Of get(): let the producer run ahead, started before the loop and with a queue of several items, or use more of them. Of put(): \
+             what takes from it is slower than the step: take more at once, use several, or drop what nobody needs.",
+            ("requests.put(i)\nbatch = results.get()", "requests.put(i + 2)  # two ahead\nbatch = results.get()"),
+        ),
+        Elsewhere::of(
+            "that wait for the network",
+            |draft| draft.title.ends_with(NETWORK),
+            "Ask a step or more ahead, in a thread; keep one connection rather than opening one each time; put many requests into one; copy what \
+             is read again and again to a local disk before training.",
+            ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
+        ),
+        Elsewhere::of(
+            "that sleep",
+            |draft| draft.title.ends_with(SLEEP),
+            "Remove the sleep; where it polls for something, wait for an event, a queue or a future, which wakes as soon as that is there.",
+            ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
+        ),
+    ],
     check,
 };
+
+const LOCK: &str = "a lock";
+const CONDITION: &str = "a lock or another thread";
+const QUEUE: &str = "a queue";
+const QUEUE_OF_PROCESS: &str = "a queue of another process";
+const NETWORK: &str = "the network";
+const SLEEP: &str = "time.sleep";
 
 /// What is waited for, and parts of names of frames that do: see `fits`.
 const FRAMES: &[(&str, &[&str])] = &[
     ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
     ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
     ("a thread", &["threading.py(", "): join"]),
-    ("a lock or another thread", &["threading.py(", "): wait"]),
-    ("a queue", &["queue.py(", "): get"]),
-    ("a queue", &["queue.py(", "): put"]),
-    ("a queue of another process", &["multiprocessing/queues.py(", "): get"]),
+    (CONDITION, &["threading.py(", "): wait"]),
+    // What is built in has no file: `with lock` enters it.
+    (LOCK, &["<built-in method acquire of _thread."]),
+    (LOCK, &["<built-in method __enter__ of _thread."]),
+    (LOCK, &["<method 'acquire' of '_thread."]),
+    (LOCK, &["<method '__enter__' of '_thread."]),
+    (QUEUE, &["queue.py(", "): get"]),
+    (QUEUE, &["queue.py(", "): put"]),
+    (QUEUE_OF_PROCESS, &["multiprocessing/queues.py(", "): get"]),
     ("another process", &["multiprocessing/connection.py(", "): recv"]),
     ("another process", &["multiprocessing/connection.py(", "): wait"]),
     ("another process", &["multiprocessing/process.py(", "): join"]),
     ("another process", &["subprocess.py(", "): wait"]),
     ("another process", &["subprocess.py(", "): communicate"]),
-    ("the network", &["socket.py(", "): readinto"]),
-    ("the network", &["ssl.py(", "): read"]),
-    ("the network", &["urllib/request.py(", "): urlopen"]),
-    ("the network", &["requests/sessions.py(", "): request"]),
-    ("time.sleep", &["<built-in function sleep>"]),
+    (NETWORK, &["socket.py(", "): readinto"]),
+    (NETWORK, &["ssl.py(", "): read"]),
+    (NETWORK, &["urllib/request.py(", "): urlopen"]),
+    (NETWORK, &["requests/sessions.py(", "): request"]),
+    (SLEEP, &["<built-in function sleep>"]),
 ];
 
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {

@@ -52,6 +52,7 @@ pub(super) const RULE: Rule = Rule {
     elsewhere: &[Elsewhere {
         programs: "that torch.compile compiles already",
         is_one: |subject| is_compiled(subject.trace()),
+        fits: |_| true,
         advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
                  torch.cuda.make_graphed_callables around more; compile what is left outside (SL027, SL036); larger batches make kernels \
                  longer.",

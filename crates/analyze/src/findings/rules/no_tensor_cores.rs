@@ -37,6 +37,7 @@ pub(super) const RULE: Rule = Rule {
     elsewhere: &[Elsewhere {
         programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
         is_one: |subject| !subject.gpus().iter().any(knows_tf32),
+        fits: |_| true,
         advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
                  A100); keep dimensions multiples of 8.",
         example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),

@@ -35,7 +35,7 @@ const IGNORED: &str = "ignored";
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
-        return explain(code, common).map(|()| false);
+        return explain(code, args, common).map(|()| false);
     }
     let (conditions, options) = asked(args, common)?;
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
@@ -96,7 +96,12 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
     }
     let mut settings = Settings::default();
     for text in &args.set {
-        settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
+        match own::is_own(text) {
+            // The interpreter knows their thresholds.
+            true if !args.rules.is_empty() => {}
+            true => return Err(wrong_use(format!("--set {text}: there is no such rule (one of your own? --rules)"))),
+            false => settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?,
+        }
     }
     let scope = common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) });
     let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads };
@@ -104,11 +109,25 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
 }
 
 /// Writes the page of a rule.
-fn explain(code: &str, common: &Common) -> Result<()> {
+fn explain(code: &str, args: &FindingsArgs, common: &Common) -> Result<()> {
+    let page = match findings::rules::find(code) {
+        Some(rule) => rule.page(),
+        None => own_page(code, args, common)?,
+    };
+    to_output(common, |out| out.write_all(explained(&page, &style(common)).as_bytes()))
+}
+
+/// The page of a rule of the user's own.
+fn own_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> {
+    let own = OwnRules::start(args, common)?;
+    if let Some(page) = own.as_ref().and_then(|own| own.page(code)) {
+        return Ok(page);
+    }
+    let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
-    let unknown = || wrong_use(format!("there is no finding {code:?}{}", did_you_mean(code, known.clone())));
-    let rule = findings::rules::find(code).ok_or_else(unknown)?;
-    to_output(common, |out| out.write_all(explained(&rule.page(), &style(common)).as_bytes()))
+    let near = did_you_mean(code, known.chain(rules.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()])));
+    let hint = if own.is_none() && suppress::looks_own(code) { " (one of your own? --rules)" } else { "" };
+    Err(wrong_use(format!("there is no finding {code:?}{hint}{near}")))
 }
 
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
@@ -134,7 +153,7 @@ fn has_looked(found: &Findings, code: &str) -> bool {
 
 /// Why conditions cannot be judged where none holds: a rule of the user's own failed.
 fn failed_rule(found: &Findings) -> Option<String> {
-    let failed = |unchecked: &&Unchecked| matches!(unchecked.reason, Reason::Failed(..));
+    let failed = |unchecked: &&Unchecked| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_));
     let unchecked = found.unchecked.iter().find(failed)?;
     Some(format!("{}: {}", unchecked.rule.code, unchecked.reason.short()))
 }
@@ -191,9 +210,9 @@ pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Pat
 /// Rules of the user's own that failed, for output that has little or no place for it.
 fn say_failed(found: &Findings) -> Result<()> {
     for Unchecked { rule, reason } in &found.unchecked {
-        if let Reason::Failed(why, traceback) = reason {
+        if let Reason::Failed(why, _) | Reason::Cut(why) = reason {
             say(&format!("rule {}: {why}", rule.code))?;
-            traceback.iter().flat_map(|text| text.lines()).try_for_each(|line| say(&format!("  {line}")))?;
+            reason.traceback().into_iter().flat_map(str::lines).try_for_each(|line| say(&format!("  {line}")))?;
         }
     }
     Ok(())

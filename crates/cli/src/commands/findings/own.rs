@@ -6,12 +6,13 @@
 use super::worker::{Said, Worker};
 use crate::args::{Common, FindingsArgs};
 use crate::failure::wrong_use;
+use crate::output::say;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Message, Others, RuleInfo};
+use stackline_analyze::findings::{Message, Others, RuleInfo, rules};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,11 +55,12 @@ impl OwnRules {
         let python = named.unwrap_or_else(|| "python3".into());
         let request = json!({
             "inputs": args.inputs.inputs.iter().map(|path| text(path)).collect::<Result<Vec<_>>>()?,
-            "rules": args.rules.iter().map(|path| text(path)).collect::<Result<Vec<_>>>()?,
+            "rules": each_once(&args.rules)?.into_iter().map(text).collect::<Result<Vec<_>>>()?,
             "rank": common.rank,
             "steps": common.steps.map(|range| (range.first, range.last)),
             "threads": common.threads,
             "timeout": args.rule_timeout,
+            "settings": own_settings(args).collect::<Vec<_>>(),
             "skip": [],
         });
         let limit = Duration::from_secs_f64(args.rule_timeout) + GRACE;
@@ -72,6 +74,11 @@ impl OwnRules {
     /// The rules that there are.
     pub(super) fn rules(&self) -> Vec<Arc<RuleInfo>> {
         self.others.rules().cloned().collect()
+    }
+
+    /// The page of a rule.
+    pub(super) fn page(&self, code: &str) -> Option<String> {
+        self.others.page(code)
     }
 
     /// Reads up to where all rules are known.
@@ -161,6 +168,34 @@ impl OwnRules {
             return Ok(Some(code));
         }
     }
+}
+
+/// Settings of rules of the user's own: those whose code no built-in rule has.
+fn own_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
+    args.set.iter().filter(|text| is_own(text))
+}
+
+/// Whether a setting such as `MY001.most=5` is of a rule of the user's own.
+pub(super) fn is_own(setting: &str) -> bool {
+    let code = setting.split_once('=').and_then(|(name, _)| name.trim().split_once('.')).map(|(code, _)| code);
+    let is_ours = |code: &str| {
+        let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).map(|_| &code[2..]);
+        rules::find(code).is_some() || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    code.is_some_and(|code| !code.is_empty() && !is_ours(code))
+}
+
+/// Files of rules without those that are given again, which is told.
+fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
+    let mut once: Vec<&Path> = Vec::new();
+    let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+    for path in given {
+        match once.iter().any(|known| same(known, path)) {
+            true => say(&format!("--rules {}: given twice; it is loaded once", path.display()))?,
+            false => once.push(path),
+        }
+    }
+    Ok(once)
 }
 
 fn check_version(protocol: u32, version: &str) -> Result<()> {

@@ -179,6 +179,11 @@ fn text_of(source: &Path, file: &str, longest: u64) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
+/// Whether a code looks like that of a rule of the user's own, such as `MY001`, and not like a name that is misspelled.
+pub(super) fn looks_own(code: &str) -> bool {
+    !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
+}
+
 fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -186,7 +191,8 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
         let Some(code) = line.split_whitespace().next() else { continue };
         let Some(known) = rules.find(code) else {
             let near = did_you_mean(code, rules.names());
-            return Err(format!("line {number}: there is no finding {code:?}{near}"));
+            let hint = if rules.is_of_users(code) && looks_own(code) { " (one of your own? --rules)" } else { "" };
+            return Err(format!("line {number}: there is no finding {code:?}{hint}{near}"));
         };
         let path = line[code.len()..].trim();
         lines.push(Line { number, code: known.to_owned(), path: (!path.is_empty()).then(|| path.to_owned()) });
@@ -245,6 +251,7 @@ mod tests {
         assert_eq!(lines[0], Line { number: 2, code: "SL004".to_owned(), path: None });
         assert_eq!(lines[1], Line { number: 3, code: "SL004".to_owned(), path: Some("src/*.py".to_owned()) });
         assert!(parse("SL999").unwrap_err().contains("line 1"));
+        assert!(parse("ZZTOP001").unwrap_err().contains("--rules") && !parse("SL999").unwrap_err().contains("--rules"));
     }
 
     #[test]

@@ -6,9 +6,14 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
 use std::io;
 
+/// So many findings below --min-gain are named.
+const MOST_TOLD: usize = 20;
+
 /// What a test says.
 enum Outcome<'f> {
     Passed,
+    /// It found only what gains too little to be told: this.
+    Small(Vec<&'f Finding>),
     Found(Vec<&'f Finding>),
     /// The rule failed; what it found before is a test of its own.
     Failed(&'f Unchecked),
@@ -19,7 +24,7 @@ impl Outcome<'_> {
     /// What the test is called behind the name of its rule, where that has another test.
     fn suffix(&self) -> &'static str {
         match self {
-            Self::Passed | Self::Found(_) => "",
+            Self::Passed | Self::Small(_) | Self::Found(_) => "",
             Self::Failed(_) => ": failed",
             Self::Skipped(_) => ": ignored",
         }
@@ -65,7 +70,7 @@ fn cases<'f>(shown: &Shown<'f>, rule: &'f RuleInfo) -> Vec<Case<'f>> {
     if let Some(unchecked) = shown.found.unchecked.iter().find(|unchecked| unchecked.rule.code == rule.code) {
         outcomes.push(match unchecked.reason {
             Reason::Missing(_) => Outcome::Skipped(unchecked.reason.sentence()),
-            Reason::Failed(..) => Outcome::Failed(unchecked),
+            Reason::Failed(..) | Reason::Cut(_) => Outcome::Failed(unchecked),
         });
     }
     let ignored = shown.suppressed.iter().filter(|(finding, _)| is_of(finding));
@@ -75,7 +80,8 @@ fn cases<'f>(shown: &Shown<'f>, rule: &'f RuleInfo) -> Vec<Case<'f>> {
         outcomes.push(Outcome::Skipped(format!("ignored: {}", ignored.join("; "))));
     }
     if outcomes.is_empty() {
-        outcomes.push(Outcome::Passed);
+        let small: Vec<&Finding> = shown.found.small.iter().filter(is_of).collect();
+        outcomes.push(if small.is_empty() { Outcome::Passed } else { Outcome::Small(small) });
     }
     let name = |nth: usize, outcome: &Outcome<'_>| {
         let suffix = if nth == 0 { "" } else { outcome.suffix() };
@@ -92,6 +98,7 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
         .with_attribute(("time", "0"));
     match outcome {
         Outcome::Passed => case.write_empty()?,
+        Outcome::Small(small) => case.write_inner_content(|writer| told(writer, shown, small))?,
         Outcome::Found(found) => case.write_inner_content(|writer| failure(writer, shown, found))?,
         Outcome::Failed(unchecked) => case.write_inner_content(|writer| error(writer, unchecked))?,
         Outcome::Skipped(why) => case.write_inner_content(|writer| {
@@ -100,6 +107,21 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
             Ok(())
         })?,
     };
+    Ok(())
+}
+
+/// Why a test passes though its rule found something.
+fn told(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> io::Result<()> {
+    let line = |f: &&Finding| {
+        let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": gains {gain}"));
+        format!("\n{}: {}{gain}", place(f), f.title)
+    };
+    let count = small.len();
+    let what = if count == 1 { "finding is" } else { "findings are" };
+    let lines = small.iter().take(MOST_TOLD).map(line).collect::<String>();
+    let more = if count > MOST_TOLD { format!("\nand {} more", count - MOST_TOLD) } else { String::new() };
+    let text = clean(&format!("{count} {what} below --min-gain and no failure:{lines}{more}"));
+    writer.create_element("system-out").write_text_content(BytesText::new(&text))?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together};
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
-use stackline_analyze::findings::{Finding, Reason, evidence};
+use stackline_analyze::findings::{Finding, Reason, Unchecked, evidence};
 
 /// Findings as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
@@ -28,8 +28,11 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     }
     out.extend(found.notes.iter().map(|note| format!("- Note: {}.\n", escaped(note))));
     out.extend(missing(&found.unchecked).iter().map(|line| format!("- {}\n", escaped(line))));
-    for unchecked in found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..))) {
-        out.push_str(&format!("- Not checked: {}: {}\n", unchecked.rule.code, escaped(&unchecked.reason.sentence())));
+    for unchecked in
+        found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_)))
+    {
+        let Unchecked { rule, reason } = unchecked;
+        out.push_str(&format!("- {}: {}: {}\n", capital(reason.outcome()), rule.code, escaped(&reason.sentence())));
     }
     for title in shown.gone {
         out.push_str(&format!("- Gone: {}\n", escaped(title)));

@@ -84,7 +84,7 @@ fn invocation(found: &Findings) -> Value {
     let mut missing = Vec::new();
     for unchecked in &found.unchecked {
         match unchecked.reason {
-            Reason::Failed(..) => told.push(not_checked("error", unchecked)),
+            Reason::Failed(..) | Reason::Cut(_) => told.push(not_checked("error", unchecked)),
             Reason::Missing(_) => missing.push(not_checked("note", unchecked)),
         }
     }
@@ -99,7 +99,8 @@ fn invocation(found: &Findings) -> Value {
 
 /// What is told of a rule that could not look.
 fn not_checked(level: &str, unchecked: &Unchecked) -> Value {
-    let why = format!("Not checked: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
+    let outcome = capital(unchecked.reason.outcome());
+    let why = format!("{outcome}: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
     let text = unchecked.reason.traceback().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
     json!({"level": level, "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}})
 }

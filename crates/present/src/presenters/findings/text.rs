@@ -4,8 +4,11 @@ use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size,
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::findings::{Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence};
+use stackline_analyze::findings::{
+    Area, Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence,
+};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
 /// Findings as text for people.
@@ -118,9 +121,9 @@ fn not_checked(unchecked: &[Unchecked]) -> Option<String> {
 fn failed(unchecked: &[Unchecked], style: &Style) -> String {
     let mut out = String::new();
     for Unchecked { rule, reason } in unchecked {
-        if let Reason::Failed(why, traceback) = reason {
-            out.push_str(&remark(&format!("Not checked: {}: {why}", rule.code), style));
-            let lines = traceback.iter().flat_map(|text| text.lines());
+        if let Reason::Failed(why, _) | Reason::Cut(why) = reason {
+            out.push_str(&remark(&format!("{}: {}: {why}", capital(reason.outcome()), rule.code), style));
+            let lines = reason.traceback().into_iter().flat_map(str::lines);
             out.extend(lines.map(|line| format!("  {}\n", clean(line))));
         }
     }
@@ -128,15 +131,23 @@ fn failed(unchecked: &[Unchecked], style: &Style) -> String {
 }
 
 /// What gains too little to be listed.
-fn small(found: &Findings) -> impl Iterator<Item = String> + use<> {
+fn small(found: &Findings) -> Vec<String> {
     let gains =
         |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
-    let little = found.small.iter().filter(gains).count();
+    let (own, built_in): (Vec<&Finding>, Vec<&Finding>) =
+        found.small.iter().filter(gains).partition(|finding| finding.rule.area == Area::Own);
+    let (little, with_gain) = (built_in.len(), built_in.len() + own.len());
+    let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
+    own.iter().for_each(|finding| *by_rule.entry(&finding.rule.code).or_default() += 1);
+    let own = by_rule.into_iter().map(|(code, count)| {
+        format!("{} of {code} below --min-gain (--min-gain 0 shows them).", counted(count, "finding"))
+    });
     let told = |count: usize, gain: &str, how: &str| {
         let is = if count == 1 { "is" } else { "are" };
         (count > 0).then(|| format!("{} that would gain {gain} {is} left out{how}.", counted(count, "finding")))
     };
-    [told(little, "too little", " (--min-gain)"), told(found.small.len() - little, "nothing", "")].into_iter().flatten()
+    let others = [told(little, "too little", " (--min-gain)"), told(found.small.len() - with_gain, "nothing", "")];
+    own.chain(others.into_iter().flatten()).collect()
 }
 
 /// What is not in the list, and why.
