@@ -392,7 +392,7 @@ fn own_folders_may_be_called_like_frameworks() {
         });
         parses.of("SL043").into_iter().filter_map(|found| found.place.file).collect::<Vec<_>>()
     };
-    for own in ["/home/me/transformers/tables.py", "src/jax/tables.py", "./transformers/tables.py"] {
+    for own in ["/data/me/transformers/tables.py", "src/jax/tables.py", "./transformers/tables.py"] {
         assert_eq!(found(own), [own]);
     }
     for library in ["/venv/lib/python3.11/site-packages/transformers/tables.py", "transformers/tables.py"] {

@@ -4,7 +4,7 @@
 
 mod findings_support;
 
-use findings_support::{Program, text};
+use findings_support::{Program, find, read, text};
 use serde_json::json;
 use stackline_analyze::findings::{Confidence, Finding};
 
@@ -312,4 +312,33 @@ fn slow_operators_are_in_the_upper_bound_of_busy_python() {
     };
     // Half of the steps lose 500 µs.
     assert!((200_000..=300_000).contains(&(high(1500) - high(1000))), "{} {}", high(1500), high(1000));
+}
+
+/// Two lines of one function: the wait is behind the first one.
+#[test]
+fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::item", |p| p.work(1000));
+                p.sample(1, "train.py(90): tidy", 100);
+                p.work(50_000);
+                p.op("aten::mm", |p| p.work(1000));
+            });
+        });
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    let mut document: serde_json::Value = serde_json::from_str(&program.text(json!({"id": 0}))).unwrap();
+    for event in document["traceEvents"].as_array_mut().unwrap() {
+        match event["name"].as_str() {
+            Some("aten::item") => event["sf"] = 12.into(),
+            Some("aten::mm") => event["sf"] = 40.into(),
+            _ => {}
+        }
+    }
+    document["stackFrames"] = json!({"12": {"name": "train.py(12): step"}, "40": {"name": "train.py(40): step"}});
+    let found = find(&read(&document.to_string()), &[]).findings;
+    let wait = found.iter().find(|found| found.rule.code == "SL039").unwrap();
+    assert_eq!(wait.place.text(), "train.py:12 in step");
 }

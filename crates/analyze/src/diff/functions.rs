@@ -47,7 +47,7 @@ fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions 
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     // The innermost function or operator at or around each event.
     let mut around = vec![EventId::NONE; trace.events.len()];
-    let mut own: FxHashMap<EventId, i64> = FxHashMap::default();
+    let mut own: BTreeMap<EventId, i64> = BTreeMap::new();
     for track in trace.tracks.ids().filter(|&track| trace.tracks.get(track).kind == TrackKind::Thread) {
         // Parents come before their children.
         for &event in trace.track_events(track) {
@@ -139,7 +139,7 @@ pub(super) fn aligned(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<s
         .collect()
 }
 
-/// `train.py: step` of `/home/me/train.py: step`.
+/// `train.py: step` of `/data/me/train.py: step`.
 fn end(name: &str) -> String {
     let (file, function) = parts(name);
     format!("{}: {function}", file.rsplit(['/', '\\']).next().unwrap_or(file))

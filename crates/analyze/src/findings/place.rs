@@ -285,7 +285,7 @@ mod tests {
         assert!(!is_own("torch/nn/modules/linear.py") && !is_own("/usr/lib/python3.11/queue.py"));
         // Folders that are called like libraries.
         assert!(
-            is_own("/home/me/transformers/train.py")
+            is_own("/data/me/transformers/train.py")
                 && is_own("src/transformers/train.py")
                 && is_own("./transformers/a.py")
         );

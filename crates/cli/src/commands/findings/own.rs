@@ -50,7 +50,7 @@ impl OwnRules {
                 return Err(wrong_use(format!("{}: there is no such file of rules", path.display())));
             }
         }
-        let given = args.python.clone().map(std::path::PathBuf::into_os_string);
+        let given = args.python.clone().map(PathBuf::into_os_string);
         let named = given.or_else(|| std::env::var_os(PYTHON_VARIABLE).filter(|name| !name.is_empty()));
         let python = named.unwrap_or_else(|| "python3".into());
         let request = json!({
