@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { open, part, settled, suite } from "./harness";
+import { open, part, settled, suite, violations } from "./harness";
 import { planted } from "./planted";
 
 const here = suite();
@@ -97,6 +97,7 @@ test("a frame that is too narrow to be drawn is found, and N leads to its caller
       await notice.getByRole("button", { name: "aten::_softmax" }).waitFor();
       expect(await notice.innerText()).toMatch(/1 frame with it is too narrow to be drawn here[\s\S]*aten::_softmax \(3 µs\)/);
       expect(await notice.getByRole("button", { name: "flat list" }).count()).toBe(shape === "flat" ? 0 : 1);
+      expect(await violations(page)).toEqual([]);
     }
     await page.keyboard.press("n");
     await settled(page);
