@@ -1,7 +1,9 @@
 /** Deep stacks: what matters is seen of them, and can be gone through, without opening forty levels. */
 
+import { join } from "node:path";
 import { expect, test } from "vitest";
-import { open, part, settled, suite } from "./harness";
+import { open, part, settled, suite, violations } from "./harness";
+import { planted } from "./planted";
 
 const here = suite();
 
@@ -26,6 +28,25 @@ test("streams are seen below a deep thread, which shows its innermost levels and
     const bottom = await page.locator("canvas").evaluate((canvas) => canvas.parentElement!.clientHeight);
     expect(bottom).toBeLessThan(400);
   }));
+
+test("the picture of a finding shows its event and what is nearest around it, however deep it is", () => {
+  const outer = Array.from({ length: LEVELS }, (_, at) => ({ ph: "X", cat: "python_function", name: `app.py(${at + 1}): level${at}`, ts: at - 1000, dur: 9000 - 2 * at, pid: 1, tid: 1 }));
+  return here.view([planted(here.folder.path, join(here.folder.path, "train.py"), {}, outer)], async (page, url) => {
+    await open(page, url, "page=issues&sel=finding:0");
+    const picture = page.locator(".gap canvas");
+    await page.waitForFunction(() => Number(document.querySelector<HTMLElement>(".gap canvas")?.dataset.boxes ?? 0) > 0);
+    const { width, height } = (await picture.boundingBox())!;
+    const seen: Array<string | null> = [];
+    for (let down = 8; down < height; down += 7) {
+      await picture.hover({ position: { x: width / 2, y: down } });
+      seen.push(await picture.getAttribute("title"));
+    }
+    const event = (await page.locator(".detail .events li button").first().innerText()).trim();
+    expect(seen.some((title) => title?.startsWith(`${event}: `)), `${event} in ${seen.join(", ")}`).toBe(true);
+    expect(seen.some((title) => title?.includes("train_step"))).toBe(true);
+    expect(seen.filter((title) => title?.includes("level0"))).toEqual([]);
+  });
+});
 
 test("arrows begin at the first box that is seen, and what is selected is spoken", () =>
   here.view([here.written("deep2.json", events())], async (page, url) => {
@@ -76,6 +97,7 @@ test("a frame that is too narrow to be drawn is found, and N leads to its caller
       await notice.getByRole("button", { name: "aten::_softmax" }).waitFor();
       expect(await notice.innerText()).toMatch(/1 frame with it is too narrow to be drawn here[\s\S]*aten::_softmax \(3 µs\)/);
       expect(await notice.getByRole("button", { name: "flat list" }).count()).toBe(shape === "flat" ? 0 : 1);
+      expect(await violations(page)).toEqual([]);
     }
     await page.keyboard.press("n");
     await settled(page);

@@ -88,6 +88,20 @@ test("a step is marked by a click on it, and summed up by lane and by name", asy
   await served.stop();
 });
 
+test("one click leads to the chosen steps, however long what came before them took", () => {
+  const event = (name: string, cat: string, ts: number, dur: number) => ({ ph: "X", name, cat, ts, dur, pid: 1, tid: 1 });
+  const steps = [0, 1, 2, 3].map((step) => event(`ProfilerStep#${step}`, "user_annotation", 1_000_000 + step * 1000, 990));
+  return here.view([here.written("late.json", [event("import", "cpu_op", 0, 900_000), ...steps, event("aten::mm", "cpu_op", 1_001_000, 500)])], async (page, url) => {
+    await open(page, url, "page=timeline&steps=1..3");
+    await page.getByRole("button", { name: "All", exact: true }).click();
+    await settled(page);
+    expect(part(page, "from")).toBe(0);
+    await page.getByRole("button", { name: "Chosen steps" }).click();
+    await settled(page);
+    expect([part(page, "from"), part(page, "to")]).toEqual([1_001_000_000, 1_003_990_000]);
+  });
+});
+
 test("hidden levels of a lane are counted, and all of them can be seen", async () => {
   const file = join(here.folder.path, "deep.json");
   const thread = (tid: number, levels: number) => Array.from({ length: levels }, (_, at) => ({ ph: "X", name: `level ${at}`, cat: "cpu_op", ts: at, dur: 2000 - 2 * at, pid: 1, tid }));

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { drawCurves, type Scene } from "./draw";
+import { drawBlocks } from "./tabs";
 
 test("the sample of what is in use has the colour of its area", () => {
   const filled: Array<[fill: string, left: number]> = [];
@@ -14,4 +15,13 @@ test("the sample of what is in use has the colour of its area", () => {
   expect(sample![1]).toBeLessThan(gutter);
   expect(area.length).toBeGreaterThan(0);
   expect(area.every(([fill, left]) => left >= gutter && fill === sample![0])).toBe(true);
+});
+
+test("a small block in use of a large segment can be seen", () => {
+  const filled: number[] = [];
+  const context = { fillStyle: "", strokeStyle: "", lineWidth: 0, strokeRect: () => undefined, fillRect: (_: number, __: number, wide: number) => void filled.push(wide) };
+  const columns = { segment: [0, 0], offset: [0, 6 << 10], bytes: [6 << 10, (20 << 20) - (6 << 10)], state: [0, 2] };
+  drawBlocks(context as never, { document: {}, columns } as never, 1000, 20 << 20, "mark");
+  expect(filled).toHaveLength(1);
+  expect(filled[0]).toBeGreaterThanOrEqual(2);
 });

@@ -103,11 +103,14 @@ function Segments({ answer }: { answer: Answer<AllocatorDocument> }) {
   );
 }
 
-function drawBlocks(context: CanvasRenderingContext2D, { columns }: Answer<AllocatorDocument>, wide: number, largest: number, mark: string): void {
+/** Pixels of a block in use at least: a segment that anything keeps is not seen as empty. */
+const SEEN = 2;
+
+export function drawBlocks(context: CanvasRenderingContext2D, { columns }: Answer<AllocatorDocument>, wide: number, largest: number, mark: string): void {
   const { segment, offset, bytes: sizes, state: states } = columns;
   const scale = (wide - GUTTER - 4) / largest;
   for (let at = 0; at < segment!.length; at += 1) {
-    const [x, y, width] = [GUTTER + offset![at]! * scale, segment![at]! * HIGH + 3, Math.max(sizes![at]! * scale, 0.5)];
+    const [x, y, width] = [GUTTER + offset![at]! * scale, segment![at]! * HIGH + 3, Math.max(sizes![at]! * scale, states![at] === 2 ? 0.5 : SEEN)];
     if (states![at] !== 2) {
       context.fillStyle = "#8cc4ee";
       context.fillRect(x, y, width, HIGH - 6);

@@ -247,12 +247,16 @@ interface BarProps {
 
 function Bar({ all, lanes, opened, setOpened }: BarProps) {
   const { cp, as } = state.value;
+  const [trace, of] = [traceOf(run.value), parsed(stepsAsked() ?? "")];
+  // Imports may take far longer than all steps.
+  const ofSteps = trace && of && stretchOf(trace.steps, of);
   const isOpen = lanes.lanes.length > 0 && lanes.lanes.every(({ track }) => opened.get(track) === "all");
   return (
     <div class="bar" role="toolbar" aria-label="Timeline">
       <button type="button" onClick={() => show(zoomed(seen(all), 0.5, 0.5, all))}>Zoom in</button>
       <button type="button" onClick={() => show(zoomed(seen(all), 2, 0.5, all))}>Zoom out</button>
       <button type="button" onClick={() => show(all)}>All</button>
+      {ofSteps && <button type="button" title="What came before and after them is out of sight" onClick={() => show(within(ofSteps, all))}>Chosen steps</button>}
       <button type="button" aria-pressed={isOpen} onClick={() => setOpened(new Map(isOpen ? [] : lanes.lanes.map(({ track }) => [track, "all"] as const)))}>All levels</button>
       <button type="button" aria-pressed={cp === "1"} onClick={() => change({ cp: cp === "1" ? "" : "1" })}>Critical path</button>
       <label>
