@@ -1,5 +1,6 @@
 //! Suggestions in words.
 
+use super::in_place::operator_of;
 use super::smaller::half_of;
 use super::{Action, Suggestion};
 use crate::place::place_text;
@@ -53,7 +54,7 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
         }
         Action::InPlace { of } => {
-            let operator = trace.strings.get(trace.objects.operator[suggestion.object.index()]);
+            let operator = trace.strings.get(operator_of(trace, suggestion.object));
             let by = if operator.is_empty() { "the operator that makes it" } else { operator };
             format!("let {by} write {object} over {}: in place (inplace=True, +=, a name with _)", named(trace, *of))
         }
