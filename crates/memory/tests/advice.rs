@@ -257,3 +257,22 @@ fn together_is_not_less_than_slices_alone() {
     assert_eq!((together.before.bytes, alone), (5500, 3000));
     assert!(together.after.bytes <= 2500, "{together:?}");
 }
+
+/// Where there is no line, nothing is told of one; a size in bytes is told once.
+#[test]
+fn words_of_what_is_done_again() {
+    let told = |text: &str| -> Vec<String> {
+        let trace = stackline_ingest::memory::text::read("words", text).unwrap();
+        let study = Study::new(&trace, 1);
+        study.ranked.iter().map(|one| describe(&trace, &one.suggestion)).collect()
+    };
+    let between = "k b B>B; k b B>B; k a X>";
+    let idle =
+        |times: usize| told(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")));
+    let ends =
+        |times: usize, end: &str| idle(times).iter().any(|told| told.starts_with("move X to") && told.ends_with(end));
+    assert!(ends(2, "; the same once more at another time"), "{:?}", idle(2));
+    assert!(ends(3, "; the same 2 times more at other times"), "{:?}", idle(3));
+    let small = told("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
+    assert!(small.iter().any(|told| told == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
+}
