@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// Rows per table where the user does not say.
-const ROWS: usize = 20;
+pub(crate) const ROWS: usize = 20;
 /// Width where there is no terminal to ask.
 const WIDTH: usize = 120;
 

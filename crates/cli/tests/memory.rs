@@ -107,6 +107,28 @@ fn thresholds_can_be_set() {
 }
 
 #[test]
+fn what_has_nothing_in_it_says_so() {
+    let folder = sample();
+    std::fs::write(folder.path().join("nothing.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
+    let shown = shown(folder.path(), &["memory", "nothing.json"]);
+    assert!(shown.contains("There is nothing in it that takes memory"), "{shown}");
+}
+
+#[test]
+fn what_is_cut_off_is_told() {
+    let folder = sample();
+    let late = |at: usize| format!("a o{at} {} at=a.py:{at}:f; k touch o{at}\n", 1000 + at);
+    let text: String = (0..6).map(late).collect::<String>()
+        + "k end >\n"
+        + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
+        + "end\n";
+    std::fs::write(folder.path().join("many.memory"), text).unwrap();
+    let note = "Not all of these numbers are shown: --limit 0";
+    assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
+    assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
+}
+
+#[test]
 fn the_views() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["memory"], more].concat());

@@ -35,6 +35,9 @@ fn a_peak_before_the_first_call_counts() {
     case.file("full.memory", "o big 1000000\no p 100\nf big\na x 512\nk f p>x\nk g x,p\nf x\nf p\nend\n");
     let (code, out, error) = case.run(&["memory", "full.memory", "--fail-on", "peak>1MB"]);
     assert_eq!(code, Some(4), "{out}{error}");
+    // Sizes that look alike are told to the byte.
+    let (_, out, error) = case.run(&["memory", "full.memory", "--fail-on", "peak>1000099B"]);
+    assert!(error.contains("is 1,000,100 bytes, more than 1,000,099 bytes"), "{out}{error}");
     let shown = case.shown(&["memory", "full.memory", "--fail-on", "peak>1000100B", "--format", "json"]);
     let told: Value = serde_json::from_str(&shown).unwrap();
     let peak = &told["tables"]["memory_peaks"]["rows"][0];

@@ -13,6 +13,14 @@ fn error(text: &str) -> String {
 }
 
 #[test]
+fn a_kernel_that_touches_nothing_says_so() {
+    let says = |text: &str| read("test", text).unwrap().has_accesses;
+    assert!(says("a A 100; k z >; f A; end"));
+    assert!(!says("a A 100; k z > opaque; f A; end"), "nobody knows what it touches");
+    assert!(!says("a A 100; f A; end"), "an export of a source that does not say who touches memory");
+}
+
+#[test]
 fn every_statement_is_read() {
     let text = "device cuda:0\n\
         o old 64 kind=parameter name=\"encoder.0 weight\"\n\

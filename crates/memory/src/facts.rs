@@ -4,7 +4,9 @@
 //! touches but no uses: they prepare it. What a kernel does in a direction that is not known counts as reading and writing.
 
 use crate::Rules;
+use crate::beside::{Beside, InStream, is_over};
 use crate::graph::{MOST_CLOCK_ENTRIES, OrderTracker};
+use crate::patterns::Certainty;
 use crate::patterns::intra::{self, Touch};
 use crate::rounds::Rounds;
 use crate::suggest::callers::Callers;
@@ -43,9 +45,6 @@ pub struct ObjectUse {
     last_place: InStream,
 }
 
-/// A stream (as a position in clocks), and the number of a call in it, from 1.
-type InStream = (u32, u32);
-
 /// A time in which an object is not used, between two uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -79,12 +78,6 @@ pub struct DeadWrite {
     pub bytes: u64,
 }
 
-/// Most uses of one object that are kept as going on at once. Of more, none counts as over again.
-const MOST_BESIDE: usize = 256;
-
-/// A use that no clock has.
-const NEVER_OVER: InStream = (u32::MAX, u32::MAX);
-
 /// Most gaps that are kept; of further ones only those count that are the longest of their object.
 const MOST_GAPS: usize = 1 << 21;
 
@@ -115,8 +108,8 @@ pub struct Facts<'a> {
     /// Per object, the clock of `needed_from`; empty if there is but one stream, or no room.
     needed_clocks: Vec<u32>,
     streams: usize,
-    /// Of objects that several streams use at once: the uses besides the last one that nothing says to be over by then.
-    beside_last: FxHashMap<MemoryObjectId, Vec<InStream>>,
+    /// Uses that nothing orders.
+    beside: Beside,
     /// What kernels touch within objects, once somebody asked.
     touches: OnceLock<Vec<Touch>>,
     /// The rounds of the program, once somebody asked.
@@ -185,19 +178,32 @@ impl<'a> Facts<'a> {
         }
         let from = first.index() * self.streams;
         let clock = self.needed_clocks.get(from..from + self.streams).unwrap_or(&[]);
-        let beside = self.beside_last.get(&last).into_iter().flatten();
-        beside.chain([&used.last_place]).all(|place| is_over(*place, next.needed_place, clock))
+        let beside = self.beside.at_the_end(last);
+        beside.chain([used.last_place]).all(|place| is_over(place, next.needed_place, clock))
     }
 
     /// Whether, when the host has made the last use of an object, other streams may still use it.
     pub fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
-        self.beside_last.get(&object).is_some_and(|beside| !beside.is_empty())
+        self.beside.at_the_end(object).next().is_some()
+    }
+
+    /// Whether all uses of an object, on whatever stream, run one after the other.
+    pub fn is_used_in_order(&self, object: MemoryObjectId) -> bool {
+        self.beside.is_in_order(object)
+    }
+
+    /// How sure it is that nobody needs an object in an idle time. On the device, uses that nothing orders may run at the same
+    /// time, and then there is no idle time between them.
+    pub(crate) fn certainty_of_gap(&self, gap: &Gap) -> Certainty {
+        let is_apart = self.beside.is_apart(gap.object, gap.after, gap.until);
+        let known = if is_apart { Certainty::Exact } else { Certainty::Inferred };
+        known.max(Certainty::of(self, gap.object, gap.after.index() + 1..gap.until.index()))
     }
 
     /// DrGPUM's inefficiency distance: by how many waves two calls are apart; `None` if the source does not say who
-    /// touches memory.
+    /// touches memory, or if the later one of the host may run first.
     pub fn distance(&self, from: MemoryCallId, to: MemoryCallId) -> Option<u32> {
-        Some(self.waves.get(to.index())?.saturating_sub(*self.waves.get(from.index())?))
+        self.waves.get(to.index())?.checked_sub(*self.waves.get(from.index())?)
     }
 
     /// The object's size, and whether it is worth looking at: objects without bytes waste nothing.
@@ -210,12 +216,6 @@ impl<'a> Facts<'a> {
 fn weakest(trace: &MemoryTrace) -> AccessEvidence {
     let all = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     all.max().unwrap_or(AccessEvidence::Instrumented)
-}
-
-/// Whether a call has happened before, or is, the one that stands at `now` and has this clock. Without a clock that is known of
-/// calls of the same stream only.
-fn is_over(call: InStream, now: InStream, clock: &[u32]) -> bool {
-    if call.0 == now.0 { call.1 <= now.1 } else { clock.get(call.0 as usize).is_some_and(|count| *count >= call.1) }
 }
 
 fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
@@ -279,7 +279,7 @@ impl<'a> Collector<'a> {
             opaque: if any_opaque { vec![0; trace.calls.len() + 1] } else { Vec::new() },
             needed_clocks: if has_clocks { vec![0; entries] } else { Vec::new() },
             streams,
-            beside_last: FxHashMap::default(),
+            beside: Beside::new(if many_streams { objects } else { 0 }),
             touches: OnceLock::new(),
             rounds: OnceLock::new(),
         };
@@ -380,7 +380,9 @@ impl<'a> Collector<'a> {
             self.facts.uses[row].first_use = call;
         } else if before != call {
             self.gap(before, call, object);
-            self.keep_beside(object, place);
+            let clocks = self.order.as_ref().map_or((&[][..], &[][..]), |order| (order.clock(), order.host_clock()));
+            let last = (self.facts.uses[row].last_place, before);
+            self.facts.beside.keep(object, last, (place, call), clocks);
         }
         self.touched_again[row] = UNTOUCHED;
         let known = &mut self.facts.uses[row];
@@ -388,24 +390,6 @@ impl<'a> Collector<'a> {
         known.last_use = call;
         known.last_place = place;
         known.fills_after_last_use = 0;
-    }
-
-    /// Of the uses so far, keeps those that may not be over at a new one, which stands at `now`.
-    fn keep_beside(&mut self, object: MemoryObjectId, now: InStream) {
-        let clock = self.order.as_ref().map_or(&[][..], OrderTracker::clock);
-        let last = self.facts.uses[object.index()].last_place;
-        if let Some(beside) = self.facts.beside_last.get_mut(&object) {
-            beside.retain(|place| !is_over(*place, now, clock));
-        }
-        if is_over(last, now, clock) {
-            return;
-        }
-        let beside = self.facts.beside_last.entry(object).or_default();
-        match beside.len() {
-            MOST_BESIDE => *beside = vec![NEVER_OVER],
-            _ if *beside == [NEVER_OVER] => {}
-            _ => beside.push(last),
-        }
     }
 
     fn gap(&mut self, after: MemoryCallId, until: MemoryCallId, object: MemoryObjectId) {

@@ -160,6 +160,11 @@ impl OrderTracker {
         &self.current.clock
     }
 
+    /// How many calls of each stream the host has waited for; empty if [`Self::knows_streams_only`].
+    pub fn host_clock(&self) -> &[u32] {
+        &self.host.clock
+    }
+
     fn join_dependencies(&mut self, trace: &MemoryTrace, call: MemoryCallId, kind: MemoryCallKind) {
         let target = trace.calls.target[call.index()];
         match kind {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocator;
+mod beside;
 pub mod curve;
 pub mod drgpum;
 mod facts;

@@ -169,6 +169,36 @@ fn an_operator_writes_over_its_input() {
 }
 
 #[test]
+fn where_no_object_is_touched_all_are_unused() {
+    let removed: Vec<String> =
+        of("a A 100; a B 100; k z >; f A; f B; end", "remove").into_iter().map(|one| one.0).collect();
+    assert_eq!(removed, ["leave out A", "leave out B"]);
+}
+
+/// As recordings have it: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
+#[test]
+fn the_operator_that_the_program_called_writes_over_its_input() {
+    let nested = |operators: &[&str]| {
+        let frames: Vec<String> = operators.iter().map(|name| format!("at=\"\":0:\"aten::{name}\"")).collect();
+        format!("at=train.py:9:block at=functional.py:1777:relu {}", frames.join(" "))
+    };
+    let with = |outer: &str| {
+        let relu = nested(&[outer, "clamp_min"]);
+        let text = IN_PLACE.replace("k \"aten::relu\" x[:]>y[:]", &format!("k \"aten::clamp_min\" x[:]>y[:] {relu}"));
+        text.replace("a y 64", &format!("a y 64 operator=\"aten::clamp_min\" {relu}"))
+            .replace(" operator=\"aten::relu\"", "")
+    };
+    let (what, bytes, _, certainty, peaks) = one(&with("relu"), "in place");
+    assert!(what.starts_with("let aten::relu write y (functional.py:1777 relu) over x"), "{what}");
+    assert_eq!((bytes, certainty, peaks), (64, Certainty::Partial, [192, 128]));
+    assert!(of(&with("conv2d"), "in place").is_empty(), "no form for it");
+    // Its parts write what is not its result.
+    let before = format!("k \"aten::clamp_min\" i[:]>i[:] {}", nested(&["relu", "clamp_min"]));
+    let parts = with("relu").replace("k \"aten::clamp_min\"", &format!("{before}; k \"aten::clamp_min\""));
+    assert!(of(&parts, "in place").is_empty(), "two parts");
+}
+
+#[test]
 fn an_input_that_is_needed_is_not_written_over() {
     for (from, to) in [
         // Another size, type, kind; unknown types; no form for it; read by another one, before and after; saved; in part.

@@ -5,7 +5,7 @@
 use stackline_memory::allocator::{Allocator, AllocatorSettings};
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
-use stackline_memory::{Certainty, Facts, Pattern, Rules, patterns, tables};
+use stackline_memory::{Certainty, Facts, Pattern, Rules, Study, patterns, tables};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
     MemoryTrace, NewCall, NewObject, Values,
@@ -243,4 +243,36 @@ fn what_the_allocator_holds_is_foretold() {
     let one = |value: i64| Values::I64(vec![Some(value)]);
     assert_eq!((value("peak_before"), value("peak_after")), (one(60 * mib), one(30 * mib)));
     assert_eq!((value("reserved_before"), value("reserved_after")), (one(60 * mib), one(30 * mib)));
+}
+
+/// Slices of an object rule out that it is allocated later, which is less effort but saves less.
+#[test]
+fn together_is_not_less_than_slices_alone() {
+    let text = "a A 1000; a B 500; a C 4000; h A\nk p A>B[:]\nk q B[:]>B[:]\nk k3 B[0:100]>C[0:1000]\nk k3 B[0:100]>C[1000:2000]\n\
+                k k3 B[0:100]>C[2000:3000]\nk k3 B[0:100]>C[3000:4000]\nk z A>\nf A; f B; f C\nend\n";
+    let trace = stackline_ingest::memory::text::read("slices", text).unwrap();
+    let study = Study::new(&trace, 1);
+    let alone = study.ranked.iter().map(|one| one.lowers).max().unwrap();
+    let together = study.combination(MemoryDeviceId(0)).unwrap();
+    assert_eq!((together.before.bytes, alone), (5500, 3000));
+    assert!(together.after.bytes <= 2500, "{together:?}");
+}
+
+/// Where there is no line, nothing is told of one; a size in bytes is told once.
+#[test]
+fn words_of_what_is_done_again() {
+    let told = |text: &str| -> Vec<String> {
+        let trace = stackline_ingest::memory::text::read("words", text).unwrap();
+        let study = Study::new(&trace, 1);
+        study.ranked.iter().map(|one| describe(&trace, &one.suggestion)).collect()
+    };
+    let between = "k b B>B; k b B>B; k a X>";
+    let idle =
+        |times: usize| told(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")));
+    let ends =
+        |times: usize, end: &str| idle(times).iter().any(|told| told.starts_with("move X to") && told.ends_with(end));
+    assert!(ends(2, "; the same once more at another time"), "{:?}", idle(2));
+    assert!(ends(3, "; the same 2 times more at other times"), "{:?}", idle(3));
+    let small = told("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
+    assert!(small.iter().any(|told| told == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
 }

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use stackline_ingest::memory::pickle::{self, Limits};
 use stackline_ingest::memory::values::{Kind, Value, Values};
 use stackline_ingest::memory::{from_trace, read_bytes, read_path};
-use stackline_memory::curve::{alive_at, curves};
+use stackline_memory::curve::curves;
 use stackline_memory::tables;
 use stackline_model::{MemoryBlockState, MemoryCallId, MemoryTrace};
 use std::collections::BTreeMap;
@@ -253,33 +253,6 @@ fn kineto_without_addresses() {
     };
     // As counted in the file; what is not of `aten` lies in nodes of autograd, the optimizer and the data loader.
     assert_eq!((made.len(), of(""), of("aten::")), (6420, 6420, 4944));
-}
-
-/// The curve of a real timeline against sums over its rows.
-#[test]
-fn memory_timeline() {
-    let Some(file) = corpus("memory/pytorch-memory-timeline.raw.gz") else { return };
-    let trace = read_path(&file).unwrap();
-    trace.check().unwrap();
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(std::fs::File::open(&file).unwrap()), &mut text)
-        .unwrap();
-    let rows: Vec<[i64; 4]> = serde_json::from_str(&text).unwrap();
-    let (mut now, mut peak) = (0, 0);
-    let mut by_category = [0; 8];
-    for [_, _, bytes, category] in &rows {
-        now += bytes;
-        by_category[*category as usize] += bytes;
-        peak = peak.max(now);
-    }
-    let curve = &curves(&trace)[0];
-    assert_eq!(i64::try_from(curve.peak().bytes).unwrap(), peak);
-    assert_eq!(i64::try_from(curve.at(curve.end - 1)).unwrap(), now);
-    assert_eq!(trace.report.count_of("free_without_allocation"), 0);
-    let end = alive_at(&trace, curve.device, MemoryCallId(curve.end - 1));
-    let parameters = end.iter().filter(|object| trace.objects.kind[object.index()].name() == "parameter");
-    let bytes: u64 = parameters.map(|object| trace.objects.bytes[object.index()]).sum();
-    assert_eq!(i64::try_from(bytes).unwrap(), by_category[0]);
 }
 
 #[test]

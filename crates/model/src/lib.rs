@@ -53,7 +53,7 @@ pub use links::{LinkTable, StackTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
     MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,
-    MemoryLookup, MemoryObjectKind, MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent,
+    MemoryKindChange, MemoryLookup, MemoryObjectKind, MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent,
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
     call_flags,
 };

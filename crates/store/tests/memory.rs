@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use stackline_ingest::memory::text;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAllocatorSettings, MemoryBlock, MemoryBlockState,
-    MemoryCallId, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryPhase, MemorySegment,
-    MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject,
-    OutOfMemory, Severity, StrId, Trace, TraceSet,
+    MemoryCallId, MemoryCallKind, MemoryFrame, MemoryKindChange, MemoryObjectId, MemoryObjectKind, MemoryPhase,
+    MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall,
+    NewObject, OutOfMemory, Severity, StrId, Trace, TraceSet,
 };
 use stackline_store::{Error, WriteOptions, is_complete, is_run, read_memory, read_run, write_run, write_run_with};
 use std::fs;
@@ -27,6 +27,7 @@ fn assert_same(a: &MemoryTrace, b: &MemoryTrace) {
     assert_eq!((&a.devices, &a.streams, &a.phases), (&b.devices, &b.streams, &b.phases));
     assert_eq!(a.calls, b.calls);
     assert_eq!(a.objects, b.objects);
+    assert_eq!(a.kind_changes, b.kind_changes);
     assert_eq!(a.accesses, b.accesses);
     assert_eq!((&a.segment_events, &a.segments, &a.blocks), (&b.segment_events, &b.segments, &b.blocks));
     assert_eq!((&a.totals, &a.out_of_memory), (&b.totals, &b.out_of_memory));
@@ -71,6 +72,8 @@ fn sample() -> MemoryTrace {
     trace.release(new, NewCall::default());
     trace.release(MemoryObjectId::NONE, NewCall::default());
     trace.phases.push(MemoryPhase { name, first: MemoryCallId(0), end: MemoryCallId(4) });
+    let was = |before, kind| MemoryKindChange { object: MemoryObjectId(0), before: MemoryCallId(before), kind };
+    trace.kind_changes = vec![was(0, MemoryObjectKind::Activation), was(2, MemoryObjectKind::Temporary)];
     for kind in MemorySegmentEventKind::ALL {
         let (before, address, bytes) = (MemoryCallId(4), 2 << 20, 4 << 20);
         trace.segment_events.push(MemorySegmentEvent {
@@ -169,7 +172,7 @@ fn every_damage_is_an_error_that_names_the_file() {
     let run = folder.path().join("a.stackline");
     write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
     let files: Vec<PathBuf> = fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 15);
+    assert_eq!(files.len(), 16);
     let said = || read_memory(&run).unwrap_err();
     for file in files {
         let good = fs::read(&file).unwrap();

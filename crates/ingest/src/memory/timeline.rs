@@ -8,7 +8,9 @@ use super::snapshot::kind;
 use super::values::{Value, Values};
 use crate::problems;
 use rustc_hash::FxHashMap;
-use stackline_model::{MemoryObjectId, MemoryTrace, NewCall, NewObject};
+use stackline_model::{
+    MemoryCallId, MemoryKindChange, MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall, NewObject,
+};
 
 const PREEXISTING: i128 = 1;
 const CREATE: i128 = 2;
@@ -51,6 +53,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
         }
     }
     let mut trace = reader.trace;
+    trace.kind_changes.sort_by_key(|change| (change.object, change.before));
     let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
     problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
     problems::MEMORY_NO_ADDRESS.count_many(&mut trace.report, trace.calls.len() as u64, None, "");
@@ -107,7 +110,7 @@ impl Reader {
             (NEW_VERSION, true) => self.changing = self.take(size, category),
             (NEW_VERSION, false) => {
                 if let Some(object) = self.changing.take() {
-                    self.trace.objects.kind[object.index()] = kind(CATEGORIES[category]);
+                    self.becomes(object, kind(CATEGORIES[category]));
                     self.live.entry((size, category)).or_default().push(object);
                 }
             }
@@ -119,6 +122,13 @@ impl Reader {
             (PREEXISTING | CREATE | DESTROY, _) => self.wrong_size(action, bytes),
             _ => problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &format!("action {action}")),
         }
+    }
+
+    /// From the next call on an object is of another kind.
+    fn becomes(&mut self, object: MemoryObjectId, kind: MemoryObjectKind) {
+        let before = MemoryCallId::new(self.trace.calls.len());
+        let kind = std::mem::replace(&mut self.trace.objects.kind[object.index()], kind);
+        self.trace.kind_changes.push(MemoryKindChange { object, before, kind });
     }
 
     fn is_live(&self, size: u64, category: usize) -> bool {

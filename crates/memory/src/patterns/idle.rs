@@ -1,4 +1,5 @@
-//! Temporary idleness: kernels run between two uses of an object. One match per object, at its longest idle time.
+//! Temporary idleness: kernels run between two uses of an object. One match per object, at its longest idle time. Between
+//! uses that nothing orders it is an inference: on the device they may run at the same time.
 
 use super::{Pattern, PatternMatch};
 use crate::Facts;
@@ -16,9 +17,8 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     for object in facts.trace.objects.ids() {
         let (best, times) = longest[object.index()];
         let (Some(bytes), Some(gap)) = (facts.bytes(object), facts.gaps.get(best as usize)) else { continue };
-        let found_here = PatternMatch::new(Pattern::TemporaryIdleness, object, bytes)
-            .between(gap.after, gap.until, gap.kernels)
-            .judged(facts, gap.after.index() + 1..gap.until.index());
-        found.push(PatternMatch { times, ..found_here });
+        let found_here =
+            PatternMatch::new(Pattern::TemporaryIdleness, object, bytes).between(gap.after, gap.until, gap.kernels);
+        found.push(PatternMatch { times, certainty: facts.certainty_of_gap(gap), ..found_here });
     }
 }

@@ -1,51 +1,68 @@
-//! Structured access: each launch of a kernel touches another slice of an object, and no two slices overlap.
-//!
-//! Judged per kernel name, as the paper's example is: other kernels may touch the same slices. The slices of the object
-//! are what is left when everything that overlaps is put together.
+//! Structured access: kernels touch slices of an object, each of its own: definition 3.10 of the paper, whatever the kernels'
+//! names. Launches that touch the same bytes share their slice, as the kernels of one round do in the paper's example
+//! (GRAMSCHM), so long as not all slices are needed at once.
 
-use super::{Measure, Pattern, PatternMatch, intra};
+use super::{Certainty, Measure, Pattern, PatternMatch, intra};
 use crate::Facts;
 use intra::Touch;
-use stackline_model::{MemoryCallId, StrId};
-use std::collections::BTreeMap;
+use stackline_model::MemoryCallId;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     for (object, touches) in intra::by_object(facts.touches()) {
-        let Some(bytes) = facts.bytes(object) else { continue };
-        let Some((first, last)) = disjoint_kernel(facts, touches) else { continue };
+        let (Some(bytes), [first, .., last]) = (facts.bytes(object), touches) else { continue };
         let slices = overlapping(touches);
-        if slices.len() < 2 {
+        let (needed, touched) = (most_at_once(&slices), slices.iter().map(Slice::bytes).sum::<u64>());
+        if needed == touched || groups(&slices, touches) < 2 {
             continue;
         }
-        let largest = slices.iter().map(|slice| slice.end - slice.begin).max().unwrap_or(0);
-        let kernels = facts.kernels_between(first, last);
-        let found_here = PatternMatch::new(Pattern::StructuredAccess, object, bytes.saturating_sub(largest))
-            .between(first, last, kernels)
+        let found_here = PatternMatch::new(Pattern::StructuredAccess, object, bytes.saturating_sub(needed))
+            .between(first.call, last.call, facts.kernels_between(first.call, last.call))
             .judged(facts, 0..0);
+        // On the device, launches that nothing orders may need their slices at the same time.
+        let in_order = if facts.is_used_in_order(object) { Certainty::Exact } else { Certainty::Inferred };
+        let largest = slices.iter().map(Slice::bytes).max().unwrap_or(0);
         let measure = Some(Measure::Slices { count: slices.len() as u32, largest });
-        found.push(PatternMatch { measure, ..found_here });
+        found.push(PatternMatch { measure, certainty: found_here.certainty.max(in_order), ..found_here });
     }
 }
 
-/// The first and last launch of a kernel (by name) that is launched at least twice, each time on bytes of its own.
-fn disjoint_kernel(facts: &Facts<'_>, touches: &[Touch]) -> Option<(MemoryCallId, MemoryCallId)> {
-    let mut launches: BTreeMap<StrId, Vec<Touch>> = BTreeMap::new();
-    for touch in touches {
-        launches.entry(facts.trace.calls.name[touch.call.index()]).or_default().push(*touch);
+/// Bytes of the slices that are needed at once, at most, if each is there while it is touched.
+fn most_at_once(slices: &[Slice]) -> u64 {
+    let begin_and_end = |slice: &Slice| [(slice.first.0, false, slice.bytes()), (slice.last.0, true, slice.bytes())];
+    let mut changes: Vec<(u32, bool, u64)> = slices.iter().flat_map(begin_and_end).collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0u64, 0u64);
+    for (_, ends, bytes) in changes {
+        now = if ends { now - bytes } else { now + bytes };
+        most = most.max(now);
     }
-    launches.into_values().find_map(|mut touches| {
-        let (first, last) = (touches.first()?.call, touches.last()?.call);
-        touches.sort_unstable_by_key(|touch| (touch.begin, touch.end));
-        let mut reach = (0, touches.first()?.call);
-        let disjoint = touches.iter().all(|touch| {
-            let alone = touch.begin >= reach.0 || touch.call == reach.1;
-            if touch.end >= reach.0 {
-                reach = (touch.end, touch.call);
+    most
+}
+
+/// How many groups of slices there are that no launch touches two of; touches stand by their calls.
+fn groups(slices: &[Slice], touches: &[Touch]) -> usize {
+    let slice_of = |touch: &Touch| slices.partition_point(|slice| slice.end <= touch.begin);
+    let mut parent: Vec<usize> = (0..slices.len()).collect();
+    let mut count = slices.len();
+    for of_call in touches.chunk_by(|a, b| a.call == b.call) {
+        let first = slice_of(&of_call[0]);
+        for touch in &of_call[1..] {
+            let (one, other) = (root(&mut parent, first), root(&mut parent, slice_of(touch)));
+            if one != other {
+                parent[other] = one;
+                count -= 1;
             }
-            alone
-        });
-        (disjoint && first != last).then_some((first, last))
-    })
+        }
+    }
+    count
+}
+
+fn root(parent: &mut [usize], mut at: usize) -> usize {
+    while parent[at] != at {
+        parent[at] = parent[parent[at]];
+        at = parent[at];
+    }
+    at
 }
 
 /// A part of an object that is always touched on its own, and when.
@@ -55,6 +72,12 @@ pub(crate) struct Slice {
     pub(crate) end: u64,
     pub(crate) first: MemoryCallId,
     pub(crate) last: MemoryCallId,
+}
+
+impl Slice {
+    fn bytes(&self) -> u64 {
+        self.end - self.begin
+    }
 }
 
 /// Touches, put together where they overlap.

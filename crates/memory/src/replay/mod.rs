@@ -4,8 +4,11 @@
 //! allocated "just before" a call is there at its position; what is freed "just after" a call is gone at the next one.
 //! Between two calls, frees come before allocations.
 
+mod combine;
 mod plan;
 mod tree;
+
+pub use combine::{Combination, MOST_LOOKS};
 
 use crate::curve::{Curve, Peak, device_of};
 use crate::suggest::{Action, Suggestion};
@@ -26,22 +29,6 @@ pub struct Replay<'a> {
     plan: Plan<'a>,
     tree: Tree,
 }
-
-/// Suggestions that together lower the peak, and how far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Combination {
-    /// Positions in the list of suggestions, in the order in which they were chosen.
-    pub chosen: Vec<usize>,
-    /// The peak before.
-    pub before: Peak,
-    /// The peak after.
-    pub after: Peak,
-    /// What they add to the run's time, ns (see [`Suggestion::cost_ns`]).
-    pub cost_ns: u64,
-}
-
-/// How many suggestions [`Replay::lower`] looks at, each as often as it does.
-pub const MOST_LOOKS: usize = 100_000_000;
 
 /// Whether the members of a suggestion change their objects in one way, each without the others.
 fn are_apart(suggestion: &Suggestion) -> bool {
@@ -181,70 +168,5 @@ impl<'a> Replay<'a> {
         let trace = self.plan.trace;
         let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);
         here.map(|object| (object, self.plan.block(object)))
-    }
-
-    /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
-    /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
-    /// are taken back without which the peak is no higher, the greatest effort first.
-    ///
-    /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
-    pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
-        let before = self.peak();
-        let mut left: Vec<usize> = among.to_vec();
-        let suggestions = self.suggestions;
-        let bytes = |at: usize| suggestions[at].total_bytes();
-        left.sort_by_cached_key(|at| (suggestions[*at].action.effort(), std::cmp::Reverse(bytes(*at)), *at));
-        left.dedup();
-        let mut chosen = Vec::new();
-        let mut looks = MOST_LOOKS;
-        let mut members: usize = left.iter().map(|at| self.members[*at].len()).sum();
-        while looks >= members {
-            looks -= members;
-            let peak = self.peak();
-            let Some(best) = self.best_at(&left, peak.position.0, least) else { break };
-            left.retain(|other| *other != best);
-            members -= self.members[best].len();
-            if self.apply(best) {
-                chosen.push(best);
-            }
-        }
-        let mut by_effort = chosen.clone();
-        by_effort.sort_by_key(|at| (std::cmp::Reverse(suggestions[*at].action.effort()), *at));
-        let reached = self.peak().bytes;
-        for at in by_effort {
-            let taken_back = self.take_back(at);
-            if self.peak().bytes > reached {
-                taken_back.into_iter().for_each(|member| self.change(member, true));
-            } else {
-                chosen.retain(|other| *other != at);
-            }
-        }
-        let cost = |at: &usize| self.members[*at].clone().filter(|member| self.plan.is_applied(*member));
-        let costs = chosen.iter().flat_map(cost).map(|member| self.plan.suggestions[member].cost_ns);
-        let cost_ns = costs.fold(0, u64::saturating_add);
-        Combination { chosen, before, after: self.peak(), cost_ns }
-    }
-
-    /// The best of `left`, which stand by effort, then by falling bytes.
-    fn best_at(&mut self, left: &[usize], position: u32, least: u64) -> Option<usize> {
-        let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
-        let suggestions = self.suggestions;
-        let mut best: Option<(u8, i64, usize)> = None;
-        for at in left.iter().copied() {
-            let effort = suggestions[at].action.effort();
-            let bytes = i64::try_from(suggestions[at].total_bytes()).unwrap_or(i64::MAX);
-            // No suggestion saves more than its bytes, so none of those that follow is better.
-            if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
-                break;
-            }
-            if bytes < enough || !suggestions[at].members().any(|member| member.reaches(position)) {
-                continue;
-            }
-            let saved = self.saving_at(at, position);
-            if saved >= enough && best.is_none_or(|(_, most, _)| saved > most) {
-                best = Some((effort, saved, at));
-            }
-        }
-        best.map(|(_, _, at)| at)
     }
 }

@@ -113,6 +113,14 @@ impl<'a> Callers<'a> {
         self.trace.stacks.parent.get(node.some()?.index())?.some()
     }
 
+    /// The outermost operator that a call path lies in: the one that the program calls, and its name.
+    pub(super) fn outermost_operator(&self, stack: MemoryStackId) -> Option<(MemoryStackId, StrId)> {
+        let outwards = std::iter::successors(stack.some(), |node| self.parent(*node));
+        let node = outwards.filter(|node| self.at(*node).operator).last()?;
+        let frame = self.trace.stacks.frames.get(self.trace.stacks.frame.get(node.index())?.index())?;
+        Some((node, frame.function))
+    }
+
     /// The names of the operators that a call path lies in.
     pub(super) fn operators(&self, stack: MemoryStackId) -> impl Iterator<Item = StrId> + '_ {
         let frames = self.trace.stacks.frames_of(stack);

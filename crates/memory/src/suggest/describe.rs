@@ -1,5 +1,6 @@
 //! Suggestions in words.
 
+use super::in_place::operator_of;
 use super::smaller::half_of;
 use super::{Action, Suggestion};
 use crate::place::place_text;
@@ -9,10 +10,17 @@ use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 /// One sentence: what to do, with which call and line; of several members the first one, and how many there are.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let first = of_first(trace, suggestion);
+    let which = match suggestion.objects() {
+        1 => "at other times",
+        _ if place(trace, trace.objects.stack[suggestion.object.index()]).is_some() => "at this line",
+        // Without a line, those of one name are one change.
+        _ => "with others of this name",
+    };
     match suggestion.more.len() {
         0 => first,
-        1 => format!("{first}; the same once more at this line"),
-        more => format!("{first}; the same {more} times more at this line"),
+        1 if suggestion.objects() == 1 => format!("{first}; the same once more at another time"),
+        1 => format!("{first}; the same once more {which}"),
+        more => format!("{first}; the same {more} times more {which}"),
     }
 }
 
@@ -53,7 +61,7 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
         }
         Action::InPlace { of } => {
-            let operator = trace.strings.get(trace.objects.operator[suggestion.object.index()]);
+            let operator = trace.strings.get(operator_of(trace, suggestion.object));
             let by = if operator.is_empty() { "the operator that makes it" } else { operator };
             format!("let {by} write {object} over {}: in place (inplace=True, +=, a name with _)", named(trace, *of))
         }
@@ -80,7 +88,8 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
 
 /// A size that somebody is to type: to the byte.
 fn exactly(size: u64) -> String {
-    if size < 1024 { bytes(size) } else { format!("{} ({} bytes)", bytes(size), count(size)) }
+    let text = bytes(size);
+    if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
 }
 
 fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {

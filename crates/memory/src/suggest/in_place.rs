@@ -4,8 +4,10 @@ use super::callers::{Callers, Names, OPERATOR};
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, Facts, Pattern};
+use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace,
+    AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind,
+    MemoryStackId, MemoryStreamId, MemoryTrace, StrId,
 };
 use std::collections::BTreeSet;
 
@@ -54,23 +56,55 @@ pub(super) fn in_place(facts: &Facts<'_>) -> Vec<Suggestion> {
     let trace = facts.trace;
     let mut names = Names::new(trace, has_form);
     let callers = Callers::new(trace);
+    let alone = alone_in_operator(trace, &callers);
     let mut made = Vec::new();
     for call in trace.calls.ids() {
         let row = call.index();
-        if trace.calls.kind[row] != MemoryCallKind::Kernel || !names.are(trace.calls.name[row]) {
-            continue;
-        }
         let stack = trace.calls.stack[row];
-        if callers.in_library(stack) || !callers.operators(stack).all(|name| names.are(name)) {
+        if trace.calls.kind[row] != MemoryCallKind::Kernel || callers.in_library(stack) {
             continue;
         }
-        let Some((input, output)) = in_and_out(trace, call) else { continue };
+        let own = trace.calls.name[row];
+        let outermost = callers.outermost_operator(stack).filter(|_| alone[row]).map(|(_, name)| name);
+        let all_have = names.are(own) && callers.operators(stack).all(|name| names.are(name));
+        let Some(name) = outermost.filter(|name| names.are(*name)).or(all_have.then_some(own)) else { continue };
+        let Some((input, output)) = in_and_out(trace, call, name) else { continue };
         let made_in = trace.objects.stack[input.index()];
         if fits(facts, call, input, output) && !callers.share_operator(made_in, stack) {
             made.extend(suggest(facts, input, output));
         }
     }
     made
+}
+
+/// By call, whether it is all that the operator does that the program called: `aten::relu` runs `aten::clamp_min` and nothing else.
+/// What the outermost operator then reads and writes is what this call does.
+fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
+    use MemoryCallKind::{Allocate, Free};
+    let mut alone = vec![false; trace.calls.len()];
+    let mut last: FxHashMap<MemoryStreamId, (MemoryStackId, usize)> = FxHashMap::default();
+    for call in trace.calls.ids().map(MemoryCallId::index) {
+        if matches!(trace.calls.kind[call], Allocate | Free) {
+            continue;
+        }
+        let node = callers.outermost_operator(trace.calls.stack[call]).map_or(MemoryStackId::NONE, |(node, _)| node);
+        alone[call] = node.is_some();
+        // At one line, with nothing in between, they may also be several calls of it: then nothing is said.
+        if let Some((_, before)) =
+            last.insert(trace.calls.stream[call], (node, call)).filter(|(other, _)| *other == node)
+        {
+            (alone[before], alone[call]) = (false, false);
+        }
+    }
+    alone
+}
+
+/// The operator that is to write in place where this object is its output: the one that the program called, if it has such a form.
+pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
+    let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
+    let operators = frames.map(|frame| frame.function).filter(|name| trace.strings.get(*name).starts_with(OPERATOR));
+    let outermost = operators.last().filter(|name| has_form(trace.strings.get(*name)));
+    outermost.unwrap_or(trace.objects.operator[output.index()])
 }
 
 fn has_form(name: &str) -> bool {
@@ -86,15 +120,14 @@ fn tensors(name: &str) -> Option<usize> {
 /// The first object that a call reads, and the only one that it writes, if it touches both wholly and reads as many objects as its
 /// operator takes tensors. With fewer, one object was handed twice (`s + s.t()`: written over, it would be read as it is no more),
 /// or another operator within this one read an argument, perhaps the first.
-fn in_and_out(trace: &MemoryTrace, call: MemoryCallId) -> Option<(MemoryObjectId, MemoryObjectId)> {
+fn in_and_out(trace: &MemoryTrace, call: MemoryCallId, name: StrId) -> Option<(MemoryObjectId, MemoryObjectId)> {
     let is = |access: &MemoryAccess, mode: AccessMode| access.mode == mode && access.extent == AccessExtent::Whole;
     let mut written = trace.accesses_of(call).filter(|access| access.mode.writes());
     let output = written.next().filter(|access| is(access, AccessMode::Write) && written.next().is_none())?;
     let read = trace.accesses_of(call).filter(|access| access.object != output.object);
     let objects: BTreeSet<MemoryObjectId> = read.map(|access| access.object).collect();
-    let name = trace.strings.get(trace.calls.name[call.index()]);
     let input = trace.accesses_of(call).next().filter(|access| is(access, AccessMode::Read))?;
-    if tensors(name)? != objects.len() {
+    if tensors(trace.strings.get(name))? != objects.len() {
         return None;
     }
     Some((input.object, output.object))

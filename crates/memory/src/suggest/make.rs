@@ -215,7 +215,7 @@ fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
             Action::Offload { .. } => times.exposed(copy_ns(bytes(gap)), after, before),
             _ => 0,
         };
-        let certainty = Certainty::of(facts, gap.object, gap.after.index() + 1..gap.until.index());
+        let certainty = facts.certainty_of_gap(gap);
         let pattern = Pattern::TemporaryIdleness;
         let new = NewSuggestion { object: gap.object, action, pattern, certainty, cost_ns };
         made.extend(suggestion(facts, new).map(|made| Suggestion { fills: gap.fills, ..made }));

@@ -116,7 +116,8 @@ impl Maker<'_> {
         }
         again.reads.sort_unstable();
         again.reads.dedup();
-        let idle = Certainty::of(self.facts, gap.object, after.index() + 1..before.index());
+        let in_order = if self.facts.is_used_in_order(gap.object) { Certainty::Exact } else { Certainty::Inferred };
+        let idle = in_order.max(Certainty::of(self.facts, gap.object, after.index() + 1..before.index()));
         let action = Action::Recompute { after, before, by, first, needs: again.reads, scratch };
         let new = NewSuggestion {
             object: gap.object,

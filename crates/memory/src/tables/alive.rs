@@ -4,7 +4,7 @@ use super::{NamedPeak, int, percent};
 use crate::curve::{alive_at, alive_by};
 use crate::place::{path_text, place_text};
 use crate::suggest::callers::Callers;
-use stackline_model::{MemoryObjectId, MemoryTrace, Table, Unit};
+use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
 
 /// What to sum memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl By {
         }
     }
 
-    /// What an object counts for.
-    fn key(self, trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId) -> String {
+    /// What an object counts for at a position.
+    fn key(self, trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId, at: MemoryCallId) -> String {
         let row = object.index();
         let objects = &trace.objects;
         let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
@@ -70,7 +70,7 @@ impl By {
                     if objects.allocated_by[row].is_none() { "(older than the records)" } else { "(no call path)" };
                 or(&text(trace, objects.stack[row]), unknown)
             }
-            Self::Kind => objects.kind[row].name().to_owned(),
+            Self::Kind => trace.kind_at(object, at).name().to_owned(),
             Self::Module => or(trace.strings.get(objects.module[row]), "(unknown)"),
             Self::Phase => callers.phase_of(object).to_owned(),
             // Powers of two: sizes that are alike stand together.
@@ -102,7 +102,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
             By::Place | By::Path if trace.objects.stack[object.index()].is_some() => {
                 (Some(trace.objects.stack[object.index()]), String::new())
             }
-            _ => (None, by.key(trace, &callers, object)),
+            _ => (None, by.key(trace, &callers, object, peak.peak.position)),
         };
         let mut sums = std::collections::BTreeMap::<String, (u64, u32)>::new();
         for ((stack, text), bytes, objects) in alive_by(trace, peak.device, peak.peak.position, key) {
@@ -130,5 +130,6 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
 pub fn alive_table(trace: &MemoryTrace, peak: &NamedPeak) -> Table {
     let alive = alive_at(trace, peak.device, peak.peak.position);
     let title = format!("Objects in use at {}", peak.name);
-    super::objects::columns(Table::new("memory_alive", &title), trace, &alive)
+    let kind = |object| trace.kind_at(object, peak.peak.position);
+    super::objects::columns(Table::new("memory_alive", &title), trace, &alive, &kind)
 }

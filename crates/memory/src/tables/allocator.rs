@@ -27,14 +27,16 @@ impl Reserved {
 }
 
 /// Bytes that the allocator held on a device: from each of these positions on, so many; empty if the source does not tell.
-/// What the segments hold at the end, and back from there what segment events changed; where there are no such events, what the
-/// source itself said after each call.
+/// What the segments hold at the end, and back from there what segment events changed: nothing, where there are none. Without
+/// segments, what the source itself said after each call.
 pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let totals = || trace.totals.iter().filter(|total| total.device == device && total.reserved > 0);
     let events = || trace.segment_events.iter().filter(|event| event.device == device);
     let position = |after: MemoryCallId| after.some().map_or(0, |call| call.0);
     let Some(last) = totals().next_back() else { return Vec::new() };
-    if events().next().is_none() {
+    // A snapshot tells of every segment that comes and goes in its time: without events it was the same all the time.
+    let has_segments = trace.segments.iter().any(|segment| segment.device == device);
+    if events().next().is_none() && !has_segments {
         let mut points: Vec<(u32, u64)> = totals().map(|total| (position(total.after), total.reserved)).collect();
         points.dedup_by_key(|(_, bytes)| *bytes);
         return points;
@@ -142,7 +144,9 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_model::{MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStreamId, MemoryTotals};
+    use stackline_model::{
+        MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStreamId, MemoryTotals, StrId,
+    };
 
     fn total(device: MemoryDeviceId, after: u32, reserved: u64) -> MemoryTotals {
         MemoryTotals { after: MemoryCallId(after), time_ns: 0, device, allocated: 0, reserved }
@@ -158,6 +162,26 @@ mod tests {
         let at = |position| reserved.at(device, MemoryCallId(position));
         assert_eq!([at(0), at(1), at(4), at(5), at(9)], [None, Some(100), Some(100), Some(300), Some(300)]);
         assert_eq!(reserved.at(MemoryDeviceId(7), MemoryCallId(0)), None);
+    }
+
+    #[test]
+    fn segments_without_events_were_there_all_the_time() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        trace.totals = vec![total(device, 9, 35)];
+        assert_eq!(reserved_curve(&trace, device), [(9, 35)], "of before nothing is known");
+        trace.segments = vec![MemorySegment {
+            device,
+            stream: MemoryStreamId::NONE,
+            address: 0,
+            bytes: 35,
+            small: false,
+            expandable: false,
+            pool: StrId::NONE,
+            stack: MemoryStackId::NONE,
+            blocks: 0..0,
+        }];
+        assert_eq!(reserved_curve(&trace, device), [(0, 35)]);
     }
 
     #[test]

@@ -1,18 +1,26 @@
 //! Objects one by one, and the curve point by point.
 
-use super::int;
-use crate::curve::curves;
-use stackline_model::{MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+use super::{allocator::reserved_curve, int};
+use crate::curve::{Curve, curves};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, Table, Unit};
+use std::collections::BTreeSet;
 
 /// All objects, largest first.
 pub fn objects_table(trace: &MemoryTrace) -> Table {
     let mut objects: Vec<MemoryObjectId> = trace.objects.ids().collect();
     objects.sort_by_key(|object| std::cmp::Reverse(trace.objects.bytes[object.index()]));
-    columns(Table::new("memory_objects", "Objects, largest first"), trace, &objects)
+    columns(Table::new("memory_objects", "Objects, largest first"), trace, &objects, &|object| {
+        trace.objects.kind[object.index()]
+    })
 }
 
-/// What is known of some objects.
-pub(super) fn columns(table: Table, trace: &MemoryTrace, shown: &[MemoryObjectId]) -> Table {
+/// What is known of some objects, of which `kind` says what they are.
+pub(super) fn columns(
+    table: Table,
+    trace: &MemoryTrace,
+    shown: &[MemoryObjectId],
+    kind: &dyn Fn(MemoryObjectId) -> MemoryObjectKind,
+) -> Table {
     let objects = &trace.objects;
     let rows = || shown.iter().map(|object| object.index());
     let text =
@@ -27,7 +35,7 @@ pub(super) fn columns(table: Table, trace: &MemoryTrace, shown: &[MemoryObjectId
         .i64("bytes", Unit::Bytes, rows().map(|row| int(objects.bytes[row])))
         .i64("requested", Unit::Bytes, rows().map(|row| int(objects.requested[row])))
         .text("device", text(&|row| string(device(row))))
-        .text("kind", text(&|row| objects.kind[row].name().to_owned()))
+        .text("kind", shown.iter().map(|object| Some(kind(*object).name().to_owned())))
         .i64("allocated_by", Unit::None, rows().map(|row| call(objects.allocated_by[row])))
         .i64("freed_by", Unit::None, rows().map(|row| call(objects.freed_by[row])));
     let optional = [
@@ -45,22 +53,38 @@ pub(super) fn columns(table: Table, trace: &MemoryTrace, shown: &[MemoryObjectId
     super::places(table, trace, &stacks)
 }
 
+/// A point of a curve: the device, the position, bytes in use, and those that the allocator holds, if that is known.
+type Point = (MemoryDeviceId, u32, u64, Option<u64>);
+
+/// Where what is in use on a device changes, or what the allocator holds.
+fn points(trace: &MemoryTrace, curve: &Curve) -> Vec<Point> {
+    let reserved = reserved_curve(trace, curve.device);
+    let held = |position: u32| {
+        let known = reserved.partition_point(|(from, _)| *from <= position);
+        reserved[..known].last().map(|(_, bytes)| *bytes)
+    };
+    let of_reserved = reserved.iter().map(|(position, _)| *position).filter(|position| *position < curve.end);
+    let positions: BTreeSet<u32> = curve.points.iter().map(|(position, _)| *position).chain(of_reserved).collect();
+    positions.into_iter().map(|at| (curve.device, at, curve.at(at), held(at))).collect()
+}
+
 /// Memory in use over time. With `most` points or fewer per device: of neighbouring points the highest stays.
 pub fn curve_table(trace: &MemoryTrace, most: usize) -> Table {
     let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
-    let mut rows = Vec::new();
+    let mut rows: Vec<Point> = Vec::new();
     for curve in curves(trace) {
-        let size = if most == 0 { 1 } else { curve.points.len().div_ceil(most).max(1) };
-        for part in curve.points.chunks(size) {
-            let highest = part.iter().max_by_key(|(position, bytes)| (*bytes, std::cmp::Reverse(*position)));
-            rows.extend(highest.map(|point| (curve.device, *point)));
+        let points = points(trace, &curve);
+        let size = if most == 0 { 1 } else { points.len().div_ceil(most).max(1) };
+        for part in points.chunks(size) {
+            rows.extend(part.iter().max_by_key(|(_, position, bytes, _)| (*bytes, std::cmp::Reverse(*position))));
         }
     }
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
     let time = |position: u32| trace.calls.start_ns.get(position as usize).map(|time| time.saturating_sub(begin));
     Table::new("memory_curve", "Memory in use over time")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
-        .i64("call", Unit::None, rows.iter().map(|row| i64::from(row.1.0)))
-        .i64("time", Unit::Ns, rows.iter().map(|row| time(row.1.0)))
-        .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.1.1)))
+        .i64("call", Unit::None, rows.iter().map(|row| i64::from(row.1)))
+        .i64("time", Unit::Ns, rows.iter().map(|row| time(row.1)))
+        .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.2)))
+        .i64("reserved_bytes", Unit::Bytes, rows.iter().map(|row| row.3.map(int)))
 }

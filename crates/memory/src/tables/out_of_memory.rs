@@ -113,8 +113,8 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
             .to_owned();
     }
     if situation.largest_free.is_some_and(|largest| largest >= oom.requested) {
-        return "a free block of the request's stream was large enough: it lies in another pool (of small blocks, or a private one, \
-                as CUDA graphs have)"
+        return "a free block of the request's stream was large enough: either the request was for another pool (of small blocks, or a \
+                private one, as CUDA graphs have), or not all that the source tells is true"
             .to_owned();
     }
     if cached >= oom.requested {
@@ -184,6 +184,6 @@ mod tests {
             assert!(told.starts_with("what the source tells cannot be true ("), "{told}");
         }
         let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
-        assert!(elsewhere.contains("in another pool"), "{elsewhere}");
+        assert!(elsewhere.contains("either the request was for another pool"), "{elsewhere}");
     }
 }

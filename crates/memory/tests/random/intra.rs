@@ -32,6 +32,44 @@ fn longest_hole(touched: &[bool]) -> u64 {
     touched.split(|touched| *touched).map(<[bool]>::len).max().unwrap_or(0) as u64
 }
 
+/// Bytes that are needed at once if the object is there in slices, each while kernels touch it; none if one launch joins all
+/// slices, or all are needed at once.
+fn needed_in_slices(program: &Program, object: usize) -> Option<u64> {
+    let mut touches = Vec::new();
+    for at in (0..program.steps.len()).filter(|at| program.kernel(*at).is_some()) {
+        let mine = program.touches(at).iter().filter(|touch| touch.object == object);
+        touches.extend(mine.filter_map(|touch| Some((at, program.covered(touch)?))).filter(|(_, (a, b))| a < b));
+    }
+    // By touch: its slice, and what launches join; in the end the lowest touch of all of them.
+    let overlap = |(_, (a, b)): &(usize, (u64, u64)), (_, (c, d)): &(usize, (u64, u64))| a < d && c < b;
+    let joined = |also_by_launch: bool| -> Vec<usize> {
+        let mut of: Vec<usize> = (0..touches.len()).collect();
+        for _ in 0..touches.len() {
+            for (one, other) in (0..of.len()).flat_map(|one| (0..one).map(move |other| (one, other))) {
+                if overlap(&touches[one], &touches[other]) || also_by_launch && touches[one].0 == touches[other].0 {
+                    let lower = of[one].min(of[other]);
+                    (of[one], of[other]) = (lower, lower);
+                }
+            }
+        }
+        of
+    };
+    let (slices, groups) = (joined(false), joined(true));
+    let mut all: Vec<(u64, usize, usize)> = Vec::new();
+    for slice in 0..touches.len() {
+        let mine: Vec<_> = (0..touches.len()).filter(|at| slices[*at] == slice).map(|at| touches[at]).collect();
+        let Some((begin, end)) = mine.iter().map(|touch| touch.1).reduce(|x, y| (x.0.min(y.0), x.1.max(y.1))) else {
+            continue;
+        };
+        let calls = || mine.iter().map(|touch| touch.0);
+        all.push((end - begin, calls().min()?, calls().max()?));
+    }
+    let at = |at: usize| all.iter().filter(|slice| slice.1 <= at && at <= slice.2).map(|slice| slice.0).sum::<u64>();
+    let needed = (0..program.steps.len()).map(at).max()?;
+    let several = groups.iter().any(|group| *group != groups[0]);
+    (several && needed < all.iter().map(|slice| slice.0).sum()).then_some(needed)
+}
+
 fn variation(bytes: &[u32]) -> f64 {
     let touched: Vec<f64> = bytes.iter().filter(|count| **count > 0).map(|count| f64::from(*count)).collect();
     let mean = touched.iter().sum::<f64>() / touched.len() as f64;
@@ -64,10 +102,12 @@ proptest! {
                 Some(Measure::Frequency { variation, .. }) => prop_assert!((variation - largest).abs() < 1e-9),
                 _ => prop_assert!(largest <= 0.2 + 1e-9, "{}", largest),
             }
-            // All kernels have one name here, so each must touch bytes of its own.
             let disjoint = (0..touched.len()).all(|byte| kernels.iter().filter(|kernel| kernel[byte] > 0).count() <= 1);
-            let structured = of(Pattern::StructuredAccess).is_some();
-            prop_assert_eq!(structured, kernels.len() >= 2 && disjoint);
+            let structured = of(Pattern::StructuredAccess);
+            // Definition 3.10, whatever the kernels' names.
+            prop_assert!(structured.is_some() || kernels.len() < 2 || !disjoint);
+            let needed = if kernels.is_empty() { None } else { needed_in_slices(&program, object) };
+            prop_assert_eq!(structured.map(|found| found.bytes), needed.map(|needed| program.sizes[object] - needed));
         }
     }
 

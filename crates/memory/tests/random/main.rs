@@ -1,6 +1,7 @@
 //! Random programs against definitions taken literally.
 #![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
+mod combine;
 mod intra;
 mod order;
 mod patterns;

@@ -83,6 +83,14 @@ impl Naive<'_> {
         earlier.iter().any(|used| !before[*last][*used])
     }
 
+    /// Whether no two uses that may run at once or the other way round lie around or in a span.
+    fn is_apart(&self, object: usize, (after, until): (usize, usize), before: &[Vec<bool>]) -> bool {
+        let uses = self.uses(object);
+        let pairs = uses.iter().flat_map(|second| uses.iter().map(move |first| (*first, *second)));
+        let mut unordered = pairs.filter(|(first, second)| first < second && !before[*second][*first]);
+        unordered.all(|(first, second)| second < after || until < first)
+    }
+
     /// Idle times: number, and kernels of the longest.
     fn idle(&self, object: usize) -> (u32, u32) {
         let uses = self.uses(object);
@@ -157,6 +165,11 @@ proptest! {
             prop_assert_eq!(of(Pattern::NeverRead).is_some(), whole && naive.is_touched(object));
             let idle = Some(naive.idle(object)).filter(|(times, _)| *times > 0);
             prop_assert_eq!(of(Pattern::TemporaryIdleness).map(|found| (found.times, found.kernels)), idle);
+            if let Some(idle) = of(Pattern::TemporaryIdleness) {
+                let (after, until) = (idle.from.index(), idle.to.index());
+                prop_assert!(idle.certainty >= naive.certainty(after, until));
+                prop_assert!(idle.certainty == Certainty::Inferred || naive.is_apart(object, (after, until), &before));
+            }
             let dead = Some(naive.dead_writes(object)).filter(|dead| *dead > 0);
             prop_assert_eq!(of(Pattern::DeadWrite).map(|found| found.times), dead, "object {}", object);
         }

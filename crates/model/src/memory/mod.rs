@@ -70,6 +70,8 @@ pub struct MemoryTrace {
     pub calls: MemoryCalls,
     /// What was allocated, in the order of allocation; objects older than the trace come where they first occur.
     pub objects: MemoryObjects,
+    /// What objects were before they became what [`MemoryObjects::kind`] says, by object and time.
+    pub kind_changes: Vec<MemoryKindChange>,
     /// Who touched what, in the order of `calls`.
     pub accesses: MemoryAccesses,
     /// Named spans of calls: steps, forward, backward; may nest.
@@ -125,7 +127,25 @@ pub struct MemoryPhase {
     pub end: MemoryCallId,
 }
 
+/// An object became something else, as an activation does that is a parameter's gradient in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryKindChange {
+    /// The object.
+    pub object: MemoryObjectId,
+    /// The first call at which it is not any more what it was (may be the number of calls).
+    pub before: MemoryCallId,
+    /// What it was until then.
+    pub kind: MemoryObjectKind,
+}
+
 impl MemoryTrace {
+    /// What an object is at a position.
+    pub fn kind_at(&self, object: MemoryObjectId, position: MemoryCallId) -> MemoryObjectKind {
+        let over = self.kind_changes.partition_point(|change| (change.object, change.before) <= (object, position));
+        let next = self.kind_changes.get(over).filter(|change| change.object == object);
+        next.map_or(self.objects.kind[object.index()], |change| change.kind)
+    }
+
     /// The device of this name, which is added if it is new.
     pub fn device(&mut self, name: &str) -> MemoryDeviceId {
         let name = self.strings.intern(name);
@@ -261,10 +281,15 @@ impl MemoryTrace {
         };
         let between = |call: MemoryCallId| in_range(calls + 1, call.0);
         let on = MemoryStreamId::NONE;
-        let rules: [(&str, bool); 7] = [
+        let rules: [(&str, bool); 8] = [
             (
                 "an object is on a stream that is not there",
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
+            ),
+            (
+                "changes of kind are out of order, or of what is not there",
+                self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
+                    && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
             ("a phase has calls that are not there", self.phases.iter().all(|p| between(p.first) && between(p.end))),
             (

@@ -7,8 +7,8 @@ use crate::{Error, manifest, read_manifest};
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryBlock, MemoryBlockState, MemoryCallId, MemoryCallKind,
-    MemoryDevice, MemoryDeviceId, MemoryFrame, MemoryFrameId, MemoryObjectId, MemoryObjectKind, MemoryPhase,
-    MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStacks, MemoryStream,
+    MemoryDevice, MemoryDeviceId, MemoryFrame, MemoryFrameId, MemoryKindChange, MemoryObjectId, MemoryObjectKind,
+    MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStacks, MemoryStream,
     MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId, StringTable,
 };
 use std::path::Path;
@@ -175,6 +175,14 @@ fn objects(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         objects.kind.extend(words(batch, 12, &MemoryObjectKind::ALL, MemoryObjectKind::name)?);
         batch.push_handles(13, &mut objects.allocated_by, MemoryCallId)?;
         batch.push_handles(14, &mut objects.freed_by, MemoryCallId)
+    })?;
+    let changes = &mut trace.kind_changes;
+    files.read("memory_kind_changes", &["object", "before_call", "kind"], |_, batch| {
+        let (objects, before) = (handles(batch, 0, MemoryObjectId)?, handles(batch, 1, MemoryCallId)?);
+        let kinds = words(batch, 2, &MemoryObjectKind::ALL, MemoryObjectKind::name)?;
+        let rows = objects.into_iter().zip(before).zip(kinds);
+        changes.extend(rows.map(|((object, before), kind)| MemoryKindChange { object, before, kind }));
+        Ok(())
     })
 }
 

@@ -129,7 +129,17 @@ fn objects(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
         rows("allocated_by", move |at| objects.allocated_by[at].0),
         rows("freed_by", move |at| objects.freed_by[at].0),
     ];
-    vec![MemoryTable::new("memory_objects", objects.len(), columns)]
+    let changes = &trace.kind_changes;
+    let kinds = |kind| MemoryObjectKind::ALL.get(kind as usize).map(|kind: &MemoryObjectKind| kind.name());
+    let of_changes = vec![
+        rows("object", move |at| changes[at].object.0),
+        rows("before_call", move |at| changes[at].before.0),
+        words("kind", move |at| changes[at].kind as u32, kinds),
+    ];
+    vec![
+        MemoryTable::new("memory_objects", objects.len(), columns),
+        MemoryTable::new("memory_kind_changes", changes.len(), of_changes),
+    ]
 }
 
 fn accesses(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {

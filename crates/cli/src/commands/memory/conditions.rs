@@ -4,8 +4,18 @@ use crate::failure::{did_you_mean, wrong_use};
 use anyhow::Result;
 use stackline_analyze::findings::{DevicePeak, Finding};
 use stackline_present::findings::Change;
-use stackline_present::human::bytes;
+use stackline_present::human::{bytes, count};
 use std::collections::BTreeMap;
+
+/// Two sizes in words that tell them apart: to the byte, if less does not.
+fn told_apart(one: u64, other: u64) -> (String, String) {
+    let (short, long) = ((bytes(one), bytes(other)), (count_of_bytes(one), count_of_bytes(other)));
+    if short.0 == short.1 { long } else { short }
+}
+
+fn count_of_bytes(bytes: u64) -> String {
+    format!("{} bytes", count(usize::try_from(bytes).unwrap_or(usize::MAX)))
+}
 
 /// A condition such as `peak>+2%`.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +122,8 @@ impl Condition {
                 })
             }
             Self::Peak(limit) => judged.peaks.iter().find(|peak| peak.bytes as f64 > limit).map(|peak| {
-                format!("the peak of {} is {}, more than {}", peak.device, bytes(peak.bytes), bytes(limit as u64))
+                let (now, most) = told_apart(peak.bytes, limit as u64);
+                format!("the peak of {} is {now}, more than {most}", peak.device)
             }),
             Self::PeakRise(limit) => rise(&|now, before| 100.0 * (now - before) > limit * before),
             Self::PeakMore(limit) => rise(&|now, before| now - before > limit),

@@ -6,7 +6,7 @@ mod gate;
 
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
-use crate::output::Answer;
+use crate::output::{Answer, ROWS};
 use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use gate::Gate;
@@ -181,9 +181,19 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
         let listed = tables::listed(&study.ranked, best.as_ref());
         let table = tables::suggestions_table(trace, &study.ranked, &listed, peaks);
         let notes = tables::suggestion_notes(trace, &study.ranked, best.as_ref());
-        all.push(notes.into_iter().fold(table, Table::note));
+        let cut = cut_note(common, &listed, best.as_ref().map_or(&[][..], |best| &best.chosen[..]));
+        all.push(notes.into_iter().chain(cut).fold(table, Table::note));
     }
     all
+}
+
+/// That what is told to do together is not all to be seen, where the table is cut.
+fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<String> {
+    let rows = common.limit.unwrap_or(ROWS);
+    let is_cut = common.format == Format::Table && rows > 0;
+    let unseen = |at: &usize| listed.iter().position(|other| other == at).is_none_or(|row| row >= rows);
+    (is_cut && chosen.iter().any(unseen))
+        .then(|| "Not all of these numbers are shown: --limit 0 shows all rows.".to_owned())
 }
 
 /// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
@@ -205,6 +215,7 @@ fn for_people(table: &mut Table) {
     let is_empty = |column: &Column| match &*column.name {
         "requested" => is_as_asked,
         "kind" => is_unknown(&column.values),
+        "reserved_bytes" => says_nothing(&column.values),
         _ => false,
     };
     table.columns.retain(|column| !is_part(&column.name) && !is_idle(column) && !is_empty(column));
@@ -250,6 +261,8 @@ fn head(trace: &MemoryTrace) -> String {
         text.push_str(
             "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n",
         );
+    } else if trace.objects.is_empty() {
+        text.push_str("There is nothing in it that takes memory: neither allocations nor what was there before.\n");
     } else if !trace.has_accesses {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
     }

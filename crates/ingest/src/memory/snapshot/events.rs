@@ -284,9 +284,10 @@ pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
         "parameter" => MemoryObjectKind::Parameter,
         "gradient" => MemoryObjectKind::Gradient,
         "optimizer_state" => MemoryObjectKind::OptimizerState,
-        "activation" | "autograd_detail" => MemoryObjectKind::Activation,
+        "activation" => MemoryObjectKind::Activation,
         "input" => MemoryObjectKind::Input,
-        "temporary" => MemoryObjectKind::Temporary,
+        // What backward makes on its way to gradients.
+        "temporary" | "autograd_detail" => MemoryObjectKind::Temporary,
         _ => MemoryObjectKind::Unknown,
     }
 }

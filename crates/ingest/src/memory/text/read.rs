@@ -7,7 +7,7 @@ use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId,
-    MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId,
+    MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 
 /// Reads a memory trace from its text form; `label` is what people know it by.
@@ -254,6 +254,8 @@ impl Reader {
         let reads = self.list()?;
         let lists = self.lists_after(reads)?;
         let options = self.options()?;
+        // Of any other kernel the text says all that it touches, also if that is nothing.
+        self.trace.has_accesses |= options.call.flags & call_flags::OPAQUE == 0;
         self.trace.calls.push(MemoryCallKind::Kernel, NewCall { name, ..options.call });
         self.touch(&lists, options.evidence, AccessExtent::Unknown);
         Ok(())

@@ -1,0 +1,189 @@
+//! Which suggestions lower the peak together.
+
+use super::Replay;
+use crate::curve::Peak;
+use std::cmp::Reverse;
+
+/// Suggestions that together lower the peak, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Combination {
+    /// Positions in the list of suggestions, in the order in which they were chosen.
+    pub chosen: Vec<usize>,
+    /// The peak before.
+    pub before: Peak,
+    /// The peak after.
+    pub after: Peak,
+    /// What they add to the run's time, ns (see [`crate::suggest::Suggestion::cost_ns`]).
+    pub cost_ns: u64,
+}
+
+impl Combination {
+    /// What is better comes first: the lower peak, then less time, then fewer changes.
+    fn order(&self) -> (u64, u64, usize) {
+        (self.after.bytes, self.cost_ns, self.chosen.len())
+    }
+}
+
+/// How many suggestions [`Replay::lower`] looks at from the start, each as often as it does; and as many again from all other starts.
+pub const MOST_LOOKS: usize = 100_000_000;
+
+/// From so many single suggestions, those that lower the peak furthest, it starts as well.
+const STARTS: usize = 8;
+
+/// Suggestions to choose from.
+struct Among<'a> {
+    /// By effort, then by falling bytes.
+    by_effort: &'a [usize],
+    /// By falling bytes.
+    by_bytes: &'a [usize],
+    least: u64,
+}
+
+/// What counts first where the peak is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    LeastEffort,
+    MostBytes,
+}
+
+impl Replay<'_> {
+    /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
+    /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
+    /// are taken back without which the peak is no higher, the greatest effort first.
+    ///
+    /// A small effort may rule out what saves more. So the same is done with what saves most first whatever the effort, and
+    /// from each of the suggestions that lower the peak furthest alone; the best of these is applied in the end. It is never
+    /// worse than the best suggestion alone.
+    ///
+    /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
+    pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
+        let suggestions = self.suggestions;
+        let bytes = |at: &usize| Reverse(suggestions[*at].total_bytes());
+        let mut by_effort: Vec<usize> = among.to_vec();
+        by_effort.sort_by_cached_key(|at| (suggestions[*at].action.effort(), bytes(at), *at));
+        by_effort.dedup();
+        let mut by_bytes = by_effort.clone();
+        by_bytes.sort_by_key(bytes);
+        let among = Among { by_effort: &by_effort, by_bytes: &by_bytes, least };
+        let mut best = self.tried(None, First::LeastEffort, &among, &mut MOST_LOOKS.clone());
+        let mut looks = MOST_LOOKS;
+        let singles = self.best_singles(&by_effort, least);
+        let mut others = vec![self.tried(None, First::MostBytes, &among, &mut looks)];
+        others.extend(singles.iter().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut looks)));
+        // And nothing with the best one: what else there is can hardly make it worse, but this is certain.
+        others.extend(singles.first().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut 0)));
+        for other in others {
+            if other.order() < best.order() {
+                best = other;
+            }
+        }
+        self.apply_all(&best.chosen);
+        best
+    }
+
+    /// The suggestions that lower the peak furthest alone.
+    fn best_singles(&mut self, among: &[usize], least: u64) -> Vec<usize> {
+        let position = self.peak().position.0;
+        let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
+        let mut singles: Vec<(u64, usize)> = Vec::new();
+        for at in among.iter().copied() {
+            let reaches = self.suggestions[at].members().any(|member| member.reaches(position));
+            if reaches && self.saving_at(at, position) >= least {
+                singles.push((self.lowers(at), at));
+            }
+        }
+        singles.retain(|(lowers, _)| *lowers > 0);
+        // Of equal ones those of less effort stay in front.
+        singles.sort_by_key(|(lowers, _)| Reverse(*lowers));
+        singles.into_iter().take(STARTS).map(|(_, at)| at).collect()
+    }
+
+    /// What comes of one start. Afterwards all is as it was before.
+    fn tried(&mut self, start: Option<usize>, first: First, among: &Among<'_>, looks: &mut usize) -> Combination {
+        let before = self.peak();
+        let mut chosen: Vec<usize> = start.into_iter().filter(|start| self.apply(*start)).collect();
+        self.follow(&mut chosen, first, among, looks);
+        self.take_back_useless(&mut chosen);
+        // Applied anew in their order, as whoever follows the list does it: of what was ruled out by others, more may go now.
+        self.undo_all(&chosen);
+        self.apply_all(&chosen);
+        let applied = |at: &usize| self.members[*at].clone().filter(|member| self.plan.is_applied(*member));
+        let costs = chosen.iter().flat_map(applied).map(|member| self.plan.suggestions[member].cost_ns);
+        let cost_ns = costs.fold(0, u64::saturating_add);
+        let after = self.peak();
+        self.undo_all(&chosen);
+        Combination { chosen, before, after, cost_ns }
+    }
+
+    /// Goes on from what is applied, and back to where the peak was lowest.
+    fn follow(&mut self, chosen: &mut Vec<usize>, first: First, among: &Among<'_>, looks: &mut usize) {
+        let list = if first == First::LeastEffort { among.by_effort } else { among.by_bytes };
+        let mut left: Vec<usize> = list.iter().copied().filter(|at| !chosen.contains(at)).collect();
+        let mut members: usize = left.iter().map(|at| self.members[*at].len()).sum();
+        let mut lowest = (self.peak().bytes, chosen.len());
+        while *looks >= members {
+            *looks -= members;
+            let peak = self.peak();
+            let Some(best) = self.best_at(&left, peak.position.0, (first, among.least)) else { break };
+            left.retain(|other| *other != best);
+            members -= self.members[best].len();
+            if self.apply(best) {
+                chosen.push(best);
+            }
+            if self.peak().bytes < lowest.0 {
+                lowest = (self.peak().bytes, chosen.len());
+            }
+        }
+        self.undo_all(&chosen[lowest.1..]);
+        chosen.truncate(lowest.1);
+    }
+
+    /// Takes back without which the peak is no higher, the greatest effort first.
+    fn take_back_useless(&mut self, chosen: &mut Vec<usize>) {
+        let mut by_effort = chosen.clone();
+        by_effort.sort_by_key(|at| (Reverse(self.suggestions[*at].action.effort()), *at));
+        let reached = self.peak().bytes;
+        for at in by_effort {
+            let taken_back = self.take_back(at);
+            if self.peak().bytes > reached {
+                taken_back.into_iter().for_each(|member| self.change(member, true));
+            } else {
+                chosen.retain(|other| *other != at);
+            }
+        }
+    }
+
+    fn apply_all(&mut self, chosen: &[usize]) {
+        for at in chosen {
+            self.apply(*at);
+        }
+    }
+
+    fn undo_all(&mut self, chosen: &[usize]) {
+        chosen.iter().rev().for_each(|at| self.undo(*at));
+    }
+
+    /// The best of `left`, which stand by effort (if that counts first), then by falling bytes: the least effort first, or what
+    /// saves most.
+    fn best_at(&mut self, left: &[usize], position: u32, (first, least): (First, u64)) -> Option<usize> {
+        let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
+        let suggestions = self.suggestions;
+        let mut best: Option<(u8, i64, usize)> = None;
+        for at in left.iter().copied() {
+            let effort = if first == First::LeastEffort { suggestions[at].action.effort() } else { 0 };
+            let bytes = i64::try_from(suggestions[at].total_bytes()).unwrap_or(i64::MAX);
+            // No suggestion saves more than its bytes, so none of those that follow is better.
+            if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
+                break;
+            }
+            if bytes < enough || !suggestions[at].members().any(|member| member.reaches(position)) {
+                continue;
+            }
+            let saved = self.saving_at(at, position);
+            if saved >= enough && best.is_none_or(|(_, most, _)| saved > most) {
+                best = Some((effort, saved, at));
+            }
+        }
+        best.map(|(_, _, at)| at)
+    }
+}

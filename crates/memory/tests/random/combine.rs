@@ -1,0 +1,75 @@
+//! What lowers the peak together, against all combinations there are.
+
+use crate::program::{Program, programs};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use stackline_memory::replay::Replay;
+use stackline_memory::suggest::{Suggestion, suggestions};
+use stackline_memory::{Facts, Rules, patterns};
+use stackline_model::{MemoryDeviceId, MemoryTrace};
+
+fn advice(trace: &MemoryTrace) -> Vec<Suggestion> {
+    let facts = Facts::new(trace, Rules::default());
+    suggestions(&facts, &patterns::find(&facts))
+}
+
+/// The lowest peak of all combinations that go together, tried one by one.
+fn optimum(replay: &mut Replay<'_>, next: usize, count: usize) -> u64 {
+    if next == count {
+        return replay.peak().bytes;
+    }
+    let without = optimum(replay, next + 1, count);
+    if !replay.apply(next) {
+        return without;
+    }
+    let with = optimum(replay, next + 1, count);
+    replay.undo(next);
+    with.min(without)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    /// Also where only some of the suggestions may be taken.
+    #[test]
+    fn together_is_never_worse_than_one_alone(program in programs(50, 2), leave_out in 1..5usize) {
+        let trace = program.trace();
+        let all = advice(&trace);
+        let among: Vec<usize> = (0..all.len()).filter(|at| (at + 1) % leave_out != 0 || leave_out == 1).collect();
+        let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
+        let alone = among.iter().map(|at| replay.lowers(*at)).max().unwrap_or(0);
+        let combination = replay.lower(&among, 1);
+        prop_assert!(combination.before.bytes - combination.after.bytes >= alone, "{:?}", &combination);
+        prop_assert_eq!(replay.peak(), combination.after);
+        // Whoever follows the list gets there.
+        let mut anew = Replay::new(&trace, MemoryDeviceId(0), &all);
+        combination.chosen.iter().for_each(|at| { anew.apply(*at); });
+        prop_assert_eq!(anew.peak(), combination.after);
+    }
+}
+
+/// Programs with few enough suggestions for all combinations to be tried, but several.
+fn small_programs(count: usize) -> Vec<Program> {
+    let mut runner = TestRunner::deterministic();
+    let strategy = programs(30, 1);
+    let drawn = std::iter::repeat_with(move || strategy.new_tree(&mut runner).map(|tree| tree.current()));
+    let is_small = |program: &Program| (3..=11).contains(&advice(&program.trace()).len());
+    drawn.filter_map(Result::ok).filter(is_small).take(count).collect()
+}
+
+#[test]
+fn together_is_nearly_always_the_best_there_is() {
+    let programs = small_programs(200);
+    let mut best = 0;
+    for program in &programs {
+        let trace = program.trace();
+        let all = advice(&trace);
+        let lowest = optimum(&mut Replay::new(&trace, MemoryDeviceId(0), &all), 0, all.len());
+        let among: Vec<usize> = (0..all.len()).collect();
+        let found = Replay::new(&trace, MemoryDeviceId(0), &all).lower(&among, 1).after.bytes;
+        assert!(found >= lowest, "{found} is below all combinations, {lowest}");
+        best += usize::from(found == lowest);
+    }
+    println!("the best combination in {best} of {} programs", programs.len());
+    assert!(best >= 190, "{best}");
+}

@@ -1,0 +1,65 @@
+//! What is idle, or lies in slices, between calls that nothing orders is a guess.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_memory::suggest::{Action, suggestions};
+use stackline_memory::{Certainty, Facts, Pattern, PatternMatch, Rules, patterns};
+
+/// The match of a pattern at X, and how sure the suggestions are that rest on such matches.
+fn of(text: &str, pattern: Pattern) -> (PatternMatch, Vec<Certainty>) {
+    let trace = stackline_ingest::memory::text::read("unordered", text).unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let found = patterns::find(&facts);
+    let advised = suggestions(&facts, &found);
+    let resting = advised.iter().filter(|one| trace.object_name(one.object) == "X" && one.pattern == pattern);
+    let resting = resting.map(|one| {
+        assert!(one.action != Action::Remove);
+        one.certainty
+    });
+    let resting: Vec<Certainty> = resting.collect();
+    let at_x = |found: &&PatternMatch| found.pattern == pattern && trace.object_name(found.object) == "X";
+    (found.iter().find(at_x).unwrap().clone(), resting)
+}
+
+/// X is read on stream 1, and again on stream 3 after `order`.
+fn idle(order: &str) -> (PatternMatch, Vec<Certainty>) {
+    let text = format!(
+        "a X 1000; a Y 1000; h X; h Y; y\nk r1 X> @1\n{order}k r2 Y>Y @2\nk r2 Y>Y @2\nk r3 X> @3\ny\nf X; f Y\nend\n"
+    );
+    of(&text, Pattern::TemporaryIdleness)
+}
+
+#[test]
+fn idle_times_between_calls_that_nothing_orders() {
+    for (order, sure) in
+        [("", Certainty::Inferred), ("y\n", Certainty::Exact), ("e done @1\nw done @3\n", Certainty::Exact)]
+    {
+        let (found, resting) = idle(order);
+        assert_eq!((found.certainty, resting), (sure, vec![sure]), "{order:?}");
+    }
+}
+
+/// That a third stream may use it meanwhile counts as well, wherever the host calls it.
+#[test]
+fn idle_times_beside_another_stream() {
+    let (found, resting) = idle("k late X> @4\ny\n");
+    assert_eq!((found.certainty, resting), (Certainty::Inferred, vec![Certainty::Inferred]));
+    let text = "a X 1000; a Y 1000; h X; h Y; y\nk r1 X> @1\nk r2 Y>Y @1\nk r3 X> @1\nk r3 X> @1\nk late X> @2\ny\nf X; f Y\nend\n";
+    assert_eq!(of(text, Pattern::TemporaryIdleness).0.certainty, Certainty::Inferred);
+}
+
+#[test]
+fn slices_of_calls_that_nothing_orders() {
+    let on = |streams: [u32; 3], kernels: [&str; 3]| {
+        let launch = |at: usize| format!("k {} X[{}:{}]> @{}\n", kernels[at], at * 100, at * 100 + 100, streams[at]);
+        let launches: String = (0..3).map(launch).collect();
+        of(&format!("a X 300\n{launches}f X\nend\n"), Pattern::StructuredAccess)
+    };
+    let (found, resting) = on([1, 2, 3], ["k"; 3]);
+    assert_eq!((found.certainty, resting), (Certainty::Inferred, vec![Certainty::Inferred]));
+    // Whatever the kernels are called.
+    for kernels in [["k"; 3], ["one", "two", "three"]] {
+        let (found, resting) = on([1, 1, 1], kernels);
+        assert_eq!((found.bytes, found.certainty, resting), (200, Certainty::Exact, vec![Certainty::Exact]));
+    }
+}
