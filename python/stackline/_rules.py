@@ -239,14 +239,25 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
             if id(finding) not in known:
                 known.add(id(finding))
                 flagged.append(finding)
+    except BaseException:
+        # What was found stays; nothing long is done while a limit of time is kept.
+        for finding in flagged:
+            keep(finding)
+        raise
     finally:
         _flagged.reset(token)
-        for finding in _innermost(flagged, made.alike):
-            keep(finding)
+    for finding in _innermost(flagged, made.alike):
+        keep(finding)
+
+
+# Of more findings than these callers are not looked for: far fewer count.
+_MOST_COMPARED = 10_000
 
 
 def _innermost(found: list[Finding], alike: float) -> list[Finding]:
     """Without callers that are flagged for what a node below them is flagged for, too."""
+    if len(found) > _MOST_COMPARED:
+        return found
     flagged: dict[tuple[str, CallNode], Finding] = {(one.message, one.node): one for one in found if one.node is not None}
     if alike <= 0 or len(flagged) < 2:
         return found

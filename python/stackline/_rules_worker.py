@@ -16,7 +16,7 @@ from ._errors import AnalysisError, StacklineError
 from ._native import __version__
 from ._run import open as open_run
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 def main() -> int:

@@ -4,6 +4,7 @@
 //! A query is one file in `queries/` and one line in [`ALL`].
 #![forbid(unsafe_code)]
 
+mod alike;
 mod answer;
 mod arguments;
 mod boxes;

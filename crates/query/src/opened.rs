@@ -340,31 +340,6 @@ impl Opened {
         Ok(Source::Trace(calls))
     }
 
-    /// The part of this run that is like a part of the one that it is compared with: its own steps for any steps, without the first
-    /// one if the other run's is a warm-up.
-    pub(crate) fn like(&self, rank: Option<i64>, part: Stretch, of: &Self) -> Stretch {
-        match (part, self.trace(rank)) {
-            (Stretch::Steps(..) | Stretch::Chosen, Ok((at, trace))) => {
-                let chosen = self.chosen(at).map(|(first, last)| {
-                    let second = trace.steps.iter().map(|step| step.number).filter(|&number| number > first).min();
-                    let second = second.filter(|&second| of.warms_up(rank) && !self.warms_up(rank) && second < last);
-                    (second.unwrap_or(first), last)
-                });
-                let whole = if part == Stretch::Chosen { Stretch::Chosen } else { Stretch::Whole };
-                chosen.map_or(whole, |(first, last)| Stretch::Steps(first, last))
-            }
-            (Stretch::Steps(..), Err(_)) => Stretch::Whole,
-            (part, _) => part,
-        }
-    }
-
-    /// Whether the first step is left out by itself.
-    fn warms_up(&self, rank: Option<i64>) -> bool {
-        let Ok((at, trace)) = self.trace(rank) else { return false };
-        let first = trace.steps.iter().map(|step| step.number).min();
-        self.chosen(at).is_some_and(|(from, _)| first < Some(from))
-    }
-
     /// A view of calls: the one that was or is being made for the same key, or a new one. Those that were asked for last stay.
     pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);

@@ -207,31 +207,6 @@ fn memory_and_counters_are_curves() {
 }
 
 #[test]
-fn sides_of_other_numbers_of_steps_are_compared_by_step() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let open = |steps: u32| {
-        let path = folder.path().join(format!("{steps}.json"));
-        let config = stackline_synth::demo::Config { steps, ..Default::default() };
-        std::fs::write(&path, stackline_synth::demo::generate(&config)).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
-    };
-    let both = open(3).compared_with(open(6));
-    let asked = |steps: &str| {
-        document(&ask(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"))
-    };
-    for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
-        let document = asked(part);
-        let (before, after) =
-            (document["before"].as_f64().expect("a number"), document["total"].as_f64().expect("a number"));
-        assert_eq!(
-            (document["steps"]["before"].as_f64(), document["steps"]["after"].as_f64()),
-            (Some(6.0), Some(many))
-        );
-        assert!((before / after - 1.0).abs() < 0.1, "{part}: {before} beside {after}");
-    }
-}
-
-#[test]
 fn a_run_beside_itself_has_not_changed() {
     let open = || {
         let folder = tempfile::tempdir().expect("a folder");

@@ -278,7 +278,7 @@ function NoProblem({ row }: { row: Row }) {
       <ul>
         {row.file && row.line && (
           <li>
-            the comment <code>{comment}</code> in {row.file}, in line {row.line} or the one above, which <code>stackline findings</code> heeds <Copy title="Copy the comment" text={() => comment} />
+            the comment <code>{comment}</code> in {row.file}, in line {row.line} or alone in the one above, which <code>stackline findings</code> heeds <Copy title="Copy the comment" text={() => comment} />
           </li>
         )}
         <li>

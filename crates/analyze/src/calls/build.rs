@@ -327,22 +327,32 @@ fn place(
 /// The function of Python that runs along a path of calls.
 #[derive(Default)]
 struct Running {
-    function: Option<usize>,
-    /// Whether anything else was begun in it.
-    is_left: bool,
+    /// The function, and the line that it was at.
+    at: Option<(usize, u32)>,
+    /// Whether spans were begun in it, and nothing else.
+    has_span: bool,
 }
 
 impl Running {
     /// Whether a frame is the same call of the function around it, at another line: a span that a function begins stands below the
     /// line of that, and what it calls in the span below its line by then.
     fn goes_on(&mut self, frame: &CallFrame, function: usize) -> bool {
-        if !matches!(frame, CallFrame::Python { .. }) {
-            self.is_left = true;
-            return false;
+        match *frame {
+            CallFrame::Span { .. } => {
+                self.has_span = true;
+                false
+            }
+            CallFrame::Python { line, .. } => {
+                let is_same = self.at.is_some_and(|(known, before)| known == function && before != line);
+                let goes_on = self.has_span && is_same;
+                *self = Self { at: Some((function, line)), has_span: false };
+                goes_on
+            }
+            _ => {
+                *self = Self::default();
+                false
+            }
         }
-        let goes_on = self.is_left && self.function == Some(function);
-        *self = Self { function: Some(function), is_left: false };
-        goes_on
     }
 }
 

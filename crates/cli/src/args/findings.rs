@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of lines `CODE [PATH]`, or the comment
-# stackline: ignore[SL004] in the line that the finding names or the one above.
+# stackline: ignore[SL004] in the line that the finding names, or alone in the one above.
 A code that no rule has is wrong use in the file (exit code 2), and told of a comment.
 
 Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a
@@ -61,8 +61,8 @@ pub(crate) struct FindingsArgs {
     /// The Python with the package stackline that runs them [default: STACKLINE_PYTHON, else python3].
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
-    /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline; but not what
-    /// is of low confidence and perhaps nothing); may be repeated. That none holds is an error where a part of the input was lost.
+    /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline); for gain and
+    /// new, what is of low confidence and perhaps nothing does not count. May be repeated. That none holds is an error where a part of the input was lost.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }

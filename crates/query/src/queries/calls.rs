@@ -172,17 +172,17 @@ struct Asked<'o> {
 impl<'o> Asked<'o> {
     fn new(opened: &'o Opened, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
-        let source = opened.calls(rank, part)?;
+        let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
+        let before = if is_compared { Some(opened.before()?) } else { None };
+        // Where nobody chose steps, a warm-up of either side is left out of both.
+        let own = before.filter(|_| opened.is_all(rank, part)).map_or(part, |before| opened.like(rank, part, before));
+        let source = opened.calls(rank, own)?;
         let measured = source.tree().measured();
         if measured.is_empty() {
             return Err(QueryError::unavailable("nothing was measured at any call: there is no tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
-        let before = || {
-            let before = opened.before()?;
-            before.calls(rank, before.like(rank, part, opened))
-        };
-        let beside = arguments.choice("beside", &[("before", ())])?.map(|()| before()).transpose()?;
+        let beside = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
         if let Some(before) = &beside {
             check_measured(before.tree(), source.tree(), options.metric)?;
         }

@@ -58,8 +58,9 @@ impl Condition {
                 Some(format!("new: {} {}", new.rule.code, new.title))
             }
             Self::Gain(limit) => {
-                // That something could be faster is no fault.
-                let repairs = listed.iter().map(|(finding, _)| *finding).filter(|finding| finding.is_repair());
+                // That something could be faster is no fault; and what is perhaps nothing comes and goes from run to run.
+                let is_sure = |finding: &&Finding| finding.is_repair() && !finding.is_unsure();
+                let repairs = listed.iter().map(|(finding, _)| *finding).filter(is_sure);
                 let most = repairs.max_by_key(|finding| finding.gain_ns())?;
                 let gain = percent(most.gain_ns());
                 (gain > limit).then(|| format!("{} gains {gain:.1} %, more than {limit} %", most.rule.code))

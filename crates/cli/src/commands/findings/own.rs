@@ -21,7 +21,7 @@ const ENTRY_POINTS: &str = "entry-points";
 /// Names the interpreter.
 const PYTHON_VARIABLE: &str = "STACKLINE_PYTHON";
 /// Version of the lines, as the package has it.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 /// So much later than Python a limit is kept here.
 const GRACE: Duration = Duration::from_secs(2);
 

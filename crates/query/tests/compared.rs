@@ -1,0 +1,58 @@
+//! Two runs beside each other.
+#![allow(clippy::expect_used, reason = "tests")]
+
+use serde_json::Value;
+use stackline_engine::OpenOptions;
+use stackline_query::{Answer, Arguments, Opened, ask};
+
+fn document(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.json).expect("JSON")
+}
+
+#[test]
+fn sides_of_other_numbers_of_steps_are_compared_by_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |steps: u32| {
+        let path = folder.path().join(format!("{steps}.json"));
+        let config = stackline_synth::demo::Config { steps, ..Default::default() };
+        std::fs::write(&path, stackline_synth::demo::generate(&config)).expect("written");
+        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    };
+    let both = open(3).compared_with(open(6));
+    let asked = |steps: &str| {
+        document(&ask(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"))
+    };
+    for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
+        let document = asked(part);
+        let (before, after) =
+            (document["before"].as_f64().expect("a number"), document["total"].as_f64().expect("a number"));
+        assert_eq!(
+            (document["steps"]["before"].as_f64(), document["steps"]["after"].as_f64()),
+            (Some(6.0), Some(many))
+        );
+        assert!((before / after - 1.0).abs() < 0.1, "{part}: {before} beside {after}");
+    }
+}
+
+#[test]
+fn a_warm_up_of_either_side_is_left_out_of_both() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |name: &str, lengths: [u32; 5]| {
+        let path = folder.path().join(name);
+        let mut at = 0;
+        let events = lengths.iter().enumerate().map(|(step, length)| {
+            at += length;
+            serde_json::json!({"ph": "X", "name": format!("ProfilerStep#{step}"), "cat": "user_annotation", "ts": at - length, "dur": length, "pid": 1, "tid": 1})
+        });
+        std::fs::write(&path, serde_json::json!({"traceEvents": events.collect::<Vec<_>>()}).to_string())
+            .expect("written");
+        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    };
+    let [warm, even] = [[5000, 100, 100, 100, 100], [105, 100, 100, 100, 100]];
+    for (a, b) in [(warm, even), (even, warm), (even, even)] {
+        let both = open("b.json", b).compared_with(open("a.json", a));
+        let calls = document(&ask(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
+        let many = if a == b { 5 } else { 4 };
+        assert_eq!(calls["steps"], serde_json::json!({"before": many, "after": many}), "{a:?} beside {b:?}");
+    }
+}
