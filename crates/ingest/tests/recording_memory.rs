@@ -215,6 +215,10 @@ fn pauses_and_losses_may_have_touched_everything() {
     assert_eq!((opaque(&paused), paused.saw_end), (1, true));
     let lost = plain().with(Record::Lost { what: "touches_too_fast".into(), count: 3 }).read();
     assert_eq!((opaque(&lost), lost.saw_end), (2, false), "frees may be among what was lost");
+    let unnamed = plain().with(Record::Lost { what: "names_over_limit".into(), count: 3 }).read();
+    assert_eq!((opaque(&unnamed), unnamed.saw_end), (0, true), "names touch nothing");
+    let told = &unnamed.report.problems[0];
+    assert!(told.count == 3 && told.example.contains("names_over_limit"), "{told:?}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl<'a> Facts<'a> {
 
     /// The rounds of the program.
     pub(crate) fn rounds(&self) -> &Rounds {
-        self.rounds.get_or_init(|| Rounds::of(self.trace, &Callers::new(self.trace)))
+        self.rounds.get_or_init(|| Rounds::of(self.trace, &Callers::new(self.trace), self.rules.leak_rounds))
     }
 
     /// Kernels strictly between two calls.

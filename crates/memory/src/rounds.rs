@@ -41,12 +41,13 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) fn of(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
+    /// `enough`: so many turns an optimizer must show.
+    pub(crate) fn of(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Self {
         let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
         if let Some(rounds) = of_steps(trace) {
             return rounds;
         }
-        let begins = of_training(trace, callers);
+        let begins = of_training(trace, callers, enough);
         if begins.len() > 1 {
             return Self { begins, end: all, origin: Origin::Turns };
         }
@@ -87,10 +88,10 @@ fn of_steps(trace: &MemoryTrace) -> Option<Rounds> {
 
 /// Where others allocate again after an optimizer did: one that is stepped ends a turn, whatever lies between backward and it. What has
 /// no call path tells nothing.
-fn of_training(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<u32> {
+fn of_training(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
     let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
-    // An optimizer whose first step alone needs memory, or none at all, shows no turns: backward does.
-    if begins.len() > 2 { begins } else { begins_after(trace, |stack| callers.in_library(stack)) }
+    // An optimizer that needs memory in its first step and a few others, or in none at all, shows no turns: backward does.
+    if begins.len() > enough.max(2) as usize { begins } else { begins_after(trace, |stack| callers.in_library(stack)) }
 }
 
 /// Where memory is allocated that `ends` is not true of, for the first time since some was that it is true of.

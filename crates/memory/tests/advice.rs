@@ -149,15 +149,16 @@ fn what_one_line_makes_is_one_row() {
 fn phases_are_told_by_call_paths() {
     let text = "a weight 8 at=train.py:3:build; a batch 16 at=train.py:8:step at=site-packages/torch/utils/data/dataloader.py:700:__next__
         a h 32 at=train.py:9:step at=net.py:4:forward; a loss 64 at=train.py:9:step at=site-packages/torch/nn/functional.py:3:cross_entropy
-        a own 128 at=train.py:9:step module=layers.0
+        a own 128 at=train.py:9:step module=layers.0; a layers.0.running_mean 1024 at=train.py:3:build module=layers.0
         a g 256 at=train.py:9:step at=net.py:4:forward at=\"\":0:AddmmBackward0; a m 512 at=train.py:11:step at=\"\":0:\"Optimizer.step#Adam.step\"
         y; f g; f m";
     let trace = stackline_ingest::memory::text::read("phases", text).unwrap();
     let table = tables::at_peak_table(&trace, &tables::named_peaks(&trace, 1), tables::By::Phase);
     let Values::Str(phases) = &table.column("phase").unwrap().values else { panic!("{table:?}") };
     let told: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
-    assert_eq!(told, ["optimizer", "backward", "forward", "data", "other"]);
-    let bytes = [512, 256, 32 + 64 + 128, 16, 8].map(Some).to_vec();
+    assert_eq!(told, ["other", "optimizer", "backward", "forward", "data"]);
+    // A buffer's module is the one that has it.
+    let bytes = [8 + 1024, 512, 256, 32 + 64 + 128, 16].map(Some).to_vec();
     assert_eq!(table.column("bytes").unwrap().values, Values::I64(bytes));
 }
 

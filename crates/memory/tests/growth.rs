@@ -75,6 +75,15 @@ fn a_turn_ends_with_its_optimizer() {
     let state = "a s0 64 at=train.py:14:step at=torch/optim/adam.py:5:step; ";
     let bare = read(&format!("{}{state}{}", bare(0), (1..9).map(bare).collect::<String>()));
     assert_eq!(rounds(&bare), Some((8, 8, 1000)));
+    // Momentum in the first step, and one more when a parameter is unfrozen: backward tells of the turns all the same.
+    let momentum = |at: usize| match at {
+        0 | 29 => format!("a m{at} 64 at=train.py:14:step at=torch/optim/sgd.py:5:step; "),
+        _ => String::new(),
+    };
+    let turn = |at: usize| {
+        format!("a act{at} 4096 at=train.py:10:step; {} {} f act{at}; {}", loss(at), backward(at), momentum(at))
+    };
+    assert_eq!(rounds(&read(&(0..60).map(turn).collect::<String>())), Some((59, 59, 1000)));
 }
 
 #[test]

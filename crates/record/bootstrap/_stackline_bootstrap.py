@@ -6,6 +6,7 @@ process knows of one recording at most, whoever asked for it.
 """
 
 import _functools
+import _signal
 import _weakref
 import gc
 import os
@@ -26,8 +27,9 @@ _modules = {}
 # By the id of a parameter: the module that has it (a weak reference) and its name there.
 _holders = {}
 _MOST_HOLDERS = 1 << 18
-# PyTorch, once it is asked for names.
+# PyTorch, once it is asked for names, and what hides them from the program: it may take both out of ``sys.modules``.
 _torch = None
+_hidden = None
 # Types of tensors that answer by themselves, without code of the program.
 _tensors = ()
 
@@ -140,6 +142,16 @@ def _know_module(module):
     return known
 
 
+def _pass_on(error):
+    """What goes wrong in a hook of ours is not the program's, but what its handler of a signal raised just then is."""
+    handlers = [getattr(_signal.getsignal(number), "__code__", None) for number in range(1, _signal.NSIG)]
+    trace = error.__traceback__
+    while trace is not None:
+        if any(trace.tb_frame.f_code is handler for handler in handlers):
+            raise error
+        trace = trace.tb_next
+
+
 def _put_module(parent, name, child):
     """Tells the recorder that a module has another, and later if one of them is gone: its id may be used again."""
     if child is None:
@@ -148,10 +160,9 @@ def _put_module(parent, name, child):
         _recorder.put_module(parent, name, child)
         _know_module(parent)
         _know_module(child)
-    except (TypeError, ValueError):
+    except Exception as error:
         # A name that is no text, a class without weak references: it is called without a name, or with its last one.
-        # All else is what a handler of a signal raised just then: it is the program's.
-        pass
+        _pass_on(error)
 
 
 def _names_tensors():
@@ -160,8 +171,8 @@ def _names_tensors():
 
 
 def _name_tensor(module, name, part, tensor):
-    """Tells the recorder where a tensor lies; it keeps the address alone."""
-    if type(tensor) in _tensors:
+    """Tells the recorder where a tensor lies; it keeps the address alone. Of other devices no allocation is recorded yet."""
+    if type(tensor) in _tensors and tensor.is_cpu:
         _recorder.name_tensor(module, name, part, tensor._cdata)
 
 
@@ -173,15 +184,15 @@ def _put_parameter(module, name, parameter):
         if _torch.compiler.is_compiling():
             return
         # What a program sees by modes and subclasses, it shall not see of this.
-        with sys.modules["torch._C"].DisableTorchFunction():
+        with _hidden():
             holder = _know_module(module)
             _holders[id(parameter)] = (holder, name)
             _name_tensor(module, name, "parameter", parameter)
         if len(_holders) > _MOST_HOLDERS:
             _forget_holders()
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except Exception as error:
         # As of modules.
-        pass
+        _pass_on(error)
 
 
 def _forget_holders():
@@ -200,11 +211,11 @@ def _put_buffer(module, name, buffer):
     try:
         if _torch.compiler.is_compiling():
             return
-        with sys.modules["torch._C"].DisableTorchFunction():
+        with _hidden():
             _know_module(module)
             _name_tensor(module, name, "buffer", buffer)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        pass
+    except Exception as error:
+        _pass_on(error)
 
 
 def _name_all(module):
@@ -222,14 +233,14 @@ def _optimizer_stepped(optimizer, arguments, keywords):
     try:
         if _torch.compiler.is_compiling():
             return
-        with sys.modules["torch._C"].DisableTorchFunction():
+        with _hidden():
             state = optimizer.state
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     _name_state(parameter, state)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        # An optimizer that keeps it in another way.
-        pass
+    except Exception as error:
+        # An optimizer that keeps it in another way; what it has may be code of the program.
+        _pass_on(error)
 
 
 def _name_state(parameter, state):
@@ -242,15 +253,16 @@ def _name_state(parameter, state):
     _name_tensor(module, name, "gradient", parameter.grad)
     kept = state.get(parameter)
     if type(kept) is dict:
-        for key, value in kept.items():
+        for key, value in list(kept.items()):
             if type(key) is str:
                 _name_tensor(module, name, "." + key, value)
 
 
 def _leave_uncompiled(*functions):
     """``torch.compile`` compiles none of these by itself; what it traces them into, it sees do nothing (``is_compiling``)."""
-    global _torch
+    global _torch, _hidden
     _torch = sys.modules["torch"]
+    _hidden = sys.modules["torch._C"].DisableTorchFunction
     frames = getattr(getattr(sys.modules["torch._C"], "_dynamo", None), "eval_frame", None)
     skip = getattr(frames, "skip_code", None)
     for function in functions:
@@ -262,7 +274,7 @@ def _watch_optimizers():
     """Has optimizers say when they made a step."""
     register = getattr(sys.modules["torch.optim.optimizer"], "register_optimizer_step_post_hook", None)
     if register is not None and _names_tensors():
-        _leave_uncompiled(_optimizer_stepped, _name_state, _name_tensor)
+        _leave_uncompiled(_optimizer_stepped, _name_state, _name_tensor, _pass_on)
         _registrations.append(register(_optimizer_stepped))
 
 
@@ -279,7 +291,7 @@ def _watch_modules():
     buffers = getattr(module, "register_module_buffer_registration_hook", None)
     if parameters is not None and buffers is not None and _names_tensors():
         _tensors = (module.Tensor, module.Parameter)
-        _leave_uncompiled(_put_parameter, _put_buffer, _know_module, _forget_holders, _name_tensor)
+        _leave_uncompiled(_put_parameter, _put_buffer, _know_module, _forget_holders, _name_tensor, _pass_on)
         _registrations.append(parameters(_put_parameter))
         _registrations.append(buffers(_put_buffer))
 
@@ -308,14 +320,14 @@ def _name_known():
     """Tells where the tensors of all modules are that are known."""
     if not _tensors:
         return
-    with sys.modules["torch._C"].DisableTorchFunction():
+    with _hidden():
         for reference in list(_modules.values()):
             module = reference()
             if module is not None:
                 try:
                     _name_all(module)
-                except (AttributeError, TypeError, ValueError):
-                    pass
+                except Exception as error:
+                    _pass_on(error)
 
 
 def _watch_imports():
@@ -380,13 +392,23 @@ def begin():
 
 def end():
     """Ends the recording, if one goes on, and writes what is left."""
-    global _recording, _imports, _tensors
+    global _recording
     if not _recording:
         return
     _recording = False
     # By identity: callbacks of others may compare in their own way.
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _collecting]
-    _name_known()
+    try:
+        _name_known()
+    except Exception as error:
+        _pass_on(error)
+    finally:
+        # Whatever becomes of the names.
+        _stop()
+
+
+def _stop():
+    global _imports, _tensors
     _recorder.stop()
     _leave_exit()
     if _imports is not None:

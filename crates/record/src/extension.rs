@@ -303,8 +303,8 @@ unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -
         // SAFETY: null-terminated texts that the tuple keeps alive.
         let [name, part] = [name, part].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         // SAFETY: the caller took the address from a tensor that it has.
-        let address = unsafe { dlmonitor::storage_at(tensor as usize) };
-        if let (Some(session), Some(address)) = (Session::current(), address) {
+        let memory = unsafe { dlmonitor::storage_at(tensor as usize) };
+        if let (Some(session), Some(memory)) = (Session::current(), memory) {
             let part = match &*part {
                 "parameter" => TensorPart::Parameter,
                 "buffer" => TensorPart::Buffer,
@@ -312,7 +312,7 @@ unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -
                 state => TensorPart::State(state.trim_start_matches('.').to_owned()),
             };
             let process = &session.process;
-            process.tensors.name((&process.modules, &process.live), module as usize, &name, part, address);
+            process.tensors.name((&process.modules, &process.live), module as usize, &name, part, memory);
         }
         Ok(())
     })

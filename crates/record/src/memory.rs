@@ -17,6 +17,19 @@ struct Piece {
     name: Option<u32>,
 }
 
+/// What became of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The memory has this one from now on.
+    New(u32),
+    /// The memory has one, or the tensor is a part of it.
+    Known,
+    /// There are too many names.
+    Lost,
+    /// Nobody saw the memory be allocated.
+    Elsewhere,
+}
+
 impl Default for Live {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Mutex::default()))
@@ -39,16 +52,22 @@ impl Live {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).remove(&address).map(|piece| piece.bytes)
     }
 
-    /// Memory has a name; `Some(true)` if that was not known, `None` if the memory itself is not.
-    pub(crate) fn name(&self, address: usize, name: u32) -> Option<bool> {
+    /// Memory has a name, which `number` makes if the memory has none yet: the first one counts. A tensor of `bytes` that is but a part
+    /// of it, as are parameters that share one buffer, names nothing.
+    pub(crate) fn name(&self, address: usize, bytes: u64, number: impl FnOnce() -> Option<u32>) -> Told {
         let mut pieces = self.shard(address).lock().unwrap_or_else(PoisonError::into_inner);
-        Some(pieces.get_mut(&address)?.name.replace(name) != Some(name))
+        let Some(piece) = pieces.get_mut(&address) else { return Told::Elsewhere };
+        if piece.name.is_none() && bytes >= piece.bytes {
+            piece.name = number();
+            return piece.name.map_or(Told::Lost, Told::New);
+        }
+        Told::Known
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Live;
+    use super::{Live, Told};
 
     #[test]
     fn a_free_knows_its_size_once() {
@@ -61,11 +80,17 @@ mod tests {
     #[test]
     fn a_name_is_told_once_and_of_other_memory_at_the_address_anew() {
         let live = Live::default();
-        assert_eq!(live.name(4096, 3), None);
+        let name = |bytes, name| live.name(4096, bytes, || name);
+        assert_eq!(name(100, Some(3)), Told::Elsewhere);
         live.put(4096, 100);
-        assert_eq!([3, 3, 4].map(|name| live.name(4096, name)), [Some(true), Some(false), Some(true)]);
+        assert_eq!(name(60, Some(2)), Told::Known, "a part of it");
+        assert_eq!(name(100, None), Told::Lost);
+        assert_eq!(
+            [3, 3, 4, 3].map(|number| name(100, Some(number))),
+            [Told::New(3), Told::Known, Told::Known, Told::Known]
+        );
         live.take(4096);
         live.put(4096, 50);
-        assert_eq!(live.name(4096, 4), Some(true));
+        assert_eq!(name(50, Some(4)), Told::New(4));
     }
 }

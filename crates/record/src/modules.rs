@@ -96,9 +96,14 @@ impl Modules {
         Some(names.join("."))
     }
 
-    /// Nobody will ask for modules that are gone by now.
-    pub(crate) fn let_go(&self) {
-        self.lock().gone.clear();
+    /// The ids of modules that are gone, and that somebody may ask for.
+    pub(crate) fn gone(&self) -> FxHashSet<u64> {
+        self.lock().gone.keys().copied().collect()
+    }
+
+    /// Nobody will ask for these modules that are gone.
+    pub(crate) fn let_go(&self, gone: &FxHashSet<u64>) {
+        self.lock().gone.retain(|id, _| !gone.contains(id));
     }
 
     /// What was known in the process that this one was forked from, unless a thread of that was about to change it.
@@ -224,13 +229,13 @@ mod tests {
         modules.put(40, "another", 30);
         assert_eq!(modules.path_of(30, linear).as_deref(), Some("layer.linear"));
         assert_eq!(modules.path_of(20, layer).as_deref(), Some("layer"));
-        modules.let_go();
+        modules.let_go(&modules.gone());
         assert_eq!(modules.path_of(30, linear), None);
         modules.put(50, "itself", 50);
         assert_eq!(modules.path_of(50, modules.id(50)).as_deref(), Some(""));
         modules.put(60, "child", 70);
         modules.forget(60);
-        modules.let_go();
+        modules.let_go(&modules.gone());
         assert_eq!(modules.path_of(70, modules.id(70)), None, "what held it is not known any more");
     }
 

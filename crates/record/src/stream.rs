@@ -56,6 +56,7 @@ pub(crate) struct Stream {
     /// Calls that were not written for the limit.
     calls_cut: u64,
     touches_cut: u64,
+    names_cut: u64,
     names: tensors::Written,
     bytes: u64,
     /// Size right after the file was written anew.
@@ -89,6 +90,7 @@ impl Stream {
             calls_left,
             calls_cut: 0,
             touches_cut: 0,
+            names_cut: 0,
             names: tensors::Written::default(),
             bytes: 0,
             whole: 0,
@@ -214,7 +216,7 @@ impl Stream {
         self.note_lost("touches_too_fast", process.lost_touches())?;
         self.note_lost("touches_over_limit", self.touches_cut)?;
         self.note_lost("inputs_over_limit", process.inputs_left_out())?;
-        self.note_lost("names_over_limit", process.tensors.lost())?;
+        self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut)?;
         self.send()
     }
 
@@ -300,7 +302,11 @@ impl Stream {
         for name in &names {
             self.push(name)?;
         }
-        for one in named.iter().take_while(|_| self.calls_left > 0).collect::<Vec<_>>() {
+        for (at, one) in named.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.names_cut += (named.len() - at) as u64;
+                return Ok(());
+            }
             self.push_single(&Record::Named { at_ns: one.at, address: one.address as u64, name: one.name })?;
         }
         Ok(())

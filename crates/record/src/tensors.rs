@@ -3,7 +3,7 @@
 //! The bootstrap tells of them: when a module is given one, after each step of an optimizer, and at the end. Nothing is kept but
 //! addresses and names.
 
-use crate::memory::Live;
+use crate::memory::{Live, Told};
 use crate::modules::Modules;
 use dlmonitor::clock;
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Names at most: a program that makes new modules for ever has ever new ones.
-const MAX_NAMES: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 16;
 /// What waits for the writer at most.
 const MAX_WAITING: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ struct Inner {
     numbers: FxHashMap<Name, u32>,
     names: Vec<Name>,
     waiting: Vec<Named>,
-    /// Names of memory whose allocation nobody saw, by address.
+    /// Names of memory whose allocation nobody saw, by address: at most [`MAX_NAMES`].
     older: FxHashMap<usize, u32>,
 }
 
@@ -56,31 +56,34 @@ struct Inner {
 pub(crate) struct Written {
     /// Paths of the modules, by the number of the name.
     paths: Vec<Option<String>>,
+    /// Names of modules that were there by then: others have no other path any more.
+    alive: Vec<u32>,
     /// [`Modules::version`] by then.
     version: u64,
 }
 
 impl Tensors {
-    /// The memory at `address` is a module's tensor.
+    /// The memory at `address` is a module's tensor, which takes so many bytes.
     pub(crate) fn name(
         &self,
         (modules, live): (&Modules, &Live),
         module: usize,
         name: &str,
         part: TensorPart,
-        address: usize,
+        (address, bytes): (usize, u64),
     ) {
         let module_id = modules.id(module);
         let key = Name { module, module_id, name: name.into(), part };
         let mut inner = self.lock();
         let inner = &mut *inner;
-        let Some(name) = inner.number(key).filter(|_| inner.waiting.len() < MAX_WAITING) else {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        let is_new = live.name(address, name).unwrap_or_else(|| inner.older.insert(address, name) != Some(name));
-        if is_new {
-            inner.waiting.push(Named { at: clock::now_ns(), address, name });
+        let mut told = live.name(address, bytes, || inner.number(&key));
+        if told == Told::Elsewhere {
+            told = inner.name_older(address, &key);
+        }
+        match told {
+            Told::New(name) => inner.waiting.push(Named { at: clock::now_ns(), address, name }),
+            Told::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            Told::Known | Told::Elsewhere => {}
         }
     }
 
@@ -91,16 +94,24 @@ impl Tensors {
 
     /// What is to be written now: names that are new, or whose module was put somewhere else, and what has them.
     pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<Named>) {
+        // Before all else: a module that goes from now on may have moved, or have names, that are not seen here.
+        let gone = modules.gone();
         let version = modules.version();
         // Of what was written only modules that moved can make something else.
-        let first = if version == written.version { written.paths.len() } else { 0 };
-        let (names, waiting) = {
+        let again = if version == written.version { Vec::new() } else { std::mem::take(&mut written.alive) };
+        let (names, waiting): (Vec<(u32, Name)>, _) = {
             let mut inner = self.lock();
-            (inner.names[first..].to_vec(), std::mem::take(&mut inner.waiting))
+            let new = written.paths.len() as u32..inner.names.len() as u32;
+            let names = again.into_iter().chain(new).map(|at| (at, inner.names[at as usize].clone()));
+            (names.collect(), std::mem::take(&mut inner.waiting))
         };
         let mut records = Vec::new();
-        for (at, name) in names.into_iter().enumerate().map(|(at, name)| (first + at, name)) {
+        for (id, name) in names {
             let path = modules.path_of(name.module, name.module_id);
+            if !gone.contains(&name.module_id) {
+                written.alive.push(id);
+            }
+            let at = id as usize;
             if written.paths.len() <= at {
                 written.paths.resize(at + 1, None);
             }
@@ -109,11 +120,11 @@ impl Tensors {
             let Some(module) = path.or_else(|| known.is_none().then(String::new)) else { continue };
             if known.as_ref() != Some(&module) {
                 *known = Some(module.clone());
-                records.push(Record::TensorName { id: at as u32, module, name: name.name.into(), part: name.part });
+                records.push(Record::TensorName { id, module, name: name.name.into(), part: name.part });
             }
         }
         written.version = version;
-        modules.let_go();
+        modules.let_go(&gone);
         (records, waiting)
     }
 
@@ -123,15 +134,28 @@ impl Tensors {
 }
 
 impl Inner {
-    /// The number of a name; `None` if there are too many.
-    fn number(&mut self, name: Name) -> Option<u32> {
-        if let Some(number) = self.numbers.get(&name) {
+    /// The number of a name; `None` if there are too many, or too much waits.
+    fn number(&mut self, name: &Name) -> Option<u32> {
+        if self.waiting.len() >= MAX_WAITING {
+            return None;
+        }
+        if let Some(number) = self.numbers.get(name) {
             return Some(*number);
         }
         let number = u32::try_from(self.names.len()).ok().filter(|_| self.names.len() < MAX_NAMES)?;
         self.names.push(name.clone());
-        self.numbers.insert(name, number);
+        self.numbers.insert(name.clone(), number);
         Some(number)
+    }
+
+    /// As [`Live::name`], of memory that is not known there.
+    fn name_older(&mut self, address: usize, name: &Name) -> Told {
+        if self.older.contains_key(&address) {
+            return Told::Known;
+        }
+        let Some(number) = self.number(name).filter(|_| self.older.len() < MAX_NAMES) else { return Told::Lost };
+        self.older.insert(address, number);
+        Told::New(number)
     }
 }
 
@@ -146,12 +170,57 @@ mod tests {
         Record::TensorName { id, module: module.into(), name: name.into(), part }
     }
 
+    /// A module that goes while names are taken (here: before its path is asked for) keeps what held it until the next time.
+    #[test]
+    fn what_goes_meanwhile_is_not_let_go() {
+        let modules = Modules::default();
+        modules.put(20, "linear", 30);
+        let id = modules.id(30);
+        let gone = modules.gone();
+        modules.forget(30);
+        modules.let_go(&gone);
+        assert_eq!(modules.path_of(30, id).as_deref(), Some("linear"));
+        modules.let_go(&modules.gone());
+        assert_eq!(modules.path_of(30, id), None);
+    }
+
+    #[test]
+    fn names_of_modules_that_are_gone_are_not_looked_up_again() {
+        let (tensors, modules, live, mut written) =
+            (Tensors::default(), Modules::default(), Live::default(), Written::default());
+        for module in 0..10_usize {
+            let address = 0x1000 * (module + 1);
+            live.put(address, 64);
+            tensors.name((&modules, &live), module, "weight", TensorPart::Parameter, (address, 64));
+        }
+        (0..8).for_each(|module| modules.forget(module));
+        assert_eq!(tensors.take(&modules, &mut written).0.len(), 10);
+        assert_eq!(written.alive, [8, 9]);
+        modules.put(20, "late", 9);
+        assert_eq!(tensors.take(&modules, &mut written).0, [name(9, "late", "weight", TensorPart::Parameter)]);
+        modules.forget(8);
+        assert_eq!(tensors.take(&modules, &mut written).0, []);
+        assert_eq!(written.alive, [9]);
+    }
+
+    #[test]
+    fn names_beyond_the_limit_are_counted() {
+        let (tensors, modules, live) = (Tensors::default(), Modules::default(), Live::default());
+        for module in 0..super::MAX_NAMES + 3 {
+            live.put(0x40 * module, 64);
+            tensors.name((&modules, &live), module, "weight", TensorPart::Parameter, (0x40 * module, 64));
+        }
+        assert_eq!(tensors.lost(), 3);
+        let named = tensors.take(&modules, &mut Written::default()).1;
+        assert_eq!(named.len(), super::MAX_NAMES);
+    }
+
     #[test]
     fn names_are_told_once_and_again_when_their_module_moves() {
         let (tensors, modules, live, mut written) =
             (Tensors::default(), Modules::default(), Live::default(), Written::default());
         live.put(0x1000, 64);
-        let tell = |part, address| tensors.name((&modules, &live), 30, "weight", part, address);
+        let tell = |part, address| tensors.name((&modules, &live), 30, "weight", part, (address, 64));
         tell(TensorPart::Parameter, 0x1000);
         tell(TensorPart::Parameter, 0x1000);
         tell(TensorPart::Gradient, 0x2000);
@@ -172,6 +241,13 @@ mod tests {
         assert_eq!(tensors.take(&modules, &mut written).0, both("layer.linear"), "also of what is gone by now");
         modules.put(40, "other", 30);
         assert_eq!(tensors.take(&modules, &mut written).0, [], "and it stays");
+        tell(TensorPart::Parameter, 0x1000);
+        assert_eq!(
+            tensors.take(&modules, &mut written),
+            (Vec::new(), Vec::new()),
+            "of the same memory the first counts"
+        );
+        live.put(0x1000, 64);
         tell(TensorPart::Parameter, 0x1000);
         let (records, named) = tensors.take(&modules, &mut written);
         assert_eq!(records, [name(2, "other", "weight", TensorPart::Parameter)], "another module at the address");

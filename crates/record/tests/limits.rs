@@ -78,6 +78,30 @@ fn an_interrupt_reaches_the_program_when_a_module_dies() {
     }
 }
 
+/// What finds no place among single calls is counted: names of tensors, too.
+#[test]
+fn names_beyond_the_limit_of_single_calls_are_counted() {
+    let Some(python) = torch() else { return };
+    let names = |limit: &str| {
+        let run = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, run.path());
+        command.env("STACKLINE_MODE", "trace").env("STACKLINE_MEMORY", "1").env("STACKLINE_TRACE_LIMIT", limit);
+        command.args(["-c", "import torch\nmodels = [torch.nn.Linear(8, 8) for _ in range(100)]"]);
+        assert!(command.output().unwrap().status.success());
+        let records = records(run.path());
+        let lost = records.iter().rev().find_map(|record| match record {
+            Record::Lost { what, count } if what == "names_over_limit" => Some(*count),
+            _ => None,
+        });
+        (records.iter().filter(|record| matches!(record, Record::Named { .. })).count() as u64, lost.unwrap_or(0))
+    };
+    let (all, lost) = names("1000000000");
+    assert!(all >= 200 && lost == 0, "{all} {lost}");
+    let (told, lost) = names("1");
+    assert!(told <= 1, "the limit is kept: {told}");
+    assert_eq!(told + lost, all);
+}
+
 #[test]
 fn windows_are_written_with_the_numbers_of_their_steps() {
     let Some(python) = torch() else { return };

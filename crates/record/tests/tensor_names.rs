@@ -75,6 +75,11 @@ fn tensors_are_called_as_modules_call_them() {
         }
         assert_eq!(take(&format!("{path}.step")), of(1, 4, OptimizerState, module));
     }
+    assert_eq!(
+        take("part.weight"),
+        of(1, 256, Parameter, "part"),
+        "as it was made, not the buffer that it became a part of"
+    );
     for (name, count, kind) in [("0.norm.running_mean", 1, None), ("embedding.weight", 1, Some(Parameter))] {
         let found = take(name);
         assert!(found.0 == count && kind.is_none_or(|kind| kind == found.2), "{found:?}");
@@ -109,6 +114,24 @@ fn compiled_steps_stay_as_they_are() {
     assert_eq!(printed, plain(&python, PROGRAM));
     let is_named = |name: &str| trace.objects.name.iter().any(|known| trace.strings.get(*known) == name);
     assert!(is_named("weight") && is_named("weight.grad"));
+}
+
+/// What fails in the program's own optimizers stays theirs, names are told and the recording is written without PyTorch in
+/// `sys.modules`; what a handler of a signal raises meanwhile reaches the program.
+#[test]
+fn what_fails_in_a_hook_is_not_the_programs() {
+    const PROGRAM: &str = "tests/programs/hostile_names.py";
+    let Some(python) = torch() else { return };
+    let (trace, printed) = recording(&python, PROGRAM);
+    assert_eq!(printed, plain(&python, PROGRAM));
+    let is_named = |name: &str| trace.objects.name.iter().any(|known| trace.strings.get(*known) == name);
+    assert!(is_named("weight") && is_named("weight.grad"), "told at the end");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, &folder.path().join("run"));
+    command.env("STACKLINE_MODE", "trace").env("STACKLINE_MEMORY", "1").args([&here(PROGRAM), Path::new("--signal")]);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{printed}Late\n"));
 }
 
 /// What a program prints that is not recorded.

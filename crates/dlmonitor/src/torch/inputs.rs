@@ -272,14 +272,16 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// First byte of the memory of a tensor, as [`Tensor::storage`], by the address of its `TensorImpl` (what Python calls `_cdata`).
+/// First byte of the memory of a tensor, as [`Tensor::storage`], and the bytes that its elements take, which may be a part of that
+/// memory; by the address of its `TensorImpl` (what Python calls `_cdata`). `None` also if its sizes or its type are not known.
 ///
 /// # Safety
 /// There is a tensor at the address, and something keeps it alive during the call.
 #[must_use]
-pub unsafe fn storage_at(tensor: usize) -> Option<usize> {
+pub unsafe fn storage_at(tensor: usize) -> Option<(usize, u64)> {
     let layout = Layout::current().filter(|_| tensor != 0)?;
-    Tensor { tensor: tensor as *const u8, layout, call: PhantomData }.storage()
+    let tensor = Tensor { tensor: tensor as *const u8, layout, call: PhantomData };
+    Some((tensor.storage()?, tensor.bytes()?))
 }
 
 impl Tensor<'_> {

@@ -8,6 +8,9 @@ use std::cmp::Ordering;
 /// What PyTorch's operators are called.
 pub(super) const OPERATOR: &str = "aten::";
 
+/// What has a tensor that the outermost module calls its own.
+const OUTERMOST: &str = "(outermost module)";
+
 /// What a call path lies in.
 #[derive(Clone, Copy, Debug, Default)]
 struct Within {
@@ -63,9 +66,18 @@ impl<'a> Callers<'a> {
     pub(crate) fn phase_of(&self, object: MemoryObjectId) -> &'static str {
         use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
         let (objects, row) = (&self.trace.objects, object.index());
-        // The module of those is the one that has them, not one in whose call they were made.
-        let is_had = matches!(objects.kind[row], Parameter | Gradient | OptimizerState);
+        // The module of those, and of what a module calls by a name (buffers), is the one that has them, not one in whose call they
+        // were made.
+        let is_had = matches!(objects.kind[row], Parameter | Gradient | OptimizerState) || self.is_told(row);
         self.phase(objects.stack[row], objects.module[row].is_some() && !is_had)
+    }
+
+    /// Whether an object is called as the module that has it calls it, as recordings tell: after the module, or it has no path.
+    fn is_told(&self, row: usize) -> bool {
+        let [name, module] = [self.trace.objects.name[row], self.trace.objects.module[row]]
+            .map(|text| text.some().map_or("", |text| self.trace.strings.get(text)));
+        let is_after = |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with('.'));
+        !name.is_empty() && (module == OUTERMOST || !module.is_empty() && is_after(module))
     }
 
     /// The phase of training that a call path lies in, as far as it says; `in_module` if it is known to lie in a module's call.

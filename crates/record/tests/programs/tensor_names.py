@@ -61,6 +61,17 @@ class Tied(nn.Module):
         self.head.weight = self.embedding.weight
 
 
+def flat():
+    """Parameters that are parts of one buffer: each is its own name's, none is the buffer's."""
+    model = nn.ModuleDict({"part": nn.Linear(8, 8)})
+    buffer = torch.zeros(1088)
+    model["part"].weight = nn.Parameter(buffer[:64].view(8, 8))
+    model["part"].bias = nn.Parameter(buffer[64:72])
+    model["part"](torch.ones(2, 8)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return model
+
+
 def converted():
     """Its parameters lie elsewhere after they were registered; a step tells where."""
     model = nn.Linear(12, 12).double()
@@ -76,6 +87,7 @@ with seen:
 tied = Tied()
 tied.head(tied.embedding(torch.tensor([1])))
 converted()
+kept_flat = flat()
 foreign = nn.Linear(20, 20, bias=False)
 foreign.weight = nn.Parameter(torch.from_numpy(numpy.ones((20, 20), dtype=numpy.float32)))
 foreign(torch.ones(1, 20))

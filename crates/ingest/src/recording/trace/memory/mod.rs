@@ -85,7 +85,7 @@ fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     if !trace.has_accesses && !calls.windows.is_empty() {
         problems::MEMORY_WINDOW.count(&mut trace.report, None, name);
     }
-    let is_ours = |what: &str| what.starts_with("touches_") || what.starts_with("inputs_");
+    let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|of| what.starts_with(of));
     for what in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
         problems::NOT_RECORDED.count_many(&mut trace.report, what.1, None, &format!("{name}: {}", what.0));
     }
