@@ -14,7 +14,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-const HELLO: &str = r#"{"type":"hello","protocol":1,"version":"0"}"#;
+const HELLO: &str = r#"{"type":"hello","protocol":2,"version":"0"}"#;
 const RULE: &str = r#"{"type":"rule","code":"MY001","name":"mine","about":"a","advice":"d","source":"r.py:1"}"#;
 const OTHER: &str = r#"{"type":"rule","code":"MY002","name":"other","about":"a","advice":"d","source":"r.py:9"}"#;
 const LOADED: &str = r#"{"type":"loaded"}"#;
@@ -83,7 +83,7 @@ fn what_a_rule_found_before_it_raised_stands_in_junit() {
 
 #[test]
 fn lines_that_make_no_sense_are_refused() {
-    let wrong_version = HELLO.replace('1', "2");
+    let wrong_version = HELLO.replace('2', "1");
     let cases: [(&[&str], &str, i32, &str); 9] = [
         (&["printed"], "", 1, "does not understand"),
         (&[HELLO, r#"{"type":"more"}"#], "", 1, "does not understand"),
