@@ -21,10 +21,10 @@ class NoTime(int):
         return 0.0 if other else math.nan
 
     def __floordiv__(self, other: object) -> float:  # type: ignore[override]
-        return self / other if isinstance(other, NoTime) or not other else int(self) // other  # type: ignore[operator]
+        return self / other if not other else int(self) // other  # type: ignore[operator]
 
     def __mod__(self, other: object) -> float:  # type: ignore[override]
-        return self / other if isinstance(other, NoTime) or not other else int(self) % other  # type: ignore[operator]
+        return self / other if not other else int(self) % other  # type: ignore[operator]
 
     __rfloordiv__ = __rtruediv__  # type: ignore[assignment]
     __rmod__ = __rtruediv__  # type: ignore[assignment]

@@ -1,6 +1,9 @@
 //! Sources of memory traces, read from real and from generated files, and compared with what others say of them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod common;
+
+use common::corpus;
 use serde_json::Value as Json;
 use stackline_ingest::memory::pickle::{self, Limits};
 use stackline_ingest::memory::values::{Kind, Value, Values};
@@ -30,18 +33,6 @@ fn python(arguments: &[&str]) -> Option<String> {
             None
         }
     }
-}
-
-/// A file of the corpus; `None` where there is no corpus, but not in CI.
-fn corpus(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("STACKLINE_CORPUS")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"), PathBuf::from);
-    if !folder.is_dir() {
-        assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
-        println!("skipped: no corpus; set STACKLINE_CORPUS");
-        return None;
-    }
-    Some(folder.join(name))
 }
 
 /// As `pickles.py` writes it.

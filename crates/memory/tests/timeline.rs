@@ -1,24 +1,14 @@
 //! Memory timelines of `torch.profiler`: bytes in use, and what they are for, at each time.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod common;
+
+use common::corpus;
 use stackline_ingest::memory::read_path;
 use stackline_memory::curve::{alive_at, curves};
 use stackline_memory::tables::{By, at_peak_table, named_peaks};
 use stackline_model::{MemoryCallId, MemoryTrace, Values};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// A file of the corpus; `None` where there is no corpus, but not in CI.
-fn corpus(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("STACKLINE_CORPUS")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"), PathBuf::from);
-    if !folder.is_dir() {
-        assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
-        println!("skipped: no corpus; set STACKLINE_CORPUS");
-        return None;
-    }
-    Some(folder.join(name))
-}
 
 /// The curve of a real timeline against sums over its rows.
 #[test]

@@ -1,7 +1,8 @@
 //! Makes both sides of a comparison leave out the same.
 
 use super::Side;
-use super::profile::{Profile, Row};
+use super::profile::{Profile, Row, WARM_UP};
+use std::collections::BTreeMap;
 
 /// Why a step is left out that is no warm-up itself.
 const LIKE_THE_OTHER: &str = "warm-up of another run";
@@ -10,7 +11,7 @@ const LIKE_THE_OTHER: &str = "warm-up of another run";
 /// that does not stand out, and what happens in it alone would seem to be gone, or new.
 pub fn alike(before: &mut Side, after: &mut Side) {
     let profiles = || before.iter().chain(after.iter()).flatten();
-    if !profiles().any(|profile| profile.steps.first().is_some_and(|step| step.left_out == Some("warm-up"))) {
+    if !profiles().any(|profile| profile.steps.first().is_some_and(|step| step.left_out == Some(WARM_UP))) {
         return;
     }
     for profile in before.iter_mut().chain(after.iter_mut()).flatten() {
@@ -24,14 +25,14 @@ pub fn alike(before: &mut Side, after: &mut Side) {
 fn leave_first_out(profile: &mut Profile) {
     profile.steps[0].left_out = Some(LIKE_THE_OTHER);
     profile.totals.remove(0);
-    for rows in [&mut profile.operators, &mut profile.kernels] {
-        rows.values_mut().for_each(Row::drop_first);
-        rows.retain(|_, row| !row.is_empty());
-    }
-    profile.families.values_mut().for_each(Row::drop_first);
-    profile.families.retain(|_, row| !row.is_empty());
-    for rows in [&mut profile.paths, &mut profile.functions] {
-        rows.values_mut().for_each(Row::drop_first);
-        rows.retain(|_, row| !row.is_empty());
-    }
+    drop_first(&mut profile.operators);
+    drop_first(&mut profile.kernels);
+    drop_first(&mut profile.families);
+    drop_first(&mut profile.paths);
+    drop_first(&mut profile.functions);
+}
+
+fn drop_first<K: Ord>(rows: &mut BTreeMap<K, Row>) {
+    rows.values_mut().for_each(Row::drop_first);
+    rows.retain(|_, row| !row.is_empty());
 }

@@ -47,7 +47,7 @@ fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions 
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     // The innermost function or operator at or around each event.
     let mut around = vec![EventId::NONE; trace.events.len()];
-    let mut own: BTreeMap<EventId, i64> = BTreeMap::new();
+    let mut own = vec![0_i64; trace.events.len()];
     for track in trace.tracks.ids().filter(|&track| trace.tracks.get(track).kind == TrackKind::Thread) {
         // Parents come before their children.
         for &event in trace.track_events(track) {
@@ -61,19 +61,20 @@ fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions 
             }
             let dur = trace.events.dur[event.index()];
             if is_function {
-                *own.entry(event).or_default() += dur;
+                own[event.index()] += dur;
             }
             if above.is_some() && trace.kind(above) != EventKind::Operator {
-                *own.entry(above).or_default() -= dur;
+                own[above.index()] -= dur;
             }
         }
     }
-    for (event, own) in own {
+    let is_function = |event: &EventId| around[event.index()] == *event && is_call(trace, *event);
+    for event in trace.events.ids().filter(is_function) {
         let name = trace.events.name[event.index()];
         let (Some(label), Some(unit)) = (name_of(name), units.of_event(trace, event)) else { continue };
         let is_inner = trace.ancestors(event).any(|e| trace.events.name[e.index()] == name);
         let cpu_total = if is_inner { 0 } else { trace.events.dur[event.index()] };
-        rows.entry(label).or_default().add(unit, &Cell { count: 1, gpu: 0, cpu: own.max(0), cpu_total });
+        rows.entry(label).or_default().add(unit, &Cell { count: 1, gpu: 0, cpu: own[event.index()].max(0), cpu_total });
     }
     shrunk(rows)
 }

@@ -195,6 +195,9 @@ pub struct Profile {
     pub implausible: usize,
 }
 
+/// Why a first step that is no steady state is left out.
+pub(super) const WARM_UP: &str = "warm-up";
+
 /// What stands for the operator of GPU work that no operator launched.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
 
@@ -243,7 +246,7 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
         let inner = if last > 2 { 1..last } else { 0..last + 1 };
         let others: Vec<i64> = lengths[inner].iter().map(|step| step.ns).collect();
         if is_odd(lengths[0].ns, &others, true) {
-            lengths[0].left_out = Some("warm-up");
+            lengths[0].left_out = Some(WARM_UP);
         }
         if is_odd(lengths[last].ns, &others, false) {
             lengths[last].left_out = Some("cut off");

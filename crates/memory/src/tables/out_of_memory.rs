@@ -140,30 +140,25 @@ mod tests {
     use super::{Situation, explain};
     use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, OutOfMemory};
 
-    fn explained(device_free: u64, reserved: u64, situation: Situation) -> String {
-        let oom = OutOfMemory {
+    fn request(device_free: Option<u64>) -> OutOfMemory {
+        OutOfMemory {
             before: MemoryCallId(0),
             time_ns: 0,
             device: MemoryDeviceId(0),
             stream: MemoryStreamId(0),
             requested: 100,
-            device_free: Some(device_free),
+            device_free,
             stack: MemoryStackId::NONE,
-        };
-        explain(&oom, &Situation { reserved: Some(reserved), ..situation })
+        }
+    }
+
+    fn explained(device_free: u64, reserved: u64, situation: Situation) -> String {
+        explain(&request(Some(device_free)), &Situation { reserved: Some(reserved), ..situation })
     }
 
     #[test]
     fn the_host_says_nothing_of_what_it_has() {
-        let oom = OutOfMemory {
-            before: MemoryCallId(0),
-            time_ns: 0,
-            device: MemoryDeviceId(0),
-            stream: MemoryStreamId(0),
-            requested: 100,
-            device_free: None,
-            stack: MemoryStackId::NONE,
-        };
+        let oom = request(None);
         let situation = |is_host| Situation { allocated: 4000, reserved: None, largest_free: None, total: 0, is_host };
         let told = explain(&oom, &situation(true));
         assert!(told.starts_with("the system gave no more, with 4000 B of tensors in use"), "{told}");
