@@ -66,7 +66,10 @@ def test_suggestions_are_replayed(program: Path) -> None:
     assert suggestions[0]["number"] == 1 and suggestions[0]["saved_at_p1"] > 0
     row = memory.apply(range(1, len(suggestions) + 1)).to_pylist()[0]
     assert row["peak_after"] < row["peak_before"] == 6 << 20
-    for wrong in ([0], [-1], [len(suggestions) + 1]):
+    # One more saves nothing at the peaks, and is not listed: it may be tried.
+    unlisted = memory.apply([len(suggestions) + 1]).to_pylist()[0]
+    assert unlisted["peak_after"] == unlisted["peak_before"]
+    for wrong in ([0], [-1], [len(suggestions) + 2]):
         with pytest.raises(sl.AnalysisError, match="there is no suggestion"):
             memory.apply(wrong)
 
