@@ -12,7 +12,8 @@ use crate::rounds::Rounds;
 use crate::suggest::callers::Callers;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId,
+    MemoryTrace,
 };
 use std::sync::OnceLock;
 
@@ -223,11 +224,42 @@ fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
 }
 
 /// A set or copy that nobody read yet.
-#[derive(Clone, Copy)]
 struct Pending {
     call: MemoryCallId,
-    begin: u64,
-    end: u64,
+    pieces: Pieces,
+}
+
+/// Bytes of an object, each piece from one up to another: ascending, and none touches the next.
+struct Pieces(Vec<(u64, u64)>);
+
+impl Pieces {
+    fn of(ranges: &[ByteRange]) -> Self {
+        let mut pieces: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match pieces.last_mut() {
+                Some(last) if range.begin <= last.1 => last.1 = last.1.max(range.end),
+                _ => pieces.push((range.begin, range.end)),
+            }
+        }
+        Self(pieces)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|piece| piece.1 - piece.0).sum()
+    }
+
+    /// The piece that holds a byte, or the next one.
+    fn at(&self, byte: u64) -> Option<(u64, u64)> {
+        self.0.get(self.0.partition_point(|piece| piece.1 <= byte)).copied()
+    }
+
+    fn cover(&self, others: &Self) -> bool {
+        others.0.iter().all(|&(begin, end)| self.at(begin).is_some_and(|own| own.0 <= begin && end <= own.1))
+    }
+
+    fn overlap(&self, others: &Self) -> bool {
+        others.0.iter().any(|&(begin, end)| self.at(begin).is_some_and(|own| own.0 < end))
+    }
 }
 
 /// What became of an object since its last use.
@@ -321,7 +353,7 @@ impl<'a> Collector<'a> {
         let is_kernel = kind == MemoryCallKind::Kernel;
         let is_use = is_kernel || access.mode.reads();
         if self.facts.uses[row].last_use != call {
-            let anew = access.mode == AccessMode::Write && self.covered(access) == self.whole(access);
+            let anew = access.mode == AccessMode::Write && self.is_whole(access);
             let again = &mut self.touched_again[row];
             if again.first.is_none() {
                 (again.first, again.anew) = (call, anew);
@@ -359,16 +391,16 @@ impl<'a> Collector<'a> {
 
     /// A read: what it may have read was not written for nothing.
     fn read(&mut self, access: MemoryAccess) {
-        let ranges = self.facts.trace.accesses.ranges_of(access.row);
-        let (begin, end) = match (ranges.first(), ranges.last()) {
-            (Some(first), Some(last)) => (first.begin, last.end),
-            _ => (0, u64::MAX),
-        };
-        if let Some(pending) = self.pending.get_mut(&access.object) {
-            pending.retain(|old| old.end <= begin || end <= old.begin);
-            if pending.is_empty() {
-                self.pending.remove(&access.object);
+        let Some(pending) = self.pending.get_mut(&access.object) else { return };
+        match self.facts.trace.accesses.ranges_of(access.row) {
+            [] => pending.clear(),
+            ranges => {
+                let read = Pieces::of(ranges);
+                pending.retain(|old| !read.overlap(&old.pieces));
             }
+        }
+        if pending.is_empty() {
+            self.pending.remove(&access.object);
         }
     }
 
@@ -411,44 +443,43 @@ impl<'a> Collector<'a> {
 
     /// A write that does not read: it may make earlier writes dead, and may itself be dead later.
     fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
-        let Some((begin, end)) = self.covered(access) else { return };
+        if is_kernel && !self.pending.contains_key(&access.object) {
+            return;
+        }
+        let Some(pieces) = self.pieces(access) else { return };
         let dead = &mut self.facts.dead_writes;
         let opaque = &self.facts.opaque;
-        let mut covers = |old: &Pending| {
-            let covered = begin <= old.begin && old.end <= end && old.call != call;
+        let pending = self.pending.entry(access.object).or_default();
+        pending.retain(|old| {
+            let covered = old.call != call && pieces.cover(&old.pieces);
             // The writing kernel itself counts: what it reads besides is not known.
             let read_unseen = !opaque.is_empty() && opaque[call.index() + 1] > opaque[old.call.index() + 1];
             if covered && !read_unseen {
-                let bytes = old.end - old.begin;
+                let bytes = old.pieces.bytes();
                 dead.push(DeadWrite { object: access.object, first: old.call, second: call, bytes });
             }
-            covered
-        };
-        if is_kernel {
-            if let Some(pending) = self.pending.get_mut(&access.object) {
-                pending.retain(|old| !covers(old));
-            }
-            return;
+            !covered
+        });
+        if !is_kernel {
+            pending.push(Pending { call, pieces });
         }
-        let pending = self.pending.entry(access.object).or_default();
-        pending.retain(|old| !covers(old));
-        pending.push(Pending { call, begin, end });
     }
 
-    /// All bytes of the object.
-    fn whole(&self, access: MemoryAccess) -> Option<(u64, u64)> {
-        Some((0, self.facts.trace.objects.bytes[access.object.index()]))
+    /// Whether an access surely touched all of the object.
+    fn is_whole(&self, access: MemoryAccess) -> bool {
+        let (trace, bytes) = (self.facts.trace, self.facts.trace.objects.bytes[access.object.index()]);
+        let ranges = trace.accesses.ranges_of(access.row);
+        let reached = ranges.iter().try_fold(0, |end, range| (range.begin <= end).then(|| range.end.max(end)));
+        access.extent == AccessExtent::Whole || (!ranges.is_empty() && reached == Some(bytes))
     }
 
-    /// The bytes that an access surely touched, if they are in one piece.
-    fn covered(&self, access: MemoryAccess) -> Option<(u64, u64)> {
+    /// The bytes that an access surely touched, if that is known.
+    fn pieces(&self, access: MemoryAccess) -> Option<Pieces> {
+        let trace = self.facts.trace;
         match access.extent {
             AccessExtent::Unknown => None,
-            AccessExtent::Whole => Some((0, self.facts.trace.objects.bytes[access.object.index()])),
-            AccessExtent::Ranges => match self.facts.trace.accesses.ranges_of(access.row) {
-                [range] => Some((range.begin, range.end)),
-                _ => None,
-            },
+            AccessExtent::Whole => Some(Pieces(vec![(0, trace.objects.bytes[access.object.index()])])),
+            AccessExtent::Ranges => Some(Pieces::of(trace.accesses.ranges_of(access.row))),
         }
     }
 }

@@ -56,6 +56,31 @@ fn an_activation_is_made_again_for_backward() {
     assert_eq!(peaks, [4000, 3300]);
 }
 
+/// `addmm` copies the bias to where its result will be, and adds to that.
+#[test]
+fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
+    let with_bias = |at: &str| {
+        let made = format!(
+            "c h b call=\"aten::copy_\" t=5 dur=3 {at}; k \"aten::addmm\" x[:],h[:]>h[:] t=0 dur=40 at=\"\":0:\"aten::addmm\""
+        );
+        let text = step("\"aten::relu\"", "").replace("k \"aten::relu\" x[:]>h[:] t=0 dur=40", &made);
+        format!("o b 8 kind=parameter; {text}")
+    };
+    let inside = with_bias("at=\"\":0:\"aten::addmm\" at=\"\":0:\"aten::copy_\"");
+    let (what, bytes, cost, ..) = one(&inside, "recompute");
+    assert!(
+        what.contains("make it again before kernel aten::mm")
+            && what.ends_with("kernel aten::addmm (call 2, aten::addmm)"),
+        "{what}"
+    );
+    assert_eq!((bytes, cost), (1000, 40));
+    // A copy of the program's own is another writer.
+    assert_eq!(of(&with_bias(""), "recompute"), []);
+    // The bias must be what it was.
+    let changed = inside.replace("f y;", "s b t=200; f y;");
+    assert_eq!(of(&changed, "recompute"), []);
+}
+
 #[test]
 fn what_is_gone_is_made_again_first() {
     // x is freed after relu; mm makes it of what is still there.

@@ -110,6 +110,21 @@ fn a_failed_request_is_not_fragmentation_because_of_a_damaged_segment() {
     assert!(!shown.contains("fragmentation\")") && shown.contains("not enough memory"), "{shown}");
 }
 
+/// What is older than the records was there, too, when a request failed before the first of them.
+#[test]
+fn a_request_that_fails_first_of_all_finds_what_is_older() {
+    let mut document = with(&[segment(100 * MIB, &[block(100 * MIB, &json!(18 * MIB), "active_allocated")])]);
+    let oom = json!({"action": "oom", "device_free": MIB, "size": 50 * MIB, "stream": 0, "time_us": 1, "frames": []});
+    let later = json!({"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 2, "frames": []});
+    for events in [json!([oom]), json!([oom, later])] {
+        document["device_traces"] = json!([events]);
+        let trace = read(&document);
+        let shown = format!("{:?}", tables::out_of_memory_table(&trace).unwrap());
+        let older = curves(&trace)[0].at(0) / MIB * MIB;
+        assert!(older == 19 * MIB && shown.contains(&older.to_string()), "{older} {shown}");
+    }
+}
+
 #[test]
 fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     let trace = read(&json!({"device_traces": {"0": []}, "segments": [sound()]}));

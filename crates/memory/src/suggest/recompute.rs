@@ -77,6 +77,14 @@ fn writes(trace: &MemoryTrace) -> Vec<Write> {
     writes
 }
 
+/// What made an object.
+#[derive(Clone, Copy)]
+struct Made {
+    by: MemoryCallId,
+    /// What the operator put there before, for itself to read.
+    filled: Option<MemoryCallId>,
+}
+
 /// What runs again to make an object.
 #[derive(Default)]
 struct Again {
@@ -96,14 +104,15 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn again(&mut self, gap: &Gap) -> Option<Suggestion> {
         let (after, before) = (gap.after, gap.needed_again);
-        let by = self.maker(gap.object, before)?;
-        let mut again = self.run(gap.object, by, before)?;
+        let maker = self.maker(gap.object, before)?;
+        let by = maker.by;
+        let mut again = self.run(gap.object, maker, before)?;
         let (mut first, mut scratch, mut cost_ns) = (None, again.besides, again.time_ns);
         let gone = again.reads.iter().position(|read| !self.is_there(*read, by, before));
         if let Some(gone) = gone {
             let gone = again.reads.swap_remove(gone);
-            let earlier = self.maker(gone, by)?;
-            let more = self.run(gone, earlier, before)?;
+            let maker = self.maker(gone, by)?;
+            let (earlier, more) = (maker.by, self.run(gone, maker, before)?);
             // More than one that is gone, or an input of it that is gone, too: that would be another level.
             let mine = again.reads.iter().all(|read| self.is_there(*read, by, before));
             if !mine || !more.reads.iter().all(|read| self.is_there(*read, earlier, before)) {
@@ -140,18 +149,34 @@ impl Maker<'_> {
         &self.writes[first..first + count]
     }
 
-    /// The call that wrote what is in an object before another call, if it alone did.
-    fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<MemoryCallId> {
+    /// The call that wrote what is in an object before another call, if it alone did, or on top of what it had put there itself (`addmm`
+    /// begins with a copy of the bias).
+    fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<Made> {
         let writes = self.writes_of(object);
-        match &writes[..writes.partition_point(|write| write.call < before)] {
-            [Write { call, mode: AccessMode::Write, .. }] => Some(*call),
+        match writes[..writes.partition_point(|write| write.call < before)] {
+            [Write { call, mode: AccessMode::Write, .. }] => Some(Made { by: call, filled: None }),
+            [Write { call: fill, mode: AccessMode::Write, .. }, Write { call, mode: AccessMode::Both, .. }]
+                if self.is_within(fill, call) =>
+            {
+                Some(Made { by: call, filled: Some(fill) })
+            }
             _ => None,
         }
     }
 
+    /// Whether a call was made by the operator that another one is.
+    fn is_within(&self, call: MemoryCallId, operator: MemoryCallId) -> bool {
+        let (calls, stacks) = (&self.facts.trace.calls, &self.facts.trace.stacks);
+        let [own, outer] = [call, operator].map(|call| calls.stack[call.index()]);
+        let mut callers = std::iter::successors(own.some(), |node| stacks.parent[node.index()].some()).skip(1);
+        let begun = calls.start_ns[call.index()] - calls.start_ns[operator.index()];
+        let ran = u64::try_from(begun).is_ok_and(|begun| begun <= calls.duration_ns[operator.index()]);
+        outer.is_some() && ran && callers.any(|node| node == outer)
+    }
+
     /// What it takes to run a call again just before another one, if that can be done: it changes nothing that it was given, and
     /// nobody can have changed it unseen meanwhile.
-    fn run(&mut self, made: MemoryObjectId, by: MemoryCallId, before: MemoryCallId) -> Option<Again> {
+    fn run(&mut self, made: MemoryObjectId, Made { by, filled }: Made, before: MemoryCallId) -> Option<Again> {
         let trace = self.facts.trace;
         let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
         if !is_kernel
@@ -165,10 +190,13 @@ impl Maker<'_> {
             match access.mode {
                 AccessMode::Read if access.object != made => again.reads.push(access.object),
                 AccessMode::Write if access.object == made => {}
+                AccessMode::Both if access.object == made && filled.is_some() => {}
                 AccessMode::Write => again.besides = again.besides.saturating_add(self.bytes(access.object)),
                 _ => return None,
             }
         }
+        let of_fill = filled.into_iter().flat_map(|fill| trace.accesses_of(fill));
+        again.reads.extend(of_fill.filter(|access| access.mode.reads()).map(|access| access.object));
         Some(again)
     }
 

@@ -1,10 +1,10 @@
 //! Requests that failed, explained.
 
 use super::{allocator::Reserved, int};
-use crate::curve::{Curve, curves};
+use crate::curve::{Curve, curves, device_of};
 use crate::place::place_text;
 use stackline_model::words::bytes;
-use stackline_model::{MemoryBlockState, MemoryTrace, OutOfMemory, Table, Unit};
+use stackline_model::{MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit};
 
 /// So many failures are told in words below the table.
 const TOLD: usize = 3;
@@ -62,7 +62,7 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     // The failed request stands before a call: what was in use is what the call before it left.
     let allocated = match oom.before.0.checked_sub(1) {
         Some(before) => curve.map_or(0, |curve| curve.at(before)),
-        None => 0,
+        None => older(trace, oom.device),
     };
     let reserved = reserved.at(oom.device, oom.before);
     // The snapshot is of this moment if nothing came after.
@@ -75,6 +75,14 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     let total = trace.devices.get(oom.device.index()).map_or(0, |device| device.total_bytes);
     let name = trace.devices.get(oom.device.index()).map(|device| trace.strings.get(device.name));
     Situation { allocated, reserved, largest_free, total, is_host: name == Some("cpu") }
+}
+
+/// Bytes on a device of objects that are older than the first call.
+fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
+    let objects = &trace.objects;
+    let is_older = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_none();
+    let here = objects.ids().filter(|&object| device_of(trace, object) == device).filter(is_older);
+    here.map(|object| objects.bytes[object.index()]).sum()
 }
 
 /// Numbers that do not go together.

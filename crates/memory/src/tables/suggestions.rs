@@ -16,6 +16,8 @@ pub struct Ranked {
     pub suggestion: Suggestion,
     /// By how many bytes it lowers the peak of its device: by none, where another moment is as high.
     pub lowers: u64,
+    /// The highest peak of its device, in bytes.
+    pub(crate) peak: u64,
     /// Bytes that it saves at each peak; negative if it takes more.
     pub savings: Vec<i64>,
 }
@@ -27,19 +29,20 @@ impl Ranked {
     }
 
     /// What comes first when they are sorted by it: what helps, and of that what leaves numbers as they are; then what lowers the peak
-    /// most, then what saves most.
+    /// most (by a thousandth at least: less is not worth a line of code), then what saves most.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let Suggestion { action, object, .. } = &self.suggestion;
         let last = (!self.helps(), action.changes_numbers());
-        (last, Reverse(self.lowers), Reverse(self.savings.clone()), action.effort(), *object, action.name())
+        let lowers = if self.lowers >= self.peak / 1000 { self.lowers } else { 0 };
+        (last, Reverse(lowers), Reverse(self.savings.clone()), action.effort(), *object, action.name())
     }
 }
 
 /// What could be changed, those that are one change of the program together, and what each does alone: first what lowers the peak of
-/// its device most, then what saves most at the first peak, then at the next; last what saves nothing.
+/// its device most (by a thousandth at least), then what saves most at the first peak, then at the next; last what saves nothing.
 pub fn ranked_suggestions(facts: &Facts<'_>, matches: &[PatternMatch], peaks: &[NamedPeak]) -> Vec<Ranked> {
     let found = grouped(facts.trace, suggestions(facts, matches));
-    let (mut savings, mut lowers) = (vec![Vec::new(); found.len()], vec![0; found.len()]);
+    let (mut savings, mut lowers) = (vec![Vec::new(); found.len()], vec![(0, 0); found.len()]);
     // The peaks of a device stand together, the highest first.
     for of_device in peaks.chunk_by(|a, b| a.device == b.device) {
         let mut replay = Replay::new(facts.trace, of_device[0].device, &found);
@@ -47,13 +50,13 @@ pub fn ranked_suggestions(facts: &Facts<'_>, matches: &[PatternMatch], peaks: &[
             let first = savings.len();
             savings.extend(of_device.iter().map(|peak| replay.saving_at(at, peak.peak.position.0)));
             if savings[first] > 0 {
-                lowers[at] = replay.lowers(at);
+                lowers[at] = (replay.lowers(at), of_device[0].peak.bytes);
             }
         }
     }
     let all = found.into_iter().zip(lowers).zip(savings);
     let mut ranked: Vec<Ranked> =
-        all.map(|((suggestion, lowers), savings)| Ranked { suggestion, lowers, savings }).collect();
+        all.map(|((suggestion, (lowers, peak)), savings)| Ranked { suggestion, lowers, peak, savings }).collect();
     ranked.sort_by_cached_key(Ranked::order);
     ranked
 }

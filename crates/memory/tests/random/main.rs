@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 mod combine;
+mod dead;
 mod intra;
 mod order;
 mod patterns;

@@ -2,30 +2,51 @@
 
 /// Operators that make a tensor of another one's memory, and touch none of it.
 const VIEWS: &[&str] = &[
-    "alias",
+    "H",
+    "T",
     "_conj",
     "_neg_view",
     "_reshape_alias",
     "_unsafe_view",
+    "adjoint",
+    "alias",
+    "align_as",
+    "align_to",
     "as_strided",
+    "as_strided_",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "broadcast_to",
     "chunk",
+    "conj",
     "contiguous",
     "detach",
     "detach_",
     "diagonal",
+    "dsplit",
     "expand",
     "expand_as",
     "flatten",
+    "hsplit",
+    "imag",
+    "is_same_size",
     "lift",
     "lift_fresh",
+    "mH",
     "mT",
+    "matrix_H",
+    "moveaxis",
     "movedim",
     "narrow",
     "numpy_T",
     "permute",
+    "positive",
     "ravel",
     "real",
+    "refine_names",
+    "rename",
+    "rename_",
     "requires_grad_",
     "reshape",
     "reshape_as",
@@ -36,21 +57,29 @@ const VIEWS: &[&str] = &[
     "select",
     "set_",
     "set_data",
+    "size",
     "slice",
     "split",
     "split_with_sizes",
     "squeeze",
     "squeeze_",
+    "stride",
     "swapaxes",
+    "swapaxes_",
     "swapdims",
+    "swapdims_",
     "t",
     "t_",
+    "tensor_split",
     "to",
     "transpose",
     "transpose_",
     "unbind",
     "unflatten",
     "unfold",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
     "unsqueeze",
     "unsqueeze_",
     "values",
@@ -58,9 +87,7 @@ const VIEWS: &[&str] = &[
     "view_as",
     "view_as_complex",
     "view_as_real",
-    "is_same_size",
-    "size",
-    "stride",
+    "vsplit",
 ];
 
 /// Operators that take the sizes of a tensor, and leave the rest to others that they call.
@@ -136,9 +163,9 @@ pub(super) enum Effect {
     Updates,
 }
 
-/// By the name of an operator, with its namespace: `aten::add_`.
+/// By the name of an operator, with its namespace: `aten::add_`. What has none is PyTorch's own, too (`detach`).
 pub(super) fn effect(name: &str) -> Effect {
-    let (space, own) = name.split_once("::").unwrap_or(("", name));
+    let (space, own) = name.split_once("::").unwrap_or(("aten", name));
     let is_aten = space == "aten";
     if is_aten && [VIEWS, EMPTIES, LIKES].iter().any(|names| names.contains(&own)) {
         Effect::Nothing
@@ -161,8 +188,10 @@ mod tests {
     #[test]
     fn names_tell_what_happens() {
         let told =
-            ["aten::view", "aten::zeros_like", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
+            ["aten::view", "detach", "aten::as_strided_", "aten::zeros_like", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
         let expected = [
+            Effect::Nothing,
+            Effect::Nothing,
             Effect::Nothing,
             Effect::Nothing,
             Effect::Reads,
