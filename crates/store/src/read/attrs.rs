@@ -1,5 +1,6 @@
 //! Arguments of events: put together from the wide columns of the event table and the long table of all others.
 
+use super::events::MAX_RESERVE;
 use super::table::{Batch, Meanings, TableFile};
 use super::{Attributes, Files};
 use crate::Error;
@@ -8,7 +9,7 @@ use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, BooleanArray, Int32Array};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrTable, AttrType, Shape, ShapeId, StrId, StringTable, Trace};
+use stackline_model::{AttrTable, AttrType, Shape, ShapeId, StrId, StringTable};
 
 /// Rows per batch of wide columns: some sixty of them are in memory at once.
 const BATCH: usize = 32 * 1024;
@@ -28,20 +29,21 @@ struct Layout {
     columns: Vec<(String, AttrType)>,
 }
 
-/// Reads the arguments that are wanted; `shape` is each event's shape.
+/// Reads the arguments of `events` that are wanted.
 pub(super) fn read(
-    trace: &Trace,
-    shape: Vec<ShapeId>,
-    files: &mut Files<'_>,
+    events: Option<&TableFile>,
+    strings: &StringTable,
+    files: &Files<'_>,
     selection: &Attributes,
 ) -> Result<AttrTable, Error> {
+    let shape = events.map_or(Ok(Vec::new()), super::events::shapes)?;
     let layout = match files.required("shapes")? {
-        Some(file) => layout(trace, &file, selection, !files.long_arguments)?,
+        Some(file) => layout(strings, &file, selection, !files.long_arguments)?,
         None => Layout { shapes: Vec::new(), columns: Vec::new() },
     };
     let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
     let long = match files.required("attributes")? {
-        Some(file) if wants_long => Long::read(trace, file)?,
+        Some(file) if wants_long => Long::read(strings, file)?,
         _ => Long::default(),
     };
     let mut merge = Merge { layout: &layout, long, skip_long: !wants_long, values: Vec::new() };
@@ -49,12 +51,14 @@ pub(super) fn read(
     if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
         return Err(missing());
     }
+    let wanted: Vec<usize> = layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.wanted).count()).collect();
+    merge.values.reserve(shape.iter().map(|s| wanted[s.index()]).sum::<usize>().min(MAX_RESERVE));
     if layout.columns.is_empty() {
         if wants_long {
             merge.rows(&shape, 0, &[])?;
         }
-    } else if let Some(file) = files.required("events")? {
-        wide(trace, &file, &shape, &mut merge)?;
+    } else if let Some(file) = events {
+        wide(strings, file, &shape, &mut merge)?;
     }
     let values = merge.finish()?;
     let shapes = layout.shapes.iter().map(|fields| reduced(fields)).collect();
@@ -66,7 +70,7 @@ fn reduced(fields: &[Field]) -> Shape {
 }
 
 /// Reads the shapes. `has_wide` tells whether some fields are columns of the event table.
-fn layout(trace: &Trace, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
+fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
     let mut layout = Layout { shapes: Vec::new(), columns: Vec::new() };
     let mut index: FxHashMap<String, usize> = FxHashMap::default();
     let wrong = || file.damaged("its rows contradict each other");
@@ -85,7 +89,7 @@ fn layout(trace: &Trace, file: &TableFile, selection: &Attributes, has_wide: boo
                 continue;
             }
             let text = keys.get(row).filter(|_| positions.value(row) as usize == fields.len()).ok_or_else(wrong)?;
-            let key = trace.strings.find(text).ok_or_else(wrong)?;
+            let key = strings.find(text).ok_or_else(wrong)?;
             let kind = types.get(row).and_then(attr_type::from_name).ok_or_else(wrong)?;
             let wanted = selection.wants(text);
             let name = column.filter(|c| c.is_valid(row)).map(|c| c.value(row));
@@ -107,13 +111,13 @@ fn layout(trace: &Trace, file: &TableFile, selection: &Attributes, has_wide: boo
     Ok(layout)
 }
 
-fn wide(trace: &Trace, file: &TableFile, shape: &[ShapeId], merge: &mut Merge<'_>) -> Result<(), Error> {
+fn wide(strings: &StringTable, file: &TableFile, shape: &[ShapeId], merge: &mut Merge<'_>) -> Result<(), Error> {
     let names: Vec<&str> = merge.layout.columns.iter().map(|c| c.0.as_str()).collect();
     let mut done = 0;
     let mut meanings: Vec<Meanings<StrId>> = names.iter().map(|_| Meanings::default()).collect();
     file.read(&names, BATCH, |batch| {
         let kinds = merge.layout.columns.iter().enumerate().zip(&mut meanings);
-        let columns = kinds.map(|((i, c), texts)| Wide::of(batch, i, c.1, texts, &trace.strings));
+        let columns = kinds.map(|((i, c), texts)| Wide::of(batch, i, c.1, texts, strings));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let rows = shape.get(done..done + batch.rows()).ok_or_else(|| file.damaged("it has too many rows"))?;
         merge.rows(rows, done, &columns)?;
@@ -179,7 +183,7 @@ struct Long {
 }
 
 impl Long {
-    fn read(trace: &Trace, file: TableFile) -> Result<Self, Error> {
+    fn read(strings: &StringTable, file: TableFile) -> Result<Self, Error> {
         let mut long = Self::default();
         let (mut kinds, mut texts) = (Meanings::default(), Meanings::default());
         file.read(&["event", "position", "type", "int", "uint", "float", "text"], ROW_GROUP, |batch| {
@@ -190,7 +194,7 @@ impl Long {
             let (ints, uints) = (batch.numbers::<Int64Type>(3)?, batch.numbers::<UInt64Type>(4)?);
             let floats = batch.numbers::<Float64Type>(5)?;
             let mut text = Vec::with_capacity(batch.rows());
-            batch.text(6)?.push_interned(&mut text, &mut texts, &trace.strings)?;
+            batch.text(6)?.push_interned(&mut text, &mut texts, strings)?;
             long.raw.extend(long.kind[from..].iter().enumerate().map(|(row, kind)| match kind {
                 AttrType::Null => 0,
                 AttrType::Bool | AttrType::Int => ints.value(row) as u64,

@@ -25,15 +25,23 @@ pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>)
 }
 
 const COLUMNS: &[&str] =
-    &["start_ns", "dur_ns", "track", "name", "category", "kind", "phase", "flags", "source_index", "parent", "shape"];
+    &["start_ns", "dur_ns", "track", "name", "category", "kind", "phase", "flags", "source_index", "parent"];
 
-/// Reads the events, and the shape of each event's arguments.
-pub(super) fn read(trace: &mut Trace, files: &Files<'_>) -> Result<Vec<ShapeId>, Error> {
-    let Some(file) = files.required("events")? else { return Ok(Vec::new()) };
-    let mut reading = Reading::new(&file);
-    file.read(COLUMNS, BATCH, |batch| reading.push(trace, batch))?;
-    trace.events = reading.events;
-    Ok(reading.shape)
+/// Reads the events but for their arguments.
+pub(super) fn read(file: &TableFile, strings: &StringTable) -> Result<EventTable, Error> {
+    let mut reading = Reading::new(file);
+    file.read(COLUMNS, BATCH, |batch| reading.push(strings, batch))?;
+    Ok(reading.events)
+}
+
+/// Reads the shape of each event's arguments.
+pub(super) fn shapes(file: &TableFile) -> Result<Vec<ShapeId>, Error> {
+    let mut shape = Vec::with_capacity(file.rows().min(MAX_RESERVE));
+    file.read(&["shape"], BATCH, |batch| {
+        shape.extend(batch.values::<UInt32Type>(0)?.iter().map(|s| ShapeId(*s)));
+        Ok(())
+    })?;
+    Ok(shape)
 }
 
 /// Reads the stored time order; computes it where there is none (version 1).
@@ -50,11 +58,10 @@ pub(super) fn order(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Erro
 /// Rows per batch: the arrays of a batch stay in the cache until they are copied.
 const BATCH: usize = 32 * 1024;
 /// A file that lies about its size must not make us reserve what it says.
-const MAX_RESERVE: usize = 1 << 24;
+pub(super) const MAX_RESERVE: usize = 1 << 24;
 
 struct Reading {
     events: EventTable,
-    shape: Vec<ShapeId>,
     names: Meanings<StrId>,
     categories: Meanings<StrId>,
     kinds: Meanings<EventKind>,
@@ -78,7 +85,6 @@ impl Reading {
         };
         Self {
             events,
-            shape: Vec::with_capacity(rows),
             names: Meanings::default(),
             categories: Meanings::default(),
             kinds: Meanings::default(),
@@ -86,19 +92,18 @@ impl Reading {
         }
     }
 
-    fn push(&mut self, trace: &Trace, batch: &Batch<'_>) -> Result<(), Error> {
+    fn push(&mut self, strings: &StringTable, batch: &Batch<'_>) -> Result<(), Error> {
         let e = &mut self.events;
         e.start.extend_from_slice(batch.values::<Int64Type>(0)?);
         e.dur.extend_from_slice(batch.values::<Int64Type>(1)?);
         e.track.extend(batch.values::<UInt32Type>(2)?.iter().map(|t| TrackId(*t)));
-        batch.text(3)?.push_interned(&mut e.name, &mut self.names, &trace.strings)?;
-        batch.text(4)?.push_interned(&mut e.category, &mut self.categories, &trace.strings)?;
+        batch.text(3)?.push_interned(&mut e.name, &mut self.names, strings)?;
+        batch.text(4)?.push_interned(&mut e.category, &mut self.categories, strings)?;
         batch.text(5)?.push_mapped(&mut e.kind, EventKind::Other, &mut self.kinds, EventKind::from_name)?;
         batch.text(6)?.push_mapped(&mut e.phase, Phase::Other, &mut self.phases, Phase::from_name)?;
         e.flags.extend_from_slice(batch.values::<UInt8Type>(7)?);
         e.source_index.extend_from_slice(batch.values::<UInt32Type>(8)?);
         batch.push_handles(9, &mut e.parent, EventId)?;
-        self.shape.extend(batch.values::<UInt32Type>(10)?.iter().map(|s| ShapeId(*s)));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ mod table;
 use crate::manifest::{self, TableEntry, TraceEntry};
 use crate::write::table::ROW_GROUP;
 use crate::{Error, check, read_manifest};
-use stackline_model::{Severity, Trace, TraceMeta, TraceSet};
+use stackline_model::{EventTable, Severity, Trace, TraceMeta, TraceSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use table::{Batch, TableFile};
@@ -95,8 +95,13 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     };
     events::strings("strings", &mut trace.strings, &files)?;
     small::tracks(&mut trace, &files)?;
-    let shape = events::read(&mut trace, &files)?;
-    trace.attrs = attrs::read(&trace, shape, &mut files, &selection.attributes)?;
+    let file = files.required("events")?;
+    let (events, attrs) = std::thread::scope(|scope| {
+        let attrs = scope.spawn(|| attrs::read(file.as_ref(), &trace.strings, &files, &selection.attributes));
+        let events = file.as_ref().map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings));
+        (events, attrs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    (trace.events, trace.attrs) = (events?, attrs?);
     small::gpu(&mut trace, &files)?;
     small::steps(&mut trace, &files)?;
     small::backward(&mut trace, &mut files)?;
