@@ -1,7 +1,25 @@
 //! What is counted beside times: launches, bytes that GPUs moved, idle GPU time, memory.
 
-use super::from_trace::{Builder, is_within};
-use stackline_model::{CallMetric, CallNodeId, CallStats, CallTree, EventId, EventKind};
+use super::from_trace::{Builder, is_call, is_within};
+use stackline_model::{
+    CallMetric, CallNodeId, CallStats, CallTree, EventId, EventKind, Key, Trace, TrackId, TrackKind,
+};
+
+/// The innermost call of the thread that an event is of, where the source writes that thread's number as text elsewhere (2021).
+fn call_at(trace: &Trace, event: EventId) -> Option<EventId> {
+    let (at, track) = (trace.events.start[event.index()], trace.tracks.get(trace.events.track[event.index()]));
+    let Key::Int(number) = track.tid else { return None };
+    let is_twin = |&other: &TrackId| {
+        let other = trace.tracks.get(other);
+        let same = || matches!(other.tid, Key::Str(text) if trace.strings.get(text).parse() == Ok(number));
+        other.process == track.process && other.kind == TrackKind::Thread && same()
+    };
+    let calls = trace.track_events(trace.tracks.ids().find(is_twin)?);
+    let begun = calls.partition_point(|call| trace.events.start[call.index()] <= at);
+    let last = *calls[..begun].last()?;
+    let covers = |&call: &EventId| is_call(trace, call) && trace.events.end(call) >= at;
+    std::iter::once(last).chain(trace.ancestors(last)).find(covers)
+}
 
 impl Builder<'_> {
     /// Idle GPU time during a call of a thread, but for that during the calls right inside it. ns.
@@ -53,7 +71,7 @@ impl Builder<'_> {
         let bytes = trace.attr("bytes");
         let is_copy = |event: EventId| matches!(trace.kind(event), EventKind::Memcpy | EventKind::Memset);
         for &event in trace.gpu.event.iter().filter(|&&event| is_copy(event)) {
-            if trace.events.is_timed(event) && is_within(trace, self.window, self.counted_at(event)) {
+            if trace.events.is_timed(event) && self.counts(event) {
                 let node = self.node_of(event);
                 self.add_value(node, event, CallMetric::Copied, bytes.i64(event).unwrap_or(0));
             }
@@ -70,7 +88,11 @@ impl Builder<'_> {
         for event in events {
             let Some(bytes) = bytes.i64(event) else { continue };
             let metric = if bytes < 0 { CallMetric::Freed } else { CallMetric::Allocated };
-            let node = self.base(event);
+            let elsewhere = if self.callers.of_event(event).is_none() { call_at(trace, event) } else { None };
+            let node = match elsewhere {
+                Some(call) => self.node_of(call),
+                None => self.base(event),
+            };
             self.add_value(node, event, metric, bytes.saturating_abs());
         }
     }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
     AttrColumn, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId,
-    CallTree, CallTreeBuilder, EventId, EventKind, StrId, Trace, TrackId, TrackKind,
+    CallTree, CallTreeBuilder, EventId, EventKind, INFERRED, StrId, Trace, TrackId, TrackKind,
 };
 
 /// The calls of a stretch of a trace.
@@ -25,11 +25,12 @@ pub struct TraceCalls {
     pub events: Vec<(CallNodeId, EventId)>,
     /// Steps in the stretch; 0 if the trace has none, and all of it was taken.
     pub steps: usize,
-    /// How many calls at a node are those of another line of the same function, and count there.
+    /// How many calls at a node are those of another line of the same function, and count there, or are only concluded.
     pub continued: Continued,
 }
 
-/// Calls of Python functions that went on at another line: by node and thread, ascending, how many.
+/// Calls of Python functions that went on at another line, or of which it is not known how many there were: by node and thread,
+/// ascending, how many.
 pub type Continued = Vec<(CallNodeId, CallThreadId, u64)>;
 
 /// The counter of samples of instructions that stalled, by reason: the reasons stand as spans below their kernel.
@@ -84,13 +85,16 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     builder.finish(steps)
 }
 
+/// The stretch of a whole trace.
+const WHOLE: (i64, i64) = (i64::MIN, i64::MAX);
+
 /// From the start of the first step to the end of the last one.
 fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
     if let WindowChoice::From(start) = *choice {
         return (start, i64::MAX);
     }
     let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
-        return (i64::MIN, i64::MAX);
+        return WHOLE;
     };
     let chosen = || trace.steps.iter().filter(|step| (from..=to).contains(&step.number) && step.end > step.start);
     let (start, end) = (chosen().map(|step| step.start).min(), chosen().map(|step| step.end).max());
@@ -111,6 +115,7 @@ pub(super) struct Builder<'a> {
     thread: CallThreadId,
     stalls: CallMetric,
     stall_reasons: AttrColumn<'a>,
+    inferred: AttrColumn<'a>,
     /// By name, whether it is meant as a backward node, and line if that is not the first; of one kind of events each.
     frames: FxHashMap<(StrId, EventKind, bool, Option<u32>), CallFrameId>,
     /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
@@ -144,6 +149,7 @@ impl<'a> Builder<'a> {
             thread,
             stalls,
             stall_reasons: trace.attr(STALL_REASON),
+            inferred: trace.attr(INFERRED),
             frames: FxHashMap::default(),
             bases: vec![CallNodeId::NONE; trace.events.len()],
             nodes: vec![CallNodeId::NONE; trace.events.len()],
@@ -186,7 +192,7 @@ impl<'a> Builder<'a> {
         let inside = std::mem::take(&mut self.callers.inside);
         for event in trace.events.ids().filter(|&event| is_call(trace, event)) {
             let is_gpu = trace.kind(event).is_gpu_work();
-            if !trace.events.is_timed(event) || !is_within(trace, self.window, self.counted_at(event)) {
+            if !trace.events.is_timed(event) || !self.counts(event) {
                 continue;
             }
             let base = self.base(event);
@@ -197,6 +203,9 @@ impl<'a> Builder<'a> {
             match self.lines.as_ref().map(|lines| lines.parts(event, ns)) {
                 None => {
                     let node = self.add_call((base, event, None), metric, ns);
+                    if self.is_inferred(event) {
+                        *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
+                    }
                     if !is_gpu {
                         self.add_value(node, event, CallMetric::GpuIdle, self.own_idle(event));
                     }
@@ -211,7 +220,7 @@ impl<'a> Builder<'a> {
         let mut nodes = Vec::with_capacity(parts.len());
         for (line, ns) in parts {
             let node = self.add_call((base, event, line), metric, ns);
-            if !nodes.is_empty() {
+            if !nodes.is_empty() || self.is_inferred(event) {
                 *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
             }
             nodes.push((node, ns));
@@ -221,10 +230,18 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What decides whether an event counts in a stretch: of operations of GPUs, what launched them.
-    pub(super) fn counted_at(&self, event: EventId) -> EventId {
-        let is_gpu = self.trace.kind(event).is_gpu_work();
-        self.callers.of_event(event).filter(|_| is_gpu).unwrap_or(event)
+    /// Whether an event counts in the stretch: an operation of a GPU with what launched it, and of steps not at all if that is not known.
+    pub(super) fn counts(&self, event: EventId) -> bool {
+        if !self.trace.kind(event).is_gpu_work() {
+            return is_within(self.trace, self.window, event);
+        }
+        let launch = self.callers.of_event(event);
+        self.window == WHOLE || launch.is_some_and(|launch| is_within(self.trace, self.window, launch))
+    }
+
+    /// Whether it is only concluded that a function was called, maybe several times.
+    fn is_inferred(&self, event: EventId) -> bool {
+        self.trace.kind(event) == EventKind::PythonFunction && self.inferred.get(event).is_some()
     }
 
     /// Adds what a call took at a line of it.

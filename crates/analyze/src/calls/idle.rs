@@ -9,6 +9,7 @@ use super::from_trace::is_call;
 use crate::intervals::{intersect, subtract, union};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Trace, TrackId};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// The gaps of a stretch of a trace.
@@ -37,26 +38,27 @@ struct Gap {
 type Work = (EventId, Option<EventId>);
 
 impl Idle {
-    /// The gaps between those operations of a trace which count: `is_in` is asked of what launched them.
+    /// The gaps between the operations of a trace; what no thread has of them is put aside if what launched the operation at its end (or
+    /// that itself) is in the stretch that is looked at.
     pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
         for (at, &event) in trace.gpu.event.iter().enumerate() {
             let launch = trace.gpu.launch[at].some();
-            if trace.events.is_plausible(event) && is_in(launch.unwrap_or(event)) {
+            if trace.events.is_plausible(event) {
                 by_device.entry(trace.gpu.device[at]).or_default().push((event, launch));
             }
         }
         let mut idle = Self::default();
-        let gaps: Vec<Vec<Gap>> = by_device.into_values().map(|work| idle.gaps(trace, work)).collect();
+        let gaps: Vec<Vec<Gap>> = by_device.into_values().map(|work| idle.gaps(trace, work, &is_in)).collect();
         let busy = in_calls(trace, gaps.iter().flatten().flat_map(|gap| gap.threads).flatten());
         for gaps in gaps {
-            idle.divide(gaps, &busy);
+            idle.divide(gaps, &busy, &is_in);
         }
         idle
     }
 
     /// The gaps of a GPU that are threads'; what is the operations' own is put aside.
-    fn gaps(&mut self, trace: &Trace, mut work: Vec<Work>) -> Vec<Gap> {
+    fn gaps(&mut self, trace: &Trace, mut work: Vec<Work>, is_in: &impl Fn(EventId) -> bool) -> Vec<Gap> {
         work.sort_by_key(|&(event, _)| trace.events.start[event.index()]);
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
@@ -70,7 +72,7 @@ impl Idle {
                     let threads = [thread(Some(launch)), thread_before];
                     gaps.push(Gap { span: (busy_until, fed), launch, threads });
                 }
-                if start > fed {
+                if start > fed && is_in(launch.unwrap_or(event)) {
                     self.waited.push((event, start - fed));
                 }
             }
@@ -82,7 +84,7 @@ impl Idle {
     }
 
     /// Gives each gap of a GPU to the threads whose calls lie in it.
-    fn divide(&mut self, gaps: Vec<Gap>, in_calls: &FxHashMap<TrackId, Vec<Span>>) {
+    fn divide(&mut self, gaps: Vec<Gap>, in_calls: &FxHashMap<TrackId, Vec<Span>>, is_in: &impl Fn(EventId) -> bool) {
         let mut of_threads: BTreeMap<TrackId, Vec<Span>> = BTreeMap::new();
         for gap in gaps {
             let mut left = vec![gap.span];
@@ -91,6 +93,7 @@ impl Idle {
                 of_threads.entry(thread).or_default().extend(intersect(&left, calls));
                 left = subtract(&left, calls);
             }
+            left.retain(|_| is_in(gap.launch));
             self.outside.extend(left.into_iter().map(|(start, end)| (gap.launch, end - start)));
         }
         for (thread, mut spans) in of_threads {
@@ -107,7 +110,7 @@ impl Idle {
     /// How much of the thread's gaps lies between two times, in ns; of each GPU.
     pub(super) fn within(&self, track: TrackId, start: i64, end: i64) -> i64 {
         let gaps = self.threads.get(&track).map_or(&[][..], Vec::as_slice);
-        gaps.iter().map(|covered| covered.until(end) - covered.until(start)).sum::<i64>().max(0)
+        gaps.iter().map(|covered| covered.between(start, end.max(start))).sum()
     }
 }
 
@@ -140,6 +143,8 @@ struct Covered {
     starts: Vec<i64>,
     /// Of each span: its length, and that of all before it.
     lengths: Vec<(i64, i64)>,
+    /// How many spans began before the moment that was asked for last: the next one is mostly near.
+    last: Cell<usize>,
 }
 
 impl Covered {
@@ -151,12 +156,66 @@ impl Covered {
             (end - start, before)
         });
         let lengths = lengths.collect();
-        Self { starts: spans.iter().map(|span| span.0).collect(), lengths }
+        Self { starts: spans.iter().map(|span| span.0).collect(), lengths, last: Cell::default() }
     }
 
-    fn until(&self, time: i64) -> i64 {
-        let Some(last) = self.starts.partition_point(|&start| start < time).checked_sub(1) else { return 0 };
+    /// How much they cover between two times.
+    fn between(&self, start: i64, end: i64) -> i64 {
+        let first = begun_before(&self.starts, start, self.last.get());
+        self.last.set(first);
+        let last = begun_before(&self.starts, end, first);
+        self.until(last, end) - self.until(first, start)
+    }
+
+    /// How much they cover before a time, before which so many of them began.
+    fn until(&self, begun: usize, time: i64) -> i64 {
+        let Some(last) = begun.checked_sub(1) else { return 0 };
         let (length, before) = self.lengths[last];
         before + length.min(time - self.starts[last])
+    }
+}
+
+/// How many of some ascending times are before another one, searched for from a place on, in steps that double.
+fn begun_before(times: &[i64], time: i64, from: usize) -> usize {
+    let is_before = |at: &i64| *at < time;
+    if from > 0 && !is_before(&times[from - 1]) {
+        return times[..from].partition_point(is_before);
+    }
+    let (mut low, mut step) = (from, 1);
+    while let Some(at) = times.get(low + step - 1) {
+        if !is_before(at) {
+            break;
+        }
+        low += step;
+        step *= 2;
+    }
+    let high = times.len().min(low + step);
+    low + times[low..high].partition_point(is_before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Covered, begun_before};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn times_are_found_from_anywhere(mut times in prop::collection::vec(0_i64..60, 0..40), time in -1_i64..61, from in 0_usize..40) {
+            times.sort_unstable();
+            let from = from.min(times.len());
+            prop_assert_eq!(begun_before(&times, time, from), times.iter().filter(|at| **at < time).count());
+        }
+
+        #[test]
+        fn what_is_covered_adds_up(cuts in prop::collection::btree_set(0_i64..80, 0..30), asked in prop::collection::vec((0_i64..90, 0_i64..30), 1..20)) {
+            let cuts: Vec<i64> = cuts.into_iter().collect();
+            let spans: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            let covered = Covered::of(&spans);
+            for (start, length) in asked {
+                let inside = |at: i64| spans.iter().any(|span| span.0 <= at && at < span.1);
+                let expected = (start..start + length).filter(|&at| inside(at)).count() as i64;
+                prop_assert_eq!(covered.between(start, start + length), expected);
+            }
+        }
     }
 }
