@@ -65,6 +65,7 @@ impl Options {
         let hz = |name: &str, default: u32| {
             variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ)
         };
+        let (cpu, real) = (hz("STACKLINE_SAMPLE_HZ", 99), hz("STACKLINE_REAL_HZ", 0));
         let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
         let with = |name: &str| !without.split(',').any(|source| source == name);
         Some(Self {
@@ -81,7 +82,7 @@ impl Options {
             trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
-            samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },
+            samples: Rates { cpu, real, waits: hz("STACKLINE_WAIT_HZ", if cpu == 0 || real > 0 { 0 } else { 99 }) },
             counters: crate::samples::counters::parse(&variable("STACKLINE_COUNTERS").unwrap_or_default()),
         })
     }
@@ -97,6 +98,7 @@ fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
 #[cfg(test)]
 mod tests {
     use super::Options;
+    use crate::samples::Rates;
 
     #[test]
     fn the_environment_says_what_to_do() {
@@ -109,9 +111,14 @@ mod tests {
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
         assert!(!options.python && options.pytorch && options.compilations && options.kernels);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
-        assert_eq!((options.samples.cpu, options.samples.real), (99, 0));
+        assert_eq!(options.samples, Rates { cpu: 99, real: 0, waits: 99 });
         let options =
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
-        assert_eq!((options.samples.cpu, options.samples.real), (0, 10_000));
+        assert_eq!(options.samples, Rates { cpu: 0, real: 10_000, waits: 0 });
+        let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0")]).unwrap();
+        assert_eq!(options.samples, Rates { cpu: 0, real: 0, waits: 0 });
+        let options =
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_WAIT_HZ", "20")]).unwrap();
+        assert_eq!(options.samples, Rates { cpu: 0, real: 0, waits: 20 });
     }
 }

@@ -360,6 +360,8 @@ pub enum Metric {
     Freed,
     /// Occurrences of a counter of the system or the processor, by its index in [`COUNTERS`].
     Counter(u16),
+    /// Wall-clock time for which a thread that runs operators waited, that samples stand for. ns.
+    WaitTime,
 }
 
 /// What names of spans begin with whose end ends a training step: PyTorch wraps each optimizer's `step` in one.

@@ -7,32 +7,32 @@
 
 use super::estimate::{Estimate, counted, shared};
 use super::finding::{Confidence, Fact, Worth};
-use super::place::{Place, frame, is_own};
+use super::place::Place;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
-use crate::recording::Recording;
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// What a thread does between two operators of the program, in all steps together.
 #[derive(Debug, Default)]
 pub(super) struct Interlude {
-    track: Option<TrackId>,
+    pub(super) track: Option<TrackId>,
     /// Whether it is one stretch of the program, rather than many short ones put together.
-    is_one: bool,
+    pub(super) is_one: bool,
     /// The operator before and the one behind, each time.
     pub(super) stretches: Vec<(EventId, EventId)>,
     /// How long all of it takes, in ns.
     pub(super) ns: i64,
-    cpu: Samples,
-    wall: Samples,
+    pub(super) cpu: Samples,
+    pub(super) wall: Samples,
+    pub(super) waits: Samples,
 }
 
 /// Samples of one kind.
 #[derive(Debug, Default)]
-struct Samples {
-    events: Vec<EventId>,
+pub(super) struct Samples {
+    pub(super) events: Vec<EventId>,
     /// What all of them stand for, in ns.
     ns: i64,
 }
@@ -41,8 +41,10 @@ struct Samples {
 #[derive(Debug, Default)]
 pub(super) struct Interludes {
     pub(super) all: Vec<Interlude>,
+    /// How often threads were looked at, whether they wait, in ns; none if none was found waiting.
+    pub(super) looks_ns: Option<f64>,
     /// Per thread of them whether samples of CPU time and of wall-clock time were taken on it.
-    sampled: BTreeMap<TrackId, (bool, bool)>,
+    pub(super) sampled: BTreeMap<TrackId, (bool, bool)>,
 }
 
 /// What is done between operators from one place of the program.
@@ -51,7 +53,7 @@ pub(super) struct Seen {
     /// How long it takes in the whole window, in ns.
     pub(super) time: Estimate,
     /// The same of each thread.
-    by_thread: BTreeMap<Option<TrackId>, f64>,
+    pub(super) by_thread: BTreeMap<Option<TrackId>, f64>,
     /// How long all takes that is done between those operators, in ns.
     pub(super) around_ns: i64,
     pub(super) stretches: Vec<(EventId, EventId)>,
@@ -60,6 +62,19 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Takes over what some samples saw between two operators.
+    pub(super) fn add(&mut self, interlude: &Interlude, time: Estimate, samples: Vec<EventId>) {
+        *self.by_thread.entry(interlude.track).or_default() += time.ns;
+        self.around_ns += interlude.ns;
+        self.stretches.extend(&interlude.stretches);
+        self.samples.extend(samples);
+    }
+
+    /// The same, of what took so long between those operators each.
+    pub(super) fn in_all(self, times: Vec<Estimate>) -> Self {
+        Self { time: Estimate::sum(times), ..self }
+    }
+
     /// What it rests on.
     pub(super) fn facts(&self, subject: &Subject<'_>) -> Vec<Fact> {
         vec![
@@ -135,14 +150,20 @@ impl Interludes {
     /// Those that begin in a stretch of time; none where there are no samples.
     pub(super) fn of(trace: &Trace, window: (i64, i64)) -> Self {
         let samples = samples(trace, window);
-        let mut found = Self::default();
+        let looks_ns = Some(usual(samples.values().flatten(), Of::Wait) as f64).filter(|ns| *ns > 0.0);
+        let mut found = Self { looks_ns, ..Self::default() };
         for (track, operators) in operators(trace, |track| samples.contains_key(&track)) {
             let Some(samples) = samples.get(&track) else { continue };
-            let has = |is_wall: bool| samples.iter().any(|sample| sample.is_wall == is_wall);
-            found.sampled.insert(track, (has(false), has(true)));
+            let has = |of: Of| samples.iter().any(|sample| sample.of == of);
+            found.sampled.insert(track, (has(Of::Cpu), has(Of::Wall)));
             found.all.extend(of_thread(trace, window, (track, &operators), samples));
         }
         found
+    }
+
+    /// Whether threads were looked at that wait.
+    pub(super) fn tell_waits(&self) -> bool {
+        self.looks_ns.is_some()
     }
 
     /// Whether it is known of a thread what it did between operators.
@@ -151,23 +172,51 @@ impl Interludes {
     }
 }
 
+/// What samples stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Cpu,
+    Wall,
+    Wait,
+}
+
 /// A sample of a thread's time.
 struct Sample {
     at: i64,
     event: EventId,
     ns: i64,
-    is_wall: bool,
+    of: Of,
+}
+
+/// Spans of threads that do not overlap.
+pub(super) struct Spans(Vec<(TrackId, i64, i64)>);
+
+impl Spans {
+    pub(super) fn of(trace: &Trace, events: &[EventId]) -> Self {
+        let span = |&e: &EventId| (trace.events.track[e.index()], trace.events.start[e.index()], trace.events.end(e));
+        let mut spans: Vec<_> = events.iter().map(span).collect();
+        spans.sort_unstable();
+        Self(spans)
+    }
+
+    /// Whether an event begins in one of them.
+    pub(super) fn hold(&self, trace: &Trace, event: EventId) -> bool {
+        let (track, at) = (trace.events.track[event.index()], trace.events.start[event.index()]);
+        let behind = self.0.partition_point(|&(t, from, _)| (t, from) <= (track, at));
+        behind.checked_sub(1).is_some_and(|last| self.0[last].0 == track && at < self.0[last].2)
+    }
 }
 
 /// Samples of each thread, by time.
 fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sample>> {
-    let (cpu, wall) = (trace.attr("cpu_time_ns"), trace.attr("real_time_ns"));
+    let kinds = [("cpu_time_ns", Of::Cpu), ("real_time_ns", Of::Wall), ("wait_time_ns", Of::Wait)];
+    let kinds = kinds.map(|(key, of)| (trace.attr(key), of));
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
     for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
         let at = trace.events.start[event.index()];
-        let ns = cpu.i64(event).map(|ns| (ns, false)).or_else(|| Some((wall.i64(event)?, true)));
-        if let Some((ns, is_wall)) = ns.filter(|_| (from..to).contains(&at)) {
-            found.entry(trace.events.track[event.index()]).or_default().push(Sample { at, event, ns, is_wall });
+        let found_ns = kinds.iter().find_map(|(times, of)| Some((times.i64(event)?, *of)));
+        if let Some((ns, of)) = found_ns.filter(|_| (from..to).contains(&at)) {
+            found.entry(trace.events.track[event.index()]).or_default().push(Sample { at, event, ns, of });
         }
     }
     found.values_mut().for_each(|of| of.sort_unstable_by_key(|sample| (sample.at, sample.event)));
@@ -206,12 +255,16 @@ fn of_thread(
         interlude.ns += end - begin;
         let first = samples.partition_point(|sample| sample.at < begin);
         for sample in samples[first..].iter().take_while(|sample| sample.at < end) {
-            let of = if sample.is_wall { &mut interlude.wall } else { &mut interlude.cpu };
+            let of = match sample.of {
+                Of::Cpu => &mut interlude.cpu,
+                Of::Wall => &mut interlude.wall,
+                Of::Wait => &mut interlude.waits,
+            };
             of.events.push(sample.event);
             of.ns += sample.ns;
         }
     }
-    let least = usual(samples, false).max(usual(samples, true)).saturating_mul(SAMPLES);
+    let least = usual(samples, Of::Cpu).max(usual(samples, Of::Wall)).saturating_mul(SAMPLES);
     let (mut found, mut rest) = (Vec::new(), Interlude::default());
     for interlude in by_callers.into_values() {
         if interlude.ns >= least { found.push(Interlude { is_one: true, ..interlude }) } else { rest.add(interlude) }
@@ -222,22 +275,10 @@ fn of_thread(
 }
 
 /// The median of what samples of one kind stand for, in ns: single ones stand for more, where the machine was busy.
-fn usual(samples: &[Sample], is_wall: bool) -> i64 {
-    let mut lengths: Vec<i64> = samples.iter().filter(|sample| sample.is_wall == is_wall).map(|s| s.ns).collect();
+fn usual<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: Of) -> i64 {
+    let mut lengths: Vec<i64> = samples.into_iter().filter(|sample| sample.of == of).map(|s| s.ns).collect();
     lengths.sort_unstable();
     lengths.get(lengths.len() / 2).copied().unwrap_or(0)
-}
-
-/// What two places have in common: something between them is somewhere there.
-fn between(before: Place, behind: &Place) -> Place {
-    if before == *behind {
-        before
-    } else if before.file != behind.file {
-        Place::default()
-    } else {
-        let function = before.function.filter(|function| Some(function) == behind.function.as_ref());
-        Place { file: before.file, function, ..Place::default() }
-    }
 }
 
 fn caller(trace: &Trace, operator: EventId) -> Caller {
@@ -250,19 +291,19 @@ impl Interlude {
     fn add(&mut self, other: Self) {
         self.stretches.extend(other.stretches);
         self.ns += other.ns;
-        for (of, more) in [(&mut self.cpu, other.cpu), (&mut self.wall, other.wall)] {
+        for (of, more) in [(&mut self.cpu, other.cpu), (&mut self.wall, other.wall), (&mut self.waits, other.waits)] {
             of.events.extend(more.events);
             of.ns += more.ns;
         }
     }
 
     /// The samples that say how its time divides: those of wall-clock time see waiting, too.
-    fn samples(&self) -> &[EventId] {
+    pub(super) fn samples(&self) -> &[EventId] {
         if self.wall.events.is_empty() { &self.cpu.events } else { &self.wall.events }
     }
 
     /// How long the thread computes in it, in ns.
-    fn computing(&self) -> Estimate {
+    pub(super) fn computing(&self) -> Estimate {
         let ((least, most), time) = (counted(self.cpu.events.len()), self.ns as f64);
         let each = self.cpu.ns as f64 / self.cpu.events.len().max(1) as f64;
         let (low, high) = ((each * least).min(time), (each * most).min(time));
@@ -298,20 +339,6 @@ impl Interlude {
         let waiting = if computing.ns < time { time - computing.low } else { 0.0 };
         (time * most).max(computing.high * most + waiting).min(time)
     }
-
-    /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
-    fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
-        let (computing, time) = (self.computing(), self.ns as f64);
-        let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
-        let (first, last) = (self.stretches.first()?, self.stretches.last()?);
-        let (from, to) = (trace.events.end(first.0), trace.events.start[last.1.index()]);
-        let delayed = recording.map_or(0.0, |recording| recording.delayed(pid, from, to));
-        // Its part of what all threads of the process waited for processors; all of that at most.
-        let part = delayed * time / ((to - from) as f64).max(1.0);
-        let waits = |computing: f64, delayed: f64| (time - computing - delayed).max(0.0);
-        let low = waits(computing.high, delayed);
-        Some(Estimate { ns: waits(computing.ns, part).max(low), low, high: waits(computing.low, 0.0) })
-    }
 }
 
 impl Subject<'_> {
@@ -319,34 +346,24 @@ impl Subject<'_> {
     /// that of one that called it) passes a test; samples that lie in some spans do not count.
     pub(super) fn seen_between(&self, test: impl Fn(&str) -> bool, without: &[EventId]) -> Vec<(Place, Seen)> {
         let fits: Vec<bool> = self.trace().strings.iter().map(test).collect();
-        let events = &self.trace().events;
-        let mut spans: Vec<(TrackId, i64, i64)> =
-            without.iter().map(|&e| (events.track[e.index()], events.start[e.index()], events.end(e))).collect();
-        spans.sort_unstable();
-        let is_in_span = |sample: EventId| {
-            let (track, at) = (events.track[sample.index()], events.start[sample.index()]);
-            let behind = spans.partition_point(|&(t, from, _)| (t, from) <= (track, at));
-            behind.checked_sub(1).is_some_and(|last| spans[last].0 == track && at < spans[last].2)
-        };
+        let spans = Spans::of(self.trace(), without);
         let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
         for interlude in &self.interludes().all {
             let mut by_place: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
             let seen = interlude.samples().iter().copied();
-            for sample in seen.filter(|&e| self.frames_of_sample(e).any(|f| fits[f.index()]) && !is_in_span(e)) {
+            for sample in
+                seen.filter(|&e| self.frames_of_sample(e).any(|f| fits[f.index()]) && !spans.hold(self.trace(), e))
+            {
                 by_place.entry(self.line_of(sample)).or_default().push(sample);
             }
             for (place, samples) in by_place {
                 let (seen, times) = found.entry(place).or_default();
-                times.push(interlude.part(samples.len()));
-                seen.around_ns += interlude.ns;
-                seen.stretches.extend(&interlude.stretches);
-                seen.samples.extend(samples);
+                let time = interlude.part(samples.len());
+                seen.add(interlude, time, samples);
+                times.push(time);
             }
         }
-        let summed = |(place, (seen, times)): (Place, (Seen, Vec<Estimate>))| {
-            (place, Seen { time: Estimate::sum(times), ..seen })
-        };
-        found.into_iter().map(summed).collect()
+        found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
     }
 
     /// Those of some functions of which stretches between operators do not tell more: that hold operators, or ran where there are none.
@@ -376,19 +393,16 @@ impl Subject<'_> {
             for (function, samples) in by_function {
                 let (seen, times) = found.entry(function).or_default();
                 let time = interlude.computing_part(samples.len());
-                *seen.by_thread.entry(interlude.track).or_default() += time.ns;
+                seen.add(interlude, time, samples);
                 times.push(time);
-                seen.around_ns += interlude.ns;
-                seen.stretches.extend(&interlude.stretches);
-                seen.samples.extend(samples);
             }
         }
-        let seen = found.into_values().map(|(seen, times)| Seen { time: Estimate::sum(times), ..seen });
+        let seen = found.into_values().map(|(seen, times)| seen.in_all(times));
         seen.map(|seen| (self.line_of_most(&seen.samples).unwrap_or_default(), seen)).collect()
     }
 
     /// The line that most of some samples saw; of several the first one.
-    fn line_of_most(&self, samples: &[EventId]) -> Option<Place> {
+    pub(super) fn line_of_most(&self, samples: &[EventId]) -> Option<Place> {
         let mut lines: BTreeMap<Place, usize> = BTreeMap::new();
         samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
         let most = lines.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
@@ -404,73 +418,5 @@ impl Subject<'_> {
     pub(super) fn line_of(&self, event: EventId) -> Place {
         let place = self.line_of_sample(event).unwrap_or_else(|| self.place(event));
         Place { module: None, operator: None, ..place }
-    }
-
-    /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between
-    /// them is in the function that they are in is not known.
-    fn place_between(&self, before: EventId, behind: EventId) -> Place {
-        let place = between(self.line_of(before), &self.line_of(behind));
-        let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
-        if step(before) != step(behind) {
-            return Place { line: None, function: None, ..place };
-        }
-        if place.line.is_some() { place } else { self.last_line_of_both(before, behind).unwrap_or(place) }
-    }
-
-    /// Where the ways to two operators part: the function that calls both, and its line behind which one comes before the other. What is
-    /// between them is there, or in what is called from there on.
-    fn last_line_of_both(&self, before: EventId, behind: EventId) -> Option<Place> {
-        let frames =
-            |operator| self.stack_frames(operator).into_iter().rev().map(|name| self.trace().strings.get(name));
-        let (mut own, mut found) = (frames(before).collect::<Vec<_>>().into_iter(), None);
-        for other in frames(behind) {
-            let name = own.next()?;
-            let ((file, line, function), its) = (frame(name)?, frame(other)?);
-            if (file, function) != (its.0, its.2) {
-                break;
-            }
-            if is_own(file) {
-                found = Some((file, line, function));
-            }
-            if line != its.1 {
-                break;
-            }
-        }
-        let (file, line, function) = found?;
-        let (file, function) = (Some(file.to_owned()), Some(function.to_owned()));
-        Some(Place { file, line: Some(line), function, ..Place::default() })
-    }
-
-    /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
-    /// in spans whose name passes a test, does not count.
-    pub(super) fn waits_between(&self, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
-        let (trace, interludes) = (self.trace(), self.interludes());
-        let knows = |interlude: &&Interlude| {
-            let sampled = interlude.track.and_then(|track| interludes.sampled.get(&track));
-            interlude.is_one && sampled.is_some_and(|&(has_cpu, _)| has_cpu)
-        };
-        let events = &trace.events;
-        let mut waits: Vec<(TrackId, i64)> =
-            known.iter().map(|e| (events.track[e.index()], events.start[e.index()])).collect();
-        waits.sort_unstable();
-        let is_within = |&(before, behind): &(EventId, EventId)| {
-            let (track, from, to) = (events.track[before.index()], events.end(before), events.start[behind.index()]);
-            let first = waits.partition_point(|&wait| wait < (track, from));
-            waits.get(first).is_some_and(|&wait| wait < (track, to))
-                || trace.ancestors(before).any(|e| is_other(trace.name(e)))
-                || trace.ancestors(behind).any(|e| is_other(trace.name(e)))
-        };
-        let wait = |interlude: &Interlude| {
-            let time = interlude.waiting(self.recording(), trace).filter(|time| time.ns > 0.0)?;
-            let (before, behind) = interlude.stretches[0];
-            // Samples of CPU time are where it computes.
-            let seen = self.line_of_most(&interlude.wall.events);
-            let place = seen.unwrap_or_else(|| self.place_between(before, behind));
-            let (around_ns, stretches) = (interlude.ns, interlude.stretches.clone());
-            let by_thread = BTreeMap::from([(interlude.track, time.ns)]);
-            Some((place, Seen { time, by_thread, around_ns, stretches, samples: interlude.samples().to_vec() }))
-        };
-        let counts = |interlude: &&Interlude| knows(interlude) && !interlude.stretches.iter().any(is_within);
-        interludes.all.iter().filter(counts).filter_map(wait).collect()
     }
 }

@@ -24,6 +24,7 @@ mod settings;
 mod startup;
 mod subject;
 mod tables;
+mod waits;
 mod work;
 
 pub use crate::recording::{OperatorCost, RecordedProcess, Recording};

@@ -56,6 +56,11 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) real_hz: Option<u32>,
+    /// How often in a second to look where threads that run operators wait; 0 does not [default: 99; 0 with --real-hz or
+    /// --sample-hz 0]. Only waits that the system goes on with are interrupted.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) wait_hz: Option<u32>,
     /// Counters of the system and the processor, read with each sample: page-faults, major-faults, context-switches,
     /// cpu-migrations, cycles, instructions, cache-references, cache-misses, branches, branch-misses; 8 at most.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
@@ -109,7 +114,7 @@ pub(crate) struct CallsArgs {
     /// The callers of all frames that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) callers_of: Option<String>,
-    /// What to measure by: operator_time, call_time, cpu_time, real_time, allocated, freed, or the name of a counter
+    /// What to measure by: operator_time, call_time, cpu_time, real_time, wait_time, allocated, freed, or the name of a counter
     /// [default: the first of these that the run has].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,

@@ -276,6 +276,7 @@ fn metric_of(builder: &mut CallTreeBuilder, metric: Metric) -> Option<CallMetric
         Metric::CallTime => CallMetric::CallTime,
         Metric::CpuTime => CallMetric::CpuTime,
         Metric::RealTime => CallMetric::RealTime,
+        Metric::WaitTime => CallMetric::WaitTime,
         Metric::Allocated => CallMetric::Allocated,
         Metric::Freed => CallMetric::Freed,
         Metric::Counter(index) => {

@@ -13,6 +13,8 @@ pub enum CallMetric {
     CpuTime,
     /// Wall-clock time that samples stand for. ns.
     RealTime,
+    /// Wall-clock time for which threads that run operators waited, that samples stand for. ns.
+    WaitTime,
     /// Wall-clock time of a span of a thread, waits included, without the spans that it holds. ns.
     HostTime,
     /// Time that an operation of a GPU runs. ns.
@@ -33,11 +35,12 @@ pub enum CallMetric {
 
 impl CallMetric {
     /// The metrics that are not counters.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::OperatorTime,
         Self::CallTime,
         Self::CpuTime,
         Self::RealTime,
+        Self::WaitTime,
         Self::HostTime,
         Self::GpuTime,
         Self::Allocated,
@@ -54,6 +57,7 @@ impl CallMetric {
             Self::CallTime => "call_time",
             Self::CpuTime => "cpu_time",
             Self::RealTime => "real_time",
+            Self::WaitTime => "wait_time",
             Self::HostTime => "host_time",
             Self::GpuTime => "gpu_time",
             Self::Allocated => "allocated",
@@ -72,6 +76,7 @@ impl CallMetric {
             Self::CallTime => "time of calls of operators",
             Self::CpuTime => "CPU time",
             Self::RealTime => "wall-clock time",
+            Self::WaitTime => "time waiting",
             Self::HostTime => "time of threads",
             Self::GpuTime => "GPU time",
             Self::Allocated => "memory allocated",
@@ -90,6 +95,7 @@ impl CallMetric {
             | Self::CallTime
             | Self::CpuTime
             | Self::RealTime
+            | Self::WaitTime
             | Self::HostTime
             | Self::GpuTime
             | Self::GpuIdle => Unit::Ns,

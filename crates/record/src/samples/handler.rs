@@ -13,14 +13,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The signal of this process, 0 as long as none was chosen.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// What a timer sends: whose it is, which one.
+/// What a timer sends, or who asks: whose it is, which clock.
 pub(super) fn value(record: usize, serial: u32, clock: Clock) -> usize {
-    (serial as usize) << 32 | record << 1 | clock as usize
+    (serial as usize) << 32 | record << 2 | clock as usize
 }
 
 fn parse(value: usize) -> (usize, u32, Clock) {
-    let clock = if value & 1 == 0 { Clock::Cpu } else { Clock::Real };
-    ((value & 0xffff_ffff) >> 1, (value >> 32) as u32, clock)
+    ((value & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::numbered(value as u64 & 3))
 }
 
 /// Takes a real-time signal that nobody uses. Once per process; children inherit it.
@@ -58,9 +57,13 @@ unsafe extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, context:
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
         let errno = *libc::__errno_location();
-        if (*info).si_code == libc::SI_TIMER {
+        let code = (*info).si_code;
+        if code == libc::SI_TIMER || code == libc::SI_QUEUE {
             let (record, serial, clock) = parse((*info).si_value().sival_ptr as usize);
-            if let Some(sampler) = Sampler::current() {
+            // Other processes may send what they like.
+            let is_ours = (code == libc::SI_QUEUE) == (clock == Clock::Wait)
+                && (code == libc::SI_TIMER || (*info).si_pid() == libc::getpid());
+            if let Some(sampler) = Sampler::current().filter(|_| is_ours) {
                 take(sampler, record, serial, clock, Registers::of_signal(context));
             }
         }
@@ -98,7 +101,9 @@ mod tests {
 
     #[test]
     fn values_carry_what_they_are_for() {
-        for (record, serial, clock) in [(0, 0, Clock::Cpu), (1023, 77, Clock::Real), (5, u32::MAX, Clock::Cpu)] {
+        for (record, serial, clock) in
+            [(0, 0, Clock::Cpu), (1023, 77, Clock::Real), (5, u32::MAX, Clock::Cpu), (1023, 1, Clock::Wait)]
+        {
             assert_eq!(parse(value(record, serial, clock)), (record, serial, clock));
         }
     }

@@ -13,6 +13,7 @@ mod record;
 mod resolve;
 mod ring;
 mod timer;
+mod waits;
 mod watch;
 
 pub(crate) use open::Open;
@@ -47,6 +48,9 @@ pub(crate) struct Rates {
     /// Of wall-clock time. It interrupts sleeping threads, too: calls that the system does not restart fail with
     /// `EINTR`.
     pub(crate) real: u32,
+    /// How often threads that run operators are looked at, whether they wait. Those that do in calls that the system restarts are asked
+    /// where; no others are interrupted.
+    pub(crate) waits: u32,
 }
 
 /// What samples the threads of one process.
@@ -68,6 +72,8 @@ pub(crate) struct Sampler {
     openmp: [[AtomicUsize; 2]; OPENMP],
     /// Threads that got no timer.
     refused: AtomicU64,
+    /// Looks that found a thread waiting in a call that is not interrupted.
+    unasked: AtomicU64,
     /// Counters that are read with each sample.
     counters: Vec<u16>,
     /// What is to be said of them, and of those that are missing.
@@ -88,7 +94,7 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
     for (_, record) in Sampler::current().into_iter().flat_map(Sampler::all_records) {
         record.counters.stop();
     }
-    if rates.cpu == 0 && rates.real == 0 {
+    if rates == (Rates { cpu: 0, real: 0, waits: 0 }) {
         return Err("off".into());
     }
     let signal = handler::install().ok_or("no signal is free")?;
@@ -106,6 +112,7 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
         resolver: Mutex::default(),
         openmp: Default::default(),
         refused: AtomicU64::new(0),
+        unasked: AtomicU64::new(0),
         counters,
         remarks,
     }));
@@ -195,9 +202,11 @@ impl Sampler {
 
     /// One line: how samples are taken and what was left out.
     fn describe(&self) -> String {
-        let names = ["CPU time", "wall-clock time"];
+        let names = ["CPU time", "wall-clock time", "waits"];
+        let waits = Some((Clock::Wait, self.rates.waits)).filter(|&(_, hz)| hz > 0);
         let mut line = self
             .clocks()
+            .chain(waits)
             .map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize]))
             .collect::<Vec<_>>()
             .join(", ");
@@ -208,6 +217,7 @@ impl Sampler {
             (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
             (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
             (self.refused.load(Ordering::Relaxed), "threads got no timer"),
+            (self.unasked.load(Ordering::Relaxed), "waits were not interrupted to ask where"),
             (counters::refused(), "counters of threads got no file"),
         ];
         for (count, what) in losses {

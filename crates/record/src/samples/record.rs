@@ -54,7 +54,7 @@ pub(super) struct ThreadRecord {
     pub(super) open: AtomicPtr<Open>,
     /// Its name when it was found.
     pub(super) name: Mutex<String>,
-    last: [AtomicU64; 2],
+    last: [AtomicU64; 3],
     pub(super) samples: Ring,
     pub(super) names: Ring,
     pub(super) losses: Losses,
@@ -77,7 +77,7 @@ impl ThreadRecord {
             busy: AtomicBool::new(false),
             open: AtomicPtr::default(),
             name: Mutex::default(),
-            last: [AtomicU64::new(0), AtomicU64::new(0)],
+            last: Default::default(),
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),
             losses: Losses::default(),
@@ -94,7 +94,7 @@ impl ThreadRecord {
         if let Some(python) = &mut scratch.python {
             python.set_thread(tid);
         }
-        for clock in [Clock::Cpu, Clock::Real] {
+        for clock in Clock::ALL {
             self.last[clock as usize].store(clock.now(tid).unwrap_or(0), Ordering::Relaxed);
         }
         self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -178,13 +178,18 @@ impl ThreadRecord {
         found.words += usize::from(found.native);
     }
 
+    /// What the clock says from now on is the next interval's.
+    pub(super) fn settle(&self, clock: Clock, now: u64) {
+        self.last[clock as usize].store(now, Ordering::Relaxed);
+    }
+
     /// The thread's time up to now shall not count: nothing is recorded at the moment.
     pub(super) fn skip(&self, clock: Clock, counters: usize) {
         let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         self.counters.read(counts.get_mut(..counters).unwrap_or(&mut []), &mut totals);
         self.counters.settle(&totals, counters);
         if let Some(now) = clock.now(self.tid.load(Ordering::Relaxed)) {
-            self.last[clock as usize].store(now, Ordering::Relaxed);
+            self.settle(clock, now);
         }
     }
 
@@ -287,15 +292,13 @@ pub(super) struct Head {
 impl Head {
     fn pack(self, interval: u64, at: u64) -> [u64; HEAD] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
-        let flags = self.clock as u64
-            | u64::from(self.cut) << 1
-            | u64::from(self.caller) << 2
-            | u64::from(self.counters & 31) << 3;
+        let flags = u64::from(self.cut) << 1 | u64::from(self.caller) << 2 | u64::from(self.counters & 31) << 3;
         [
             flags
                 | u64::from(self.modules) << 8
                 | u64::from(self.native) << 16
                 | u64::from(self.python) << 32
+                | (self.clock as u64) << 61
                 | u64::from(self.openmp) << 63,
             interval,
             operator,
@@ -307,8 +310,8 @@ impl Head {
     pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, u64, &[u64])> {
         let [facts, interval, operator, at, frames @ ..] = words else { return None };
         let head = Self {
-            clock: if facts & 1 == 0 { Clock::Cpu } else { Clock::Real },
-            python: (facts >> 32) as u32 & (u32::MAX >> 1),
+            clock: Clock::numbered(facts >> 61 & 3),
+            python: (facts >> 32) as u32 & (u32::MAX >> 3),
             modules: (facts >> 8) as u8,
             native: (facts >> 16) as u16,
             counters: (facts >> 3) as u8 & 31,
@@ -329,7 +332,7 @@ mod tests {
     fn heads_come_back_as_they_were() {
         for operator in [None, Some((3, 70_000))] {
             let head = Head {
-                clock: Clock::Real,
+                clock: if operator.is_some() { Clock::Wait } else { Clock::Real },
                 python: 2,
                 modules: 200,
                 native: 60_000,

@@ -154,6 +154,7 @@ impl Resolver {
         let metric = match head.clock {
             Clock::Cpu => Metric::CpuTime,
             Clock::Real => Metric::RealTime,
+            Clock::Wait => Metric::WaitTime,
         };
         tree.add(node, metric, interval);
         for (&counter, &count) in sampler.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {

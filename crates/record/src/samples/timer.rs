@@ -11,15 +11,24 @@ pub(super) enum Clock {
     Cpu = 0,
     /// Wall-clock time.
     Real = 1,
+    /// Wall-clock time for which the thread waited: no timer's, the thread is asked (see [`super::waits`]).
+    Wait = 2,
 }
 
 impl Clock {
+    pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Real, Self::Wait];
+
+    /// The clock with a number, as `as` gives it; of others that of CPU time.
+    pub(super) fn numbered(number: u64) -> Self {
+        Self::ALL.into_iter().find(|&clock| clock as u64 == number).unwrap_or(Self::Cpu)
+    }
+
     /// The clock's number; it is that of the thread, whoever asks.
     fn id(self, tid: u32) -> libc::clockid_t {
         match self {
             // CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED, as the kernel defines them.
             Self::Cpu => (!tid.cast_signed() << 3) | 6,
-            Self::Real => libc::CLOCK_MONOTONIC,
+            Self::Real | Self::Wait => libc::CLOCK_MONOTONIC,
         }
     }
 

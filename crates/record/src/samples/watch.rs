@@ -6,13 +6,14 @@
 use super::open::Open;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
+use super::waits::Waiting;
 use super::{Sampler, handler, lock};
 use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread may run without being noticed.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -21,11 +22,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const OURS: &str = "stackline";
 
 #[derive(Debug)]
-struct Thread {
-    tid: u32,
-    record: usize,
+pub(super) struct Thread {
+    pub(super) tid: u32,
+    pub(super) record: usize,
     /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
     used: u64,
+    pub(super) waiting: Waiting,
     #[expect(dead_code, reason = "deleted when they are dropped")]
     timers: Vec<Timer>,
 }
@@ -33,13 +35,13 @@ struct Thread {
 /// Threads that have timers.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    threads: Vec<Thread>,
+    pub(super) threads: Vec<Thread>,
     ours: HashSet<u32>,
     /// Records whose threads ended, but whose samples were not taken out yet.
     pub(super) ended: Vec<usize>,
     /// Records for the next threads.
     pub(super) free: Vec<usize>,
-    stopped: bool,
+    pub(super) stopped: bool,
 }
 
 /// Whether a library of this name is OpenMP's.
@@ -65,18 +67,29 @@ impl Sampler {
     fn watch(&self) {
         // Libraries that were loaded and unloaded when they were looked at last.
         let mut libraries = (0, 0);
+        let pause = match self.rates.waits {
+            0 => INTERVAL,
+            hz => INTERVAL.min(Duration::from_secs(1) / hz),
+        };
+        let mut looked: Option<Instant> = None;
         let mut stopped = lock(&self.stopped);
         while !*stopped {
             drop(stopped);
-            // No lock of ours is held while the linker's is taken: who ends the recording waits for ours.
-            if let Some(ranges) = native::ranges_of(&mut libraries, is_openmp) {
-                self.set_openmp(&ranges);
+            if looked.is_none_or(|looked| looked.elapsed() >= INTERVAL) {
+                looked = Some(Instant::now());
+                // No lock of ours is held while the linker's is taken: who ends the recording waits for ours.
+                if let Some(ranges) = native::ranges_of(&mut libraries, is_openmp) {
+                    self.set_openmp(&ranges);
+                }
+                self.look();
+                native::renew();
             }
-            self.look();
-            native::renew();
+            if self.rates.waits > 0 {
+                self.look_for_waits();
+            }
             stopped = lock(&self.stopped);
             if !*stopped {
-                stopped = self.wake.wait_timeout(stopped, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+                stopped = self.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
     }
@@ -136,7 +149,7 @@ impl Sampler {
                 }
             }
         }
-        Some(Thread { tid, record: index, used: 0, timers })
+        Some(Thread { tid, record: index, used: 0, waiting: Waiting::default(), timers })
     }
 
     fn make_record(&self) -> Option<usize> {

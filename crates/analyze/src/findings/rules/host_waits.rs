@@ -5,6 +5,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Unit};
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL039",
@@ -115,6 +116,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
     let mut frames = subject.outermost(&frames);
+    if subject.interludes().tell_waits() {
+        frames = subject.not_between(frames);
+    }
     // Waits for data are SL009's.
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_next(trace.name(e))));
     let on_path = subject.path_inside(&frames);
@@ -132,10 +136,14 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
     }
     let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
     facts.extend(seen.facts(subject));
+    let title = match kind_of_samples(subject, &seen.samples) {
+        Some(kind) => format!("steps wait {share:.0} % of the time for {kind}"),
+        None => {
+            format!("steps wait {share:.0} % of the time between operators: for a file, the network, a lock or sleep")
+        }
+    };
     Some(Draft {
-        title: format!(
-            "steps wait {share:.0} % of the time between operators: for a file, the network, a lock or sleep"
-        ),
+        title,
         facts,
         events: seen.samples.clone(),
         support: Support::Inferred,
@@ -143,6 +151,17 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
         worth: seen.worth(subject, &place, &[])?,
         place,
     })
+}
+
+/// What most of some samples saw a thread wait for: what its own function called, as far as its name tells.
+fn kind_of_samples(subject: &Subject<'_>, samples: &[EventId]) -> Option<&'static str> {
+    let mut kinds: BTreeMap<Option<&'static str>, usize> = BTreeMap::new();
+    for &sample in samples {
+        let of_libraries = subject.frames_of_sample(sample).take_while(|&name| !subject.is_own_name(name));
+        let kind = of_libraries.filter_map(|name| kind_of(subject.trace().strings.get(name))).last();
+        *kinds.entry(kind).or_default() += 1;
+    }
+    kinds.into_iter().max_by_key(|&(_, count)| count)?.0
 }
 
 fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {

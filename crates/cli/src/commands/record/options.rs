@@ -48,6 +48,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     set("STACKLINE_MODE", args.mode.map(|mode| mode_name(mode).to_owned()));
     set("STACKLINE_SAMPLE_HZ", number(args.sample_hz));
     set("STACKLINE_REAL_HZ", number(args.real_hz));
+    set("STACKLINE_WAIT_HZ", number(args.wait_hz));
     set("STACKLINE_COUNTERS", (!args.counters.is_empty()).then(|| args.counters.join(",")));
     set("STACKLINE_MAX_NODES", number(args.max_nodes));
     set("STACKLINE_EVERY", number(args.every));

@@ -195,6 +195,7 @@ impl<'a> Rows<'a> {
             let (category, unit) = match metric {
                 Metric::CpuTime => ("cpu_sample", "cpu_time_ns"),
                 Metric::RealTime => ("real_sample", "real_time_ns"),
+                Metric::WaitTime => ("wait_sample", "wait_time_ns"),
                 _ => ("counter_sample", "count"),
             };
             let frame = thread.nodes[node as usize].1;

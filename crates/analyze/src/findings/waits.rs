@@ -1,0 +1,146 @@
+//! Time that threads wait between operators: by samples of those that wait, or by what samples of CPU time leave.
+
+use super::estimate::{Estimate, shared};
+use super::interludes::{Interlude, Seen, Spans};
+use super::place::{Place, frame, is_own};
+use super::subject::Subject;
+use crate::recording::Recording;
+use stackline_model::{EventId, Key, Trace, TrackId};
+use std::collections::BTreeMap;
+
+/// What two places have in common: something between them is somewhere there.
+fn between(before: Place, behind: &Place) -> Place {
+    if before == *behind {
+        before
+    } else if before.file != behind.file {
+        Place::default()
+    } else {
+        let function = before.function.filter(|function| Some(function) == behind.function.as_ref());
+        Place { file: before.file, function, ..Place::default() }
+    }
+}
+
+impl Interlude {
+    /// How long the thread waits where so many samples saw it that stand for so much, in ns, if it was looked at so often. A look that finds
+    /// no wait finds it running.
+    fn seen_waiting(&self, samples: usize, ns: i64, looks_ns: f64) -> Estimate {
+        let time = self.ns as f64;
+        let looks = (time / looks_ns).round().max(samples as f64);
+        let share = (ns as f64 / time.max(1.0)).min(1.0);
+        let (least, most) = shared((share * looks).round() as usize, looks as usize);
+        Estimate { ns: time * share, low: time * least.min(share), high: time * most.max(share) }
+    }
+
+    /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
+    fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
+        let (computing, time) = (self.computing(), self.ns as f64);
+        let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
+        let (first, last) = (self.stretches.first()?, self.stretches.last()?);
+        let (from, to) = (trace.events.end(first.0), trace.events.start[last.1.index()]);
+        let delayed = recording.map_or(0.0, |recording| recording.delayed(pid, from, to));
+        // Its part of what all threads of the process waited for processors; all of that at most.
+        let part = delayed * time / ((to - from) as f64).max(1.0);
+        let waits = |computing: f64, delayed: f64| (time - computing - delayed).max(0.0);
+        let low = waits(computing.high, delayed);
+        Some(Estimate { ns: waits(computing.ns, part).max(low), low, high: waits(computing.low, 0.0) })
+    }
+}
+
+impl Subject<'_> {
+    /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
+    /// in spans whose name passes a test, does not count.
+    pub(super) fn waits_between(&self, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
+        match self.interludes().looks_ns {
+            Some(looks_ns) => self.waits_looked_at(looks_ns, known, is_other),
+            None => self.waits_left_over(known, is_other),
+        }
+    }
+
+    /// By samples of threads that wait.
+    fn waits_looked_at(&self, looks_ns: f64, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
+        let trace = self.trace();
+        let (known, times) = (Spans::of(trace, known), trace.attr("wait_time_ns"));
+        let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
+        let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
+        for interlude in &self.interludes().all {
+            let mut by_place: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+            let own = interlude.waits.events.iter().filter(|&&e| !known.hold(trace, e) && !is_others(e));
+            own.for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
+            for (place, samples) in by_place {
+                let ns = samples.iter().filter_map(|&sample| times.i64(sample)).sum();
+                let time = interlude.seen_waiting(samples.len(), ns, looks_ns);
+                let (seen, all) = found.entry(place).or_default();
+                seen.add(interlude, time, samples);
+                all.push(time);
+            }
+        }
+        found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
+    }
+
+    /// By what samples of CPU time leave.
+    fn waits_left_over(&self, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
+        let (trace, interludes) = (self.trace(), self.interludes());
+        let knows = |interlude: &&Interlude| {
+            let sampled = interlude.track.and_then(|track| interludes.sampled.get(&track));
+            interlude.is_one && sampled.is_some_and(|&(has_cpu, _)| has_cpu)
+        };
+        let events = &trace.events;
+        let mut waits: Vec<(TrackId, i64)> =
+            known.iter().map(|e| (events.track[e.index()], events.start[e.index()])).collect();
+        waits.sort_unstable();
+        let is_within = |&(before, behind): &(EventId, EventId)| {
+            let (track, from, to) = (events.track[before.index()], events.end(before), events.start[behind.index()]);
+            let first = waits.partition_point(|&wait| wait < (track, from));
+            waits.get(first).is_some_and(|&wait| wait < (track, to))
+                || trace.ancestors(before).any(|e| is_other(trace.name(e)))
+                || trace.ancestors(behind).any(|e| is_other(trace.name(e)))
+        };
+        let wait = |interlude: &Interlude| {
+            let time = interlude.waiting(self.recording(), trace).filter(|time| time.ns > 0.0)?;
+            let (before, behind) = interlude.stretches[0];
+            // Samples of CPU time are where it computes.
+            let place = self.line_of_most(&interlude.wall.events);
+            let place = place.unwrap_or_else(|| self.place_between(before, behind));
+            let mut seen = Seen { time, ..Seen::default() };
+            seen.add(interlude, time, interlude.samples().to_vec());
+            Some((place, seen))
+        };
+        let counts = |interlude: &&Interlude| knows(interlude) && !interlude.stretches.iter().any(is_within);
+        interludes.all.iter().filter(counts).filter_map(wait).collect()
+    }
+
+    /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between
+    /// them is in the function that they are in is not known.
+    fn place_between(&self, before: EventId, behind: EventId) -> Place {
+        let place = between(self.line_of(before), &self.line_of(behind));
+        let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
+        if step(before) != step(behind) {
+            return Place { line: None, function: None, ..place };
+        }
+        if place.line.is_some() { place } else { self.last_line_of_both(before, behind).unwrap_or(place) }
+    }
+
+    /// Where the ways to two operators part: the function that calls both, and its line behind which one comes before the other. What is
+    /// between them is there, or in what is called from there on.
+    fn last_line_of_both(&self, before: EventId, behind: EventId) -> Option<Place> {
+        let frames =
+            |operator| self.stack_frames(operator).into_iter().rev().map(|name| self.trace().strings.get(name));
+        let (mut own, mut found) = (frames(before).collect::<Vec<_>>().into_iter(), None);
+        for other in frames(behind) {
+            let name = own.next()?;
+            let ((file, line, function), its) = (frame(name)?, frame(other)?);
+            if (file, function) != (its.0, its.2) {
+                break;
+            }
+            if is_own(file) {
+                found = Some((file, line, function));
+            }
+            if line != its.1 {
+                break;
+            }
+        }
+        let (file, line, function) = found?;
+        let (file, function) = (Some(file.to_owned()), Some(function.to_owned()));
+        Some(Place { file, line: Some(line), function, ..Place::default() })
+    }
+}
