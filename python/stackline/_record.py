@@ -162,6 +162,7 @@ def record(
     shapes: bool | None = None,
     sample_hz: int | None = None,
     real_hz: int | None = None,
+    wait_hz: int | None = None,
     counters: Sequence[str] | None = None,
     mode: Literal["profile", "trace"] | None = None,
     steps: Steps | str = None,
@@ -182,7 +183,8 @@ def record(
     ``memory``: tensors' allocations (off). ``native``: frames of native code below operators and in samples (off).
     ``shapes``: operators with other shapes or types of inputs are others (off).
     ``sample_hz``: samples per second of CPU time and thread, 0 for none (99);
-    ``real_hz``: of wall-clock time (none). ``counters``: counters of the system and the processor that are read with
+    ``real_hz``: of wall-clock time (none); ``wait_hz``: how often to look where threads that run operators wait (99; not
+    with ``real_hz``, nor without samples of CPU time). ``counters``: counters of the system and the processor that are read with
     samples, such as ``["page-faults", "cycles"]``; those that the machine lacks are left out, and said.
     ``mode``: ``"profile"`` keeps one tree, whose size does not depend on how long the program runs; ``"trace"`` keeps
     each single call as well. What to record: ``steps``, training steps by number from 0, or ``(first, last)`` with
@@ -199,8 +201,8 @@ def record(
     """
     options = Options(
         python=python, pytorch=pytorch, compilations=compilations, kernels=kernels, memory=memory, native=native,
-        shapes=shapes, sample_hz=sample_hz, real_hz=real_hz, counters=counters, mode=mode, steps=steps, every=every,
-        after=after, duration=duration, max_nodes=max_nodes,
+        shapes=shapes, sample_hz=sample_hz, real_hz=real_hz, wait_hz=wait_hz, counters=counters, mode=mode, steps=steps,
+        every=every, after=after, duration=duration, max_nodes=max_nodes,
     )  # fmt: skip
     return Recording(path, options)
 

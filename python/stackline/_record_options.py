@@ -35,6 +35,7 @@ class Options:
     shapes: bool | None = None
     sample_hz: int | None = None
     real_hz: int | None = None
+    wait_hz: int | None = None
     counters: Sequence[str] | None = None
     mode: Literal["profile", "trace"] | None = None
     steps: Steps | str = None
@@ -51,7 +52,8 @@ class Options:
         for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native), ("SHAPES", self.shapes)):
             if switch is not None:
                 found[f"STACKLINE_{name}"] = "1" if switch else "0"
-        for name, hz in (("sample_hz", self.sample_hz), ("real_hz", self.real_hz)):
+        for name in ("sample_hz", "real_hz", "wait_hz"):
+            hz = getattr(self, name)
             if hz is not None:
                 found[f"STACKLINE_{name.upper()}"] = str(_number(name, hz, 0, _MOST_HZ))
         if self.counters is not None:

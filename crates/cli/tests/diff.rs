@@ -346,6 +346,9 @@ fn functions_of_recorded_programs_are_named() {
         assert_eq!(slow["verdict"], verdict, "{mode}: {slow}");
         let told = stdout(&["diff", &a, &b]);
         assert!(told.contains("Python functions") && told.contains("train.py: slow"), "{told}");
+        let judged = common::stackline(&["diff", &a, &b, "--fail-on", "function:nobody>5%"]).output().unwrap();
+        let said = String::from_utf8_lossy(&judged.stderr);
+        assert!(judged.status.code() == Some(1) && said.contains("no function of this name was seen"), "{said}");
     }
 }
 

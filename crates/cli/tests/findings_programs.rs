@@ -18,14 +18,17 @@ type Found = (String, String, u64, f64);
 /// Small operators are small on machines that are busy or slow, too.
 const SMALL: [&str; 4] = ["--set", "SL015.mean_us=200", "--set", "SL038.median_us=200"];
 
-/// What is found in a recording of a program.
-fn found_in(python: &Path, program: &str, options: &[&str]) -> Vec<Found> {
+/// With samples of all that threads do.
+const ALL_TIME: &[&str] = &["--real-hz", "499"];
+
+/// What is found in a recording of a program, recorded in some way.
+fn found_in(python: &Path, how: &[&str], program: &str, options: &[&str]) -> Vec<Found> {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run.stackline");
     let script = programs().join(program);
     let paths = [run.to_str().unwrap(), python.to_str().unwrap(), script.to_str().unwrap()];
-    let record = ["record", "--mode", "trace", "--real-hz", "499", "-o", paths[0], "--", paths[1], paths[2]];
-    let recorded = stackline(&[&record, options].concat())
+    let record = [&["record", "--mode", "trace"], how, &["-o", paths[0], "--", paths[1], paths[2]], options].concat();
+    let recorded = stackline(&record)
         .env("STACKLINE_RECORDER", recorder())
         .env("TORCHINDUCTOR_COMPILE_THREADS", "1")
         .output()
@@ -49,15 +52,15 @@ fn expected(program: &str) -> (String, u64) {
     (code.to_owned(), if place.is_empty() { number } else { 0 })
 }
 
-fn finds(program: &str) {
+fn finds(how: &[&str], program: &str) {
     let Some(python) = torch() else { return };
     let (code, line) = expected(program);
-    let found = found_in(&python, program, &["--steps", "20"]);
+    let found = found_in(&python, how, program, &["--steps", "20"]);
     let fits = |(c, file, l, _): &&Found| *c == code && (line == 0 || file == program && *l == line);
     let gain = |found: &[Found]| found.iter().find(fits).map(|found| found.3);
     let before = gain(&found);
     assert!(before.is_some(), "{program}: {code} at line {line} is not among {found:?}");
-    let mended = found_in(&python, program, &["--steps", "20", "--mended"]);
+    let mended = found_in(&python, how, program, &["--steps", "20", "--mended"]);
     // A busy machine may leave something: workers that come late, a collection of garbage.
     assert!(gain(&mended) < before.map(|gain| gain / 2.0), "{program} --mended: {before:?}, then {mended:?}");
 }
@@ -66,7 +69,7 @@ macro_rules! programs {
     ($($name:ident)*) => {$(
         #[test]
         fn $name() {
-            finds(concat!(stringify!($name), ".py"));
+            finds(ALL_TIME, concat!(stringify!($name), ".py"));
         }
     )*};
 }
@@ -79,9 +82,16 @@ programs! {
     logging_in_step
     needless_copies
     oversubscribed
+    queue_wait
     recompilation
     resize_in_pipeline
     small_operators
     unfused_optimizer
     waits
+}
+
+#[test]
+fn waits_are_seen_as_users_record() {
+    finds(&[], "waits.py");
+    finds(&[], "queue_wait.py");
 }

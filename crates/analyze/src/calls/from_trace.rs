@@ -342,8 +342,10 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
     if data.kind == TrackKind::Stream {
         return format!("stream {} of GPU {}, {pid}/{tid}", data.stream, data.device);
     }
-    let name = trace.strings.get(data.name);
-    format!("{} {tid} {name} of process {pid}", data.kind.name()).replace("  ", " ")
+    let (name, numbered) = (trace.strings.get(data.name), format!("{} {tid}", data.kind.name()));
+    // PyTorch's own names say as much.
+    let title = if name.starts_with(&numbered) { name.to_owned() } else { format!("{numbered} {name}") };
+    format!("{title} of process {pid}").replace("  ", " ")
 }
 
 /// A number of a thread as people read it: handles of 32 bits that were written with a sign have none.

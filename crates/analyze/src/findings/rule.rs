@@ -91,6 +91,8 @@ pub enum Need {
     Ranks,
     /// How many processors the program may use, and samples of its threads' CPU time.
     Processors,
+    /// How long functions of Python took by themselves: calls of which each was recorded, or samples of threads' CPU time.
+    PythonTimes,
     /// What ran: a file of memory alone does not tell it.
     Events,
     /// Allocations of memory.
@@ -111,7 +113,7 @@ pub(super) fn is_clock(name: &str) -> bool {
 
 impl Need {
     /// Every need of rules that look at a [`Trace`], in the order of lists.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::GpuWork,
         Self::RuntimeCalls,
         Self::Operators,
@@ -126,6 +128,7 @@ impl Need {
         Self::GpuModel,
         Self::Ranks,
         Self::Processors,
+        Self::PythonTimes,
     ];
 
     /// Stable text name.
@@ -145,6 +148,7 @@ impl Need {
             Self::GpuModel => "gpu_model",
             Self::Ranks => "ranks",
             Self::Processors => "processors",
+            Self::PythonTimes => "python_times",
             Self::Events => "events",
             Self::Memory => "memory",
             Self::MemoryAccesses => "memory_accesses",
@@ -179,6 +183,7 @@ impl Need {
             Self::Processors => {
                 "no number of processors, or no samples of CPU time (`stackline record --mode trace` has both)"
             }
+            Self::PythonTimes => "no samples of CPU time (`stackline record` without --sample-hz 0)",
             Self::Events => "no events but those of memory",
             Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
             Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
@@ -207,6 +212,8 @@ impl Need {
                 let is_known = super::Recording::of(trace).is_some_and(|recording| recording.knows_processors());
                 is_known && trace.key("cpu_time_ns").is_some()
             }
+            // Calls in recordings are concluded from operators and samples.
+            Self::PythonTimes => super::Recording::of(trace).is_none() || trace.key("cpu_time_ns").is_some(),
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {
                 let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();

@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
                  (torch.profiler: with_stack), those of short functions seem longer than they are (SL033). What frameworks do in \
                  Python themselves, loading of data (SL009), what prepares it (SL010), logging (SL029) and collections (SL025) do not count.",
     source: "field practice",
-    needs: &[Need::PythonFrames],
+    needs: &[Need::PythonFrames, Need::PythonTimes],
     settings: &[
         Setting {
             name: "share",

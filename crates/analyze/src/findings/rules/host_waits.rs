@@ -21,10 +21,10 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "some lines; errors of the other one are seen later",
     wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all. \
-                 Recordings tell of a wait whose function they do not know by what samples of CPU time leave of the time between two \
-                 operators, less what threads of the process waited for a processor: another program may have had that, too. \
-                 Without samples of wall-clock time (`record --real-hz`) they name what the lines of the two operators have in common, \
-                 and between two steps the file alone.",
+                 Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
+                 and waits with a limit of time are not interrupted to ask where they are. Recordings without such looks tell of a wait by what \
+                 samples of CPU time leave of the time between two operators, less what threads of the process waited for a processor, and name \
+                 what the lines of the two operators have in common, between two steps the file alone.",
     source: "field practice",
     needs: &[Need::PythonFrames],
     settings: &[Setting {
@@ -80,6 +80,7 @@ const CONDITION: &str = "a lock or another thread";
 const QUEUE: &str = "a queue";
 const QUEUE_OF_PROCESS: &str = "a queue of another process";
 const NETWORK: &str = "the network";
+const FILE: &str = "a file or a pipe";
 const SLEEP: &str = "time.sleep";
 
 /// What is waited for, and parts of names of frames that do: see `fits`.
@@ -101,6 +102,10 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("another process", &["multiprocessing/process.py(", "): join"]),
     ("another process", &["subprocess.py(", "): wait"]),
     ("another process", &["subprocess.py(", "): communicate"]),
+    ("another process", &["<built-in function waitpid>"]),
+    (FILE, &["<built-in function read>"]),
+    (NETWORK, &["<method 'recv' of '_socket."]),
+    (NETWORK, &["<built-in method recv of _socket."]),
     (NETWORK, &["socket.py(", "): readinto"]),
     (NETWORK, &["ssl.py(", "): read"]),
     (NETWORK, &["urllib/request.py(", "): urlopen"]),

@@ -117,6 +117,13 @@ impl Condition {
             let names = diff.changes.get(table).into_iter().flatten().map(|change| &*change.name);
             let known: BTreeSet<&str> = names.collect();
             let near = did_you_mean(name, known);
+            if *table == ChangeTable::Functions {
+                return Err(anyhow!(
+                    "--fail-on {:?} cannot be judged: no function of this name was seen on either side; short ones \
+                     need more samples (record --sample-hz), or more steps{near}",
+                    self.text
+                ));
+            }
             return Err(wrong_use(format!(
                 "--fail-on {:?}: no row of {} has this name{near}",
                 self.text,

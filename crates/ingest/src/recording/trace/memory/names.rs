@@ -187,8 +187,17 @@ mod tests {
 
     #[test]
     fn names_tell_what_happens() {
-        let told =
-            ["aten::view", "detach", "aten::as_strided_", "aten::zeros_like", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
+        let told = [
+            "aten::view",
+            "detach",
+            "aten::as_strided_",
+            "aten::zeros_like",
+            "aten::mm",
+            "aten::add_",
+            "aten::zero_",
+            "aten::__iadd__",
+            "mine::view",
+        ];
         let expected = [
             Effect::Nothing,
             Effect::Nothing,
