@@ -36,6 +36,9 @@ export function parsed(text: string): readonly [number, number] | undefined {
   return first <= last ? [first, last] : undefined;
 }
 
+/** Steps in words. */
+export const inWords = ([first, last]: readonly [number, number]) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
+
 /** From the beginning of the first to the end of the last of some steps, in ns; nothing if there are none of these numbers. */
 export function stretchOf(all: Meta["traces"][number]["steps"], [first, last]: readonly [number, number]): { from: number; to: number } | undefined {
   const inside = all.filter(([number]) => number >= first && number <= last);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { lostOf, noGpu } from "./lost";
+import { lostOf, memoryAlone, noGpu } from "./lost";
+import type { MemoryOverview } from "./memory/types";
 import type { Meta } from "./types";
 
 const problem = (severity: string) => ({ code: "truncated", severity, message: "the file ends in the middle", count: 1, example: "" });
@@ -14,4 +15,10 @@ test("that there is no GPU work is no word on what was lost", () => {
 test("losses are those of traces, of a recording, and of memory", () => {
   const report = { problems: [problem("lost"), problem("note")] };
   expect(lostOf({ traces: [{ report }], recording: { report }, memory: { report } } as unknown as Meta)).toHaveLength(3);
+});
+
+test("what is said of memory alone is not what is said of its trace", () => {
+  const mended = { ...problem("repaired"), code: "overlapping_allocation" };
+  const overview = { read_report: [{ report: { problems: [problem("lost")] } }, { problems: [mended] }] } as unknown as MemoryOverview;
+  expect(memoryAlone(meta("lost"), overview)).toEqual([mended]);
 });

@@ -1,11 +1,28 @@
 /** What a run lost: what is not there may have been, where something was. */
 
+import type { MemoryOverview } from "./memory/types";
 import type { Meta, ReadReport } from "./types";
 
-/** What reading lost, of all that was opened. */
-export function lostOf({ traces, recording, memory }: Pick<Meta, "traces" | "recording" | "memory">): ReadReport["problems"] {
+type Opened = Pick<Meta, "traces" | "recording" | "memory">;
+type Problems = ReadReport["problems"];
+
+/** What reading had to repair, skip or lose, of all that was opened. */
+function problemsOf({ traces, recording, memory }: Opened): Problems {
   const reports = [...traces.map(({ report }) => report), ...(recording ? [recording.report] : []), ...(memory ? [memory.report] : [])];
-  return reports.flatMap(({ problems }) => problems).filter(({ severity }) => severity === "lost");
+  return reports.flatMap(({ problems }) => problems);
+}
+
+/** What reading lost of that. */
+export const lostOf = (opened: Opened): Problems => problemsOf(opened).filter(({ severity }) => severity === "lost");
+
+/** What is said of memory: of the trace that it was read from, too. */
+export const problemsOfMemory = ({ read_report: reports }: Pick<MemoryOverview, "read_report">): Problems => reports.flatMap(({ report, problems }) => report?.problems ?? problems ?? []);
+
+/** What is said of memory alone. */
+export function memoryAlone(opened: Opened, overview: Pick<MemoryOverview, "read_report">): Problems {
+  const name = ({ code, message }: Problems[number]) => `${code} ${message}`;
+  const others = new Set(problemsOf(opened).map(name));
+  return problemsOfMemory(overview).filter((problem) => !others.has(name(problem)));
 }
 
 /** Why a run has no work of a GPU, as far as anybody knows. */

@@ -26,8 +26,8 @@ const holds = (text: string) => {
   return (name: string) => name.toLowerCase().includes(wanted);
 };
 
-/** Entries for a text: pages and findings by what is known here, all else by the answer of the server. */
-export function entriesOf(text: string, findings: readonly Row[], answer: SearchAnswer | undefined): Entry[] {
+/** Entries for a text: pages and findings by what is known here, all else by the answer of the server, whose frames are by a metric. */
+export function entriesOf(text: string, findings: readonly Row[], answer: SearchAnswer | undefined, metric = ""): Entry[] {
   const has = holds(text);
   const pages = PAGES.filter(({ title }) => has(title)).map(({ id, title }): Entry => ({ sort: "page", name: title, more: "", open: () => change({ page: id }) }));
   const issues = findings
@@ -42,7 +42,7 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
   const frames = answer.frames.map((frame): Entry => ({
     sort: frame.kind,
     name: `${frame.name}${frame.file === "" ? "" : ` ${frame.file}`}`,
-    more: `flame graph: ${amount(frame.inclusive, frame.unit)}`,
+    more: `flame graph: ${amount(frame.inclusive, frame.unit)}${metric && ` ${metric}`}`,
     open: () => lookAt({ page: "flame", shape: "", of: "", find: frame.name, sel: selOf(frame) }),
   }));
   const events = answer.names.map((event): Entry => ({

@@ -230,6 +230,8 @@ test("on paper there are the numbers in dark on light, and nothing to click", as
     expect(await page.locator("nav[aria-label=Pages]").isVisible(), id).toBe(false);
     expect(await page.locator(".bar:visible, header button:visible").count(), id).toBe(0);
     expect(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), id).toBe("rgb(255, 255, 255)");
+    if (id === "flame") expect(await page.locator(".paper:visible").innerText()).toMatch(/^Top-down, time of threads, steps? /);
+    expect(await page.locator(".details:visible").count(), id).toBe(0);
     // Nothing is cut where nobody can scroll.
     expect(await page.evaluate(() => [...document.querySelectorAll("main .scroll")].filter((box) => box.clientHeight + 1 < box.scrollHeight).length), id).toBe(0);
   }

@@ -100,6 +100,11 @@ describe("a frame of the flame graph", () => {
         await page.getByRole("button", { name: /^Remove: from train_step/ }).click();
         await settled(page);
         expect(page.url()).not.toContain("shape=");
+      } else {
+        // What a report lacks is marked before one asks for it.
+        const missing = [details.getByRole("button", { name: "What it calls" }), page.locator("[data-field=focus]"), page.locator("main option", { hasText: "GPU time" }).first()];
+        for (const control of missing) expect(await control.isDisabled()).toBe(true);
+        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report: stackline view .*planted\.json has it$/);
       }
       none(faults);
       await page.close();
@@ -118,8 +123,11 @@ describe("a frame of the flame graph", () => {
     }
     for (const colour of ["finding", "module", "heat", "file", "layer"]) {
       await page.locator("main select").nth(2).selectOption(colour);
+      if (colour === "finding") await page.locator(".legend li").first().waitFor();
       await settled(page);
       expect(await violations(page), colour).toEqual([]);
+      // Kernels have no time of threads, what waits for them has.
+      if (colour === "finding") expect(await page.locator(".legend").innerText()).toMatch(/synchronization\n[^]*kernels: no frame here/);
     }
     none(faults);
     await page.close();

@@ -5,7 +5,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { beyond, binary, none, open, PAGES, serve, type Served, settled, squeezed, stackline, suite, trace, violations, watched } from "./harness";
+import { beyond, binary, none, open, PAGES, part, serve, type Served, settled, squeezed, stackline, suite, trace, violations, watched } from "./harness";
 
 const here = suite();
 const fixture = (name: string): string => new URL(`../../fixtures/memory/${name}`, import.meta.url).pathname;
@@ -352,6 +352,12 @@ test.skipIf(!isThere)("a program that was recorded with its memory: waste stands
   await settled(page);
   expect(await page.locator(".details a", { hasText: "Open in editor" }).first().getAttribute("href")).toMatch(/^vscode:\/\/file.*\.py:\d+$/);
   expect(await violations(page)).toEqual([]);
+  // Memory is among the sums of the whole run alone: of steps the menu of metrics says so, and leads there.
+  await open(page, served.url, "page=flame");
+  await page.locator("main select", { hasText: "memory freed (whole run only)" }).selectOption("freed");
+  await settled(page);
+  expect([part(page, "steps"), part(page, "metric")]).toEqual(["whole", "freed"]);
+  expect(await page.locator("main canvas").getAttribute("aria-label")).toContain("Flame graph of memory freed");
   none(faults);
   await page.close();
   await served.stop();

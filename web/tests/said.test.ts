@@ -115,8 +115,32 @@ test("a filter with nothing in it says which it was, and what cannot be asked is
     expect(await main.innerText()).toContain("There is no step 99: 4 steps, 10 to 13");
     expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(10);
     expect(await violations(page)).toEqual([]);
+    // It goes with what is looked at next.
+    await page.getByRole("link", { name: "Overview" }).click();
+    await settled(page);
+    expect(await main.innerText()).not.toContain("There is no step 99");
   });
 });
+
+test("This run says what of memory was read otherwise, and of what nothing was", () =>
+  here.view([trace("nvidia-h100-qwen1.5-0.5b.json.gz")], async (page, url) => {
+    await open(page, url, "page=run");
+    const memory = page.locator("article", { has: page.getByRole("heading", { name: "Memory" }) });
+    await memory.locator("li").waitFor();
+    // What is said of the trace, too, stands there alone.
+    expect(await memory.locator("li").allInnerTexts()).toEqual([expect.stringMatching(/^note: Objects are older than the records/)]);
+    expect(await violations(page)).toEqual([]);
+  }));
+
+test("a frame that the search finds is measured by what the search is, whatever is shown", () =>
+  here.view([trace("nvidia-h100-qwen1.5-0.5b.json.gz")], async (page, url) => {
+    await open(page, url, "page=flame&metric=freed&find=aten::view");
+    await page.locator(".nearest").waitFor();
+    expect(await page.locator(".nearest").innerText()).toMatch(/aten::view \(.* time of threads\)/);
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search in all names" }).fill("aten::view");
+    await page.locator("#found li", { hasText: /flame graph: .* time of threads/ }).first().waitFor();
+  }));
 
 test("a name of a million letters leaves room for all else", async () => {
   const name = "B".repeat(1_000_000);

@@ -8,7 +8,9 @@ import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
 import { isAll, labelOf, selectedNode } from "../flame/words";
 import { useFindings } from "../findings";
 import { amount, counted, percent } from "../format";
-import { isAbout, otherLine } from "../flame/colouring";
+import { isAbout } from "../flame/colouring";
+import { otherLine } from "../flame/named";
+import { marked } from "../parts/absent";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
@@ -40,10 +42,13 @@ function NotSeen() {
     <>
       <h3><Name text={frame.name} lines={6} /></h3>
       <p class="quiet">It has no box in this view: it is too narrow, or is not part of what is chosen. As a view of its own:</p>
-      <p class="bar">{HERE.map(([shape, title]) => <button type="button" key={shape} onClick={() => fromHere(shape, label)}>{title}</button>)}</p>
+      <p class="bar"><FromHere label={label} /></p>
     </>
   );
 }
+
+/** Ways to look from a frame. */
+const FromHere = ({ label }: { label: Label }) => <>{HERE.map(([shape, title]) => <button type="button" key={shape} {...marked()} onClick={() => fromHere(shape, label)}>{title}</button>)}</>;
 
 /** So long a frame is selected before all that was measured is asked for. */
 const PAUSE_MS = 150;
@@ -76,7 +81,7 @@ function Known({ tree, node, args }: Props) {
     <>
       <h3 class="long"><Name text={isAll(tree, node) ? "all" : label[5]} lines={8} /></h3>
       <p class="bar">
-        {!isAll(tree, node) && HERE.map(([shape, title]) => <button type="button" key={shape} onClick={() => fromHere(shape, label)}>{title}</button>)}
+        {!isAll(tree, node) && <FromHere label={label} />}
         <Copy text={() => frameText(tree, node, detail)} />
       </p>
       <Metrics tree={tree} node={node} detail={detail} />
@@ -142,10 +147,13 @@ function About({ label }: { label: Label }) {
 }
 
 function Path({ labels }: { labels: readonly Label[] }) {
-  if (labels.length === 0) return null;
+  const { shape } = state.value;
+  const isFromHere = HERE.some(([name]) => name === shape);
+  // A view from a frame does not tell what else leads there.
+  if (labels.length === 0 || (isFromHere && labels.length === 1)) return null;
   return (
     <details open>
-      <summary>{state.value.shape === "bottom-up" || state.value.shape === "callers" ? "Called from, the innermost first" : "Call path"}</summary>
+      <summary>{shape === "bottom-up" || shape === "callers" ? "Called from, the innermost first" : isFromHere ? "Call path, from where this view begins" : "Call path"}</summary>
       <ol class="events">
         {labels.map((label, at) => <li key={at} class="long">{titleOf(label)}</li>)}
       </ol>

@@ -1,9 +1,12 @@
 /** What the flame graph shows, and how. */
 
 import { useState } from "preact/hooks";
+import { run } from "../filter";
+import { absence, marked } from "../parts/absent";
 import { change, lookAt, state } from "../state";
 import type { Calls } from "../types";
 import { COLOURS } from "./colouring";
+import { ofWholeAlone } from "./metrics";
 import { HERE, SHAPES, toggle } from "./question";
 
 /** Gives the keyboard to the picture, where there is one: what is typed next is a key. */
@@ -18,7 +21,7 @@ export function Bar({ calls }: { calls: Calls }) {
   return (
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => lookAt({ shape })} />
-      <Choice title="Metric" value={calls.metric} options={calls.metrics} choose={(metric) => lookAt({ metric })} />
+      <Metrics calls={calls} />
       {beside === undefined && <Choice title="Colour" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
       <Pattern name="focus" title="Only paths with" hint="A regular expression: what stays are calls with such a frame above or below" />
@@ -44,6 +47,21 @@ export function Bar({ calls }: { calls: Calls }) {
   );
 }
 
+/** Metrics of what is looked at; and those of the whole run that it lacks, which lead there. A report holds the first alone. */
+function Metrics({ calls }: { calls: Calls }) {
+  const others = state.value.beside === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
+  const held = absence() === undefined ? undefined : calls.metrics[0]?.[0];
+  return (
+    <Choice
+      title="Metric"
+      value={calls.metric}
+      options={[...calls.metrics, ...others]}
+      held={held}
+      choose={(metric) => lookAt({ metric, ...(others.some(([name]) => name === metric) ? { steps: "whole" } : {}) })}
+    />
+  );
+}
+
 /** Ways to look; those of a frame only where one was chosen. */
 function shapes(): ReadonlyArray<readonly [value: string, title: string]> {
   return state.value.of ? [...SHAPES, ...HERE] : SHAPES;
@@ -63,16 +81,18 @@ interface ChoiceProps {
   readonly title: string;
   readonly value: string;
   readonly options: ReadonlyArray<readonly [value: string, title: string]>;
+  /** The only one that can be chosen, if not all can. */
+  readonly held?: string | undefined;
   readonly choose: (value: string) => void;
 }
 
-function Choice({ title, value, options, choose }: ChoiceProps) {
+function Choice({ title, value, options, held, choose }: ChoiceProps) {
   return (
     <label>
       {title}{" "}
       <select value={value} onChange={(event) => choose(event.currentTarget.value)}>
         {options.map(([option, name]) => (
-          <option key={option} value={option}>{name}</option>
+          <option key={option} value={option} {...(held === undefined || option === held ? {} : marked())}>{name}</option>
         ))}
       </select>
     </label>
@@ -92,16 +112,18 @@ function fault(text: string): string {
 function Pattern({ name, title, hint }: { name: string; title: string; hint?: string }) {
   // What is wrong stays, to be mended.
   const [wrong, setWrong] = useState({ why: "", typed: "" });
+  const missing = name === "find" ? undefined : absence();
   const choose = (text: string) => {
     const why = fault(text);
     setWrong({ why, typed: text });
     if (why === "") lookAt({ [name]: text });
   };
   return (
-    <label title={hint}>
+    <label title={missing ?? hint}>
       {title}{" "}
       <input
         type="search"
+        disabled={missing !== undefined && !state.value[name]}
         aria-invalid={wrong.why !== ""}
         data-field={name}
         value={wrong.why === "" ? (state.value[name] ?? "") : wrong.typed}

@@ -3,6 +3,7 @@
 import { area, LAYERS, layerOf } from "../colors";
 import type { Label, Row } from "../types";
 import type { Tree } from "./layout";
+import { isOfFunction, type Named } from "./named";
 
 export const COLOURS = [
   ["layer", "layer of the stack"],
@@ -27,11 +28,11 @@ export const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
 /** Okabe and Ito's, lightened so that dark text can be read on them. */
 const FILES = ["#8cc4ee", "#f3c06b", "#6fcfae", "#f3e98a", "#9fb3f0", "#f0925b", "#e0a3c8", "#c9c2b4"];
 
-export function colouring(by: string, tree: Tree, findings: readonly Row[]): Colouring {
+export function colouring(by: string, tree: Tree, named: Named): Colouring {
   const label = (node: number) => tree.document.labels[tree.label[node]!]!;
   switch (by) {
     case "finding":
-      return byFinding(tree, findings);
+      return byFinding(tree, named);
     case "module": {
       const modules = modulesOf(tree);
       return (node) => ({ fill: modules[node] === -1 ? PALE : oneOf(tree.document.labels[modules[node]!]![1]) });
@@ -49,17 +50,16 @@ export function colouring(by: string, tree: Tree, findings: readonly Row[]): Col
   }
 }
 
-/** What findings are about has the colour of their area; what leads there, a stripe of it. */
-function byFinding(tree: Tree, findings: readonly Row[]): Colouring {
-  const found = tree.document.labels.map((one) => findings.find((row) => isAbout(row, one)));
+/** What findings name has the colour of their area; what leads there, a stripe of it. */
+function byFinding(tree: Tree, { of }: Named): Colouring {
   const stripes: Array<string | undefined> = Array.from(tree.parent, () => undefined);
   for (let node = tree.parent.length - 1; node > 0; node -= 1) {
-    const own = found[tree.label[node]!];
+    const own = of[node];
     const colour = own ? area(`${own.area}`).fill : stripes[node];
     if (colour !== undefined) stripes[tree.parent[node]!] ??= colour;
   }
   return (node) => {
-    const own = found[tree.label[node]!];
+    const own = of[node];
     if (own) return { fill: area(`${own.area}`).fill };
     return stripes[node] === undefined ? { fill: PALE } : { fill: PALE, stripe: stripes[node] };
   };
@@ -86,16 +86,9 @@ function changeColour(part: number): string {
 }
 
 /** Whether a finding is about a frame: the function in its file, or the operator. */
-export function isAbout(finding: Row, [, name, , file]: Label): boolean {
-  // Traces name files from where the program ran, the tree of its recording in full.
-  if (finding.function && finding.file) return finding.function === name && `/${file}`.endsWith(`/${finding.file}`);
-  return finding.operator !== null && finding.operator === name;
-}
-
-/** The line of a finding about a frame, where it is another one of the same function; nothing where it is the frame's, or either is not known. */
-export function otherLine(finding: Row, [, , , , line]: Label): number | undefined {
-  const of = typeof finding.line === "number" ? finding.line : 0;
-  return of > 0 && line > 0 && of !== line ? of : undefined;
+export function isAbout(finding: Row, label: Label): boolean {
+  if (finding.function && finding.file) return isOfFunction(finding, label);
+  return finding.operator !== null && finding.operator === label[1];
 }
 
 const oneOf = (text: string) => FILES[hash(text) % FILES.length]!;

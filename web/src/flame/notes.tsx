@@ -5,13 +5,20 @@ import { amount, count, counted } from "../format";
 import { state } from "../state";
 import type { Row } from "../types";
 import { goneIn, type Tree } from "./layout";
+import type { Named } from "./named";
 
-export function Notes({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
+interface Props {
+  readonly tree: Tree;
+  readonly findings: readonly Row[];
+  readonly named: Named;
+}
+
+export function Notes({ tree, findings, named }: Props) {
   const { left_out } = tree.document;
   return (
     <>
       {tree.before && <Differences tree={tree} />}
-      {!tree.before && <Legend tree={tree} findings={findings} />}
+      {!tree.before && <Legend {...{ tree, findings, named }} />}
       {hasBackward(tree) && (
         <p class="quiet">What runs backward stands below the operator that it differentiates: the time of an operator here is that of both, forward and backward. The timeline and the tables of the overview have each by itself.</p>
       )}
@@ -38,7 +45,7 @@ function Differences({ tree }: { tree: Tree }) {
 /** Whether anything runs backward below something else, whose time then holds it. */
 const hasBackward = (tree: Tree) => Array.from(tree.label).some((label, node) => tree.document.labels[label]![0] === "backward" && tree.depth[node]! > 1);
 
-function Legend({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
+function Legend({ tree, findings, named }: Props) {
   const by = state.value.colour ?? "layer";
   if (by === "layer") {
     const used = new Set<Layer>(tree.document.labels.map((label) => layerOf(label[0])));
@@ -48,14 +55,21 @@ function Legend({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
     const areas = [...new Set(findings.map((row) => `${row.area}`))];
     return (
       <>
-        <Colours entries={areas.map((name) => [`${area(name).icon} ${name}`, area(name).fill])} />
-        <p class="quiet">Coloured: what findings are about; with a stripe: what leads there.</p>
+        <Colours entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
+        <p class="quiet">Coloured: the frames that findings name; with a stripe: what leads there.</p>
       </>
     );
   }
   if (by === "module") return <p class="quiet">One colour for each module, and for all that it calls; pale: outside of any.</p>;
   if (by === "heat") return <p class="quiet">The darker, the more time in the frame itself.</p>;
   return <p class="quiet">One colour for each file or library.</p>;
+}
+
+/** How many findings of an area have no frame in what is drawn. */
+export function unseen(of: readonly Row[], { without }: Named): string {
+  const many = of.filter((row) => without.has(row)).length;
+  if (many === 0) return "";
+  return many === of.length ? ": no frame here" : ` (${many} of ${counted(of.length, "finding")} without a frame here)`;
 }
 
 function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {

@@ -8,9 +8,9 @@ import { Canvas } from "../draw/canvas";
 import { amount, count } from "../format";
 import { showDetails } from "../parts/details-focus";
 import { change, state } from "../state";
-import type { Row } from "../types";
 import { COLOURS, colouring } from "./colouring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
+import type { Named } from "./named";
 import { fromHere, nextColour, turn } from "./question";
 import { finder } from "./match";
 import { isAll, labelOf, spoken } from "./words";
@@ -22,12 +22,12 @@ const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows
 interface Props {
   readonly tree: Tree;
   readonly root: number;
-  readonly findings: readonly Row[];
+  readonly named: Named;
   /** The node that is selected. */
   readonly selected: number | undefined;
 }
 
-export function Picture({ tree, root, findings, selected }: Props) {
+export function Picture({ tree, root, named, selected }: Props) {
   const [width, setWidth] = useState(0);
   const [hovered, setHovered] = useState<{ readonly tree: Tree; readonly node: number | undefined }>();
   const scroll = useRef(0);
@@ -56,7 +56,7 @@ export function Picture({ tree, root, findings, selected }: Props) {
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
           height={Math.max(rows, 1) * ROW}
           scroll={scroll}
-          draw={painter({ tree, root, findings, selected }, boxes)}
+          draw={painter({ tree, root, named, selected }, boxes)}
           onWidth={setWidth}
           data-boxes={boxes.length}
           data-selected={Math.round(boxes.find(({ node }) => node === selected)?.width ?? 0)}
@@ -122,9 +122,9 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
 }
 
 /** Draws what is seen of the boxes. */
-function painter({ tree, root, findings, selected }: Props, boxes: readonly Visible[]) {
+function painter({ tree, root, named, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
-  const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings);
+  const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, named);
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);

@@ -1,12 +1,13 @@
 /** Frames that a search finds, and that have no box: too narrow to be drawn, or without any of what is measured. */
 
 import { amount, counted } from "../format";
+import { marked } from "../parts/absent";
 import { Name } from "../parts/name";
 import { Nearest, useSearch } from "../parts/nearest";
 import { framesWith } from "../search";
 import { change, lookAt, state } from "../state";
 import { useKeys } from "../timeline/keys";
-import type { Label, SearchAnswer } from "../types";
+import type { Calls, Label, SearchAnswer } from "../types";
 import { fromHere } from "./question";
 
 /** Names that are listed. */
@@ -15,7 +16,7 @@ const MOST = 4;
 const callers = ({ kind, name, file }: SearchAnswer["frames"][number]) => fromHere("callers", [kind, name, "", file, 0, name] satisfies Label);
 
 /** Names them, each with a way to its callers, where it is as wide as the picture; N takes the first. Where there are none, the names that come nearest. */
-export function Undrawn({ text, of }: { text: string; of: string }) {
+export function Undrawn({ text, document: { title: of, metrics, before } }: { text: string; document: Calls }) {
   const answer = useSearch(text);
   const frames = answer ? framesWith(text, answer) : [];
   useKeys((key) => {
@@ -25,13 +26,15 @@ export function Undrawn({ text, of }: { text: string; of: string }) {
   });
   if (frames.length === 0) return <Nearest text={text} choose={(name) => change({ find: name }, "replace")} />;
   const isFlat = state.value.shape === "flat";
+  // What is searched is measured by the first metric of the run, whatever is shown.
+  const by = before === null ? ` ${metrics[0]?.[1]}` : "";
   return (
     <span class="nearest">
       {counted(frames.length, "frame")} with it {frames.length === 1 ? "is" : "are"} too narrow to be drawn here, or without {isFlat ? `${of} of their own` : of}. Callers of{" "}
       {frames.slice(0, MOST).map((frame, at) => (
         <span key={`${frame.name} ${frame.file}`}>
           {at > 0 && ", "}
-          <button type="button" class="link" onClick={() => callers(frame)}><Name text={frame.name} lines={1} /></button> ({amount(frame.inclusive, frame.unit)})
+          <button type="button" class="link" {...marked()} onClick={() => callers(frame)}><Name text={frame.name} lines={1} /></button> ({amount(frame.inclusive, frame.unit)}{by})
         </span>
       ))}
       {!isFlat && <>, or the <button type="button" class="link" onClick={() => lookAt({ shape: "flat", of: "", here: "" })}>flat list</button></>}

@@ -1,10 +1,12 @@
 /** Frames of the flame graph in words. */
 
+import { GROUPS, inWords, parsed } from "../filter";
 import { amount, counted, percent } from "../format";
 import { noted, state } from "../state";
 import type { Label } from "../types";
 import { frameIn, nodeOf } from "./chosen";
 import type { Tree } from "./layout";
+import { type Args, HERE, SHAPES } from "./question";
 
 export const labelOf = (tree: Tree, node: number): Label => tree.document.labels[tree.label[node]!]!;
 
@@ -39,6 +41,23 @@ export function selectedNode(tree: Tree): number | undefined {
   if (kind !== "node") return undefined;
   const node = tree.row.indexOf(Number(row));
   return node < 0 ? undefined : node;
+}
+
+/** What a picture is of: for paper, where nothing is that can be chosen. */
+export function captionOf(title: string, { shape, steps = "", of, focus, hide, find, merge, recursion, rank, ...groups }: Args): string {
+  const view = [...SHAPES, ...HERE].find(([name]) => name === shape)?.[1] ?? "";
+  const chosen = parsed(steps);
+  const parts: Array<readonly [text: string | undefined, words: string]> = [
+    [of, `from ${of}`],
+    ...GROUPS.map((group) => [groups[group], `${group}: ${groups[group]}`] as const),
+    [focus, `only paths with ${focus}`],
+    [hide, `without frames ${hide}`],
+    [find, `searched for ${find}`],
+    [merge, "merged by name"],
+    [recursion, "recursion collapsed"],
+    [rank, `rank ${rank}`],
+  ];
+  return [view, title, chosen ? inWords(chosen) : "the whole run", ...parts.flatMap(([text, words]) => (text ? [words] : []))].join(", ");
 }
 
 /** Tells what holds a text; a text of no letters finds nothing. */

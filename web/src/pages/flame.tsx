@@ -7,19 +7,20 @@ import { useFindings } from "../findings";
 import { Bar } from "../flame/bar";
 import { aroundOf, callersOf, frameOf, frameOfName, nodeOf, selOf } from "../flame/chosen";
 import { type Tree, treeOf } from "../flame/layout";
+import { namedIn } from "../flame/named";
 import { Notes } from "../flame/notes";
 import { Picture, select } from "../flame/picture";
 import { drawnIn, finder, nextMatch } from "../flame/match";
 import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
 import { Undrawn } from "../flame/undrawn";
-import { labelOf, pathOf, selectedNode } from "../flame/words";
+import { captionOf, labelOf, pathOf, selectedNode } from "../flame/words";
 import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
 import { change, lookAt, noted, rank, selection, state } from "../state";
 import { useKeys } from "../timeline/keys";
 import type { Answer } from "../transport/decode";
-import type { Calls, EventDetail } from "../types";
+import type { Calls, EventDetail, Row } from "../types";
 
 export function Flame() {
   const meta = run.value;
@@ -40,6 +41,7 @@ function CallGraph() {
     <section aria-labelledby="flame-title">
       <h1 id="flame-title">{state.value.beside ? "Flame graph of the differences" : "Flame graph"}</h1>
       {last && <Bar calls={last.document} />}
+      {last && <p class="paper">{captionOf(last.document.title, { ...args, of: args.of && (state.value.here ?? args.of), find: state.value.find })}</p>}
       {asked.state === "refused" || last === undefined ? (
         <>
           <Shown asked={asked}>{() => null}</Shown>
@@ -56,6 +58,8 @@ function CallGraph() {
   );
 }
 
+const NO_ROWS: readonly Row[] = [];
+
 function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolean; args: Args }) {
   const isGone = state.value.gone === "1";
   const whole = useMemo(() => treeOf(answer, isFlat, isGone), [answer, isFlat, isGone]);
@@ -69,7 +73,8 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
   const selected = useSelected(whole, tree);
   useMatches(tree, root, selected);
   const asked = useFindings(rank.value);
-  const findings = state.value.colour === "finding" && asked.state === "ok" ? asked.answer.document.tables.findings.rows : [];
+  const findings = state.value.colour === "finding" && asked.state === "ok" ? asked.answer.document.tables.findings.rows : NO_ROWS;
+  const named = useMemo(() => namedIn(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
   const isEmpty = tree.parent.length === 1;
   return (
     <>
@@ -85,9 +90,9 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
       {state.value.as === "table" ? (
         <TreeTable tree={tree} root={root} selected={selected} />
       ) : (
-        <Picture tree={tree} root={root} findings={findings} selected={selected} />
+        <Picture {...{ tree, root, named, selected }} />
       )}
-      {!isEmpty && <Notes tree={tree} findings={findings} />}
+      {!isEmpty && <Notes {...{ tree, findings, named }} />}
     </>
   );
 }
@@ -143,7 +148,7 @@ function NotFound({ tree, root }: { tree: Tree; root: number }) {
   if (!find || !isMissed) return null;
   return (
     <p class="notice" aria-live="polite">
-      No frame that is drawn has {find} in its name. <Undrawn text={find} of={tree.document.title} />
+      No frame that is drawn has {find} in its name. <Undrawn text={find} document={tree.document} />
     </p>
   );
 }

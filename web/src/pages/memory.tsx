@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
 import { run } from "../filter";
 import { bytes, count, counted } from "../format";
+import { problemsOfMemory } from "../lost";
 import { MemoryCanvas } from "../memory/canvas";
 import { around, gutterOf, neighbour, numbersOf } from "../memory/layout";
 import { MemoryLegend } from "../memory/legend";
@@ -99,7 +100,7 @@ function OutOfMemory({ overview }: { overview: MemoryOverview }) {
 
 /** What reading had to repair or to leave out. */
 function Repairs({ overview }: { overview: MemoryOverview }) {
-  const problems = overview.read_report.flatMap((one) => one.report?.problems ?? one.problems ?? []);
+  const problems = problemsOfMemory(overview);
   if (problems.length === 0) return null;
   const lost = problems.find(({ severity }) => severity === "lost");
   return (

@@ -94,6 +94,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
       </dl>
       {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
       {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
+      {path && !path.error && chosen && <Behind window={path.window_ns} />}
       {path && !path.error && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
         <p class="notice">
           More than half of the path is unknown: the records do not say what was waited for, as in a graph that is replayed as a whole.{" "}
@@ -109,11 +110,18 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
 function Tables({ report, meta }: { report: Report; meta: Meta }) {
   const { own } = ofRank(meta);
   const [kernels, operators] = [own(report.tables.gpu_kernels), own(report.tables.operators)];
-  const self = meta.has.gpu ? "gpu_self_us" : "host_self_us";
+  // Where no operation of a GPU is linked to its operator, none has any time of it.
+  const isLinked = operators?.rows.some((row) => Number(row.gpu_self_us) > 0);
+  const self = meta.has.gpu && isLinked ? "gpu_self_us" : "host_self_us";
   return (
     <div class="columns">
       {kernels && kernels.rows.length > 0 && <TableView table={top(kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} onName={(name) => inFlame(name, "gpu_time")} />}
-      {operators && operators.rows.length > 0 && <TableView table={top(operators, self)} columns={["name", "calls", self]} most={6} onName={(name) => inFlame(name, "")} />}
+      {operators && operators.rows.length > 0 && (
+        <div>
+          <TableView table={top(operators, self)} columns={["name", "calls", self]} most={6} onName={(name) => inFlame(name, "")} />
+          {meta.has.gpu && operators.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
+        </div>
+      )}
     </div>
   );
 }
@@ -170,14 +178,24 @@ function Step({ row }: { row: Row }) {
 function WithWork() {
   const findings = useFindings(rank.value);
   if (findings.state !== "ok" || findings.answer.document.steps === 0) return null;
-  const { step_ns, steps } = findings.answer.document;
+  const { step_ns, steps, notes } = findings.answer.document;
   return (
     <div>
       <dt>Step with all its work, mean</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{WITH_WORK(steps)}; gains are parts of that{state.value.steps && ", whatever steps are chosen above"}</dd>
+      <dd class="quiet">{WITH_WORK(steps)}{notes.some((note) => note.startsWith("recording cost")) && ", without what recording them cost"}; gains are parts of that{state.value.steps && ", whatever steps are chosen above"}</dd>
     </div>
   );
+}
+
+/** That work which steps launched goes on behind their mark: what they are bound by up to there is not all that they are bound by. */
+function Behind({ window }: { window: number }) {
+  const findings = useFindings(rank.value);
+  if (findings.state !== "ok" || (state.value.steps ?? "") !== "") return null;
+  const { step_ns, steps } = findings.answer.document;
+  const behind = step_ns * steps - window;
+  if (behind < window / 50) return null;
+  return <p class="quiet">Up to where the program marks the end of its steps; work that they launched takes {duration(behind)} more, which findings count, too.</p>;
 }
 
 /** How busy the GPUs were: the mean of all, and how far they are apart. */

@@ -1,17 +1,25 @@
 /** What was run, where, how it was recorded, and what of it was lost. */
 
+import { useAnswer } from "../answers";
 import { pattern, setPattern } from "../editor";
 import { count, counted, duration, percent } from "../format";
+import { memoryAlone } from "../lost";
+import type { MemoryOverview } from "../memory/types";
 import { Copy } from "../parts/copy";
 import { Sentence } from "../parts/name";
+import { change, rank } from "../state";
 import type { Meta, ReadReport } from "../types";
 
 export function Run({ meta }: { meta: Meta }) {
+  // Memory of a trace or a recording is read for its page alone.
+  const isWithin = meta.has.memory && meta.memory === null;
+  const asked = useAnswer<MemoryOverview>(isWithin ? "memory" : undefined, { rank: rank.value });
+  const within = asked.state === "ok" ? memoryAlone(meta, asked.answer.document) : undefined;
   return (
     <section aria-labelledby="run-title">
       <h1 id="run-title">This run</h1>
       <p>{meta.name}, opened by stackline {meta.version}; content {meta.hash}</p>
-      <p class="bar"><Copy text={() => runText(meta)} /></p>
+      <p class="bar"><Copy text={() => runText(meta, within)} /></p>
       {meta.traces.map(({ info, environment, report, ...trace }) => (
         <article key={info.rank}>
           <h2>Trace {info.name}</h2>
@@ -20,7 +28,7 @@ export function Run({ meta }: { meta: Meta }) {
             {environment.map(([key, value]) => <div key={key}><dt>{key.replaceAll("_", " ")}</dt><dd>{value}</dd></div>)}
           </dl>
           {qualityOf({ info, ...trace }).map((sentence) => <p class="quiet" key={sentence}>{sentence}</p>)}
-          <Losses report={report} />
+          <Losses report={report} of="the trace" />
         </article>
       ))}
       {meta.recording && (
@@ -34,13 +42,19 @@ export function Run({ meta }: { meta: Meta }) {
               {process.lost.map((lost) => <div key={lost.what}><dt>Lost: {lost.what}</dt><dd>{count(lost.count)}</dd></div>)}
             </dl>
           ))}
-          <Losses report={meta.recording.report} />
+          <Losses report={meta.recording.report} of="the sums of calls" />
         </article>
       )}
       {meta.memory && (
         <article>
           <h2>Memory {meta.memory.label}</h2>
-          <Losses report={meta.memory.report} />
+          <Losses report={meta.memory.report} of="it" />
+        </article>
+      )}
+      {isWithin && (
+        <article>
+          <h2>Memory</h2>
+          {within ? <Losses report={{ problems: within }} of="it, beside that," /> : <p class="quiet">What of it had to be repaired, skipped or lost, the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button> says.</p>}
         </article>
       )}
       <h2>Editor</h2>
@@ -79,7 +93,7 @@ function clockInWords({ device, least_ns: least, most_ns: most, shift_ns: shift,
 }
 
 /** All of it as plain text. */
-export function runText(meta: Meta): string {
+export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): string {
   const losses = ({ problems }: ReadReport) => problems.map((one) => `  ${one.severity}: ${one.message} (${one.count} ×${one.example && `, the first: ${one.example}`})`);
   const traces = meta.traces.flatMap(({ info, environment, report, ...trace }) => [
     `Trace ${info.name}: ${info.format}, rank ${info.rank}, ${info.events} events, ${info.gpu_operations} GPU operations`,
@@ -93,12 +107,12 @@ export function runText(meta: Meta): string {
     ...one.sources.map(({ name, on, detail }) => `  ${name}: ${on ? "on" : "off"}${detail && `, ${detail}`}`),
     ...one.lost.map(({ what, count }) => `  lost: ${what} ${count}`),
   ]);
-  return [`${meta.name}, opened by stackline ${meta.version}; content ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...(meta.memory ? losses(meta.memory.report) : [])].join("\n");
+  return [`${meta.name}, opened by stackline ${meta.version}; content ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...losses(meta.memory?.report ?? { problems: ofMemory })].join("\n");
 }
 
 /** What reading had to repair, skip or lose. */
-function Losses({ report: { problems } }: { report: ReadReport }) {
-  if (problems.length === 0) return <p class="quiet">Nothing had to be repaired, skipped or lost in reading.</p>;
+function Losses({ report: { problems }, of }: { report: ReadReport; of: string }) {
+  if (problems.length === 0) return <p class="quiet">Nothing of {of} had to be repaired, skipped or lost in reading.</p>;
   return (
     <ul>
       {problems.map((problem, at) => (

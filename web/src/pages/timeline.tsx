@@ -3,7 +3,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { cause } from "../colors";
-import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
+import { chosenSteps, inWords, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
 import { count, counted, duration, percent } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
@@ -76,8 +76,7 @@ function stepsOfPath(): string | undefined {
 /** These steps in words. */
 function wordsOfSteps(): string {
   const of = parsed(stepsOfPath() ?? "");
-  if (!of) return "the whole trace";
-  return of[0] === of[1] ? `step ${of[0]}` : `steps ${of[0]} to ${of[1]}`;
+  return of ? inWords(of) : "the whole trace";
 }
 
 /** What of the timeline the filter is about. */

@@ -20,7 +20,7 @@ export function Details() {
   const isOfObjects = isMemory && (state.value.tab ?? "") === "";
   if (!shown && !isFlame && !isOfObjects) return null;
   return (
-    <aside class="details" aria-label="Details" tabIndex={-1}>
+    <aside class={shown ? "details" : "details idle"} aria-label="Details" tabIndex={-1}>
       <div class="sight">
         <div class="bar">
           <h2>Details</h2>

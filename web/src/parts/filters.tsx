@@ -2,10 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { chooseSteps, type Group, GROUPS, named, parsed, steps, traceOf } from "../filter";
+import { chooseSteps, type Group, GROUPS, inWords, named, parsed, steps, traceOf } from "../filter";
 import { amount, counted } from "../format";
 import { lookAt, page, type PageId, rank, state } from "../state";
 import type { Calls, Meta } from "../types";
+import { marked } from "./absent";
 import { Shown } from "./notice";
 
 /** Pages that heed steps, and the one that heeds threads, phases and modules, too. */
@@ -31,18 +32,20 @@ const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
 function Unheeded({ meta }: { meta: Meta }) {
   const chosen = traceOf(meta)?.chosen;
   if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
-  return <p class="quiet">This page is of {chosen[0] === chosen[1] ? `step ${chosen[0]}` : `steps ${chosen[0]} to ${chosen[1]}`}, not of those that are chosen elsewhere ({short(state.value.steps)}).</p>;
+  return <p class="quiet">This page is of {inWords(chosen)}, not of those that are chosen elsewhere ({short(state.value.steps)}).</p>;
 }
 
 function Steps({ meta }: { meta: Meta }) {
-  const [wrong, setWrong] = useState("");
+  // It goes with whatever is looked at next.
+  const [wrong, setWrong] = useState({ why: "", at: state.value });
   const trace = traceOf(meta)!;
   const isWhole = state.value.steps === "whole" || steps() === undefined;
   const shown = isWhole ? "" : short(steps() ?? "");
   const choose = (text: string) => {
     const wanted = parsed(text);
     const isThere = wanted !== undefined && trace.steps.some(([number]) => number >= wanted[0] && number <= wanted[1]);
-    setWrong(isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is no step: 5, or 5..8`);
+    const why = isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is no step: 5, or 5..8`;
+    setWrong({ why, at: state.value });
     if (wanted && !isThere) return;
     if (wanted) chooseSteps(named(wanted));
     else if (text.trim() === "") chooseSteps("whole");
@@ -56,7 +59,7 @@ function Steps({ meta }: { meta: Meta }) {
       <button type="button" aria-pressed={isWhole} onClick={() => chooseSteps(isWhole && trace.chosen ? named(trace.chosen) : "whole")}>
         Whole run
       </button>
-      <span class="quiet">{wrong || told(trace, isWhole)}</span>
+      <span class="quiet">{(wrong.at === state.value && wrong.why) || told(trace, isWhole)}</span>
     </>
   );
 }
@@ -129,7 +132,7 @@ function Choice({ group }: { group: Group }) {
             <select value={state.value[group] ?? ""} data-field={group} onChange={(event) => lookAt({ [group]: event.currentTarget.value })}>
               <option value="">all</option>
               {rows.map(({ name, value }) => (
-                <option key={name} value={name}>{name} ({amount(value, document.unit)})</option>
+                <option key={name} value={name} {...marked()}>{name} ({amount(value, document.unit)})</option>
               ))}
             </select>
           </label>

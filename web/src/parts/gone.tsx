@@ -1,13 +1,8 @@
 /** That the server has gone: what is there stays, and it is asked again by itself. */
 
+import { commandOf } from "../command";
 import { transport } from "../state";
 import type { Meta } from "../types";
-
-/** The command that serves a run: with what it is compared with, if anything. */
-export const commandOf = ({ name, baseline }: Pick<Meta, "name" | "baseline">): string => `stackline view ${quoted(name)}${baseline === null ? "" : ` --baseline ${quoted(baseline)}`}`;
-
-/** A path as a shell takes it. */
-const quoted = (path: string): string => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 
 export function Gone({ meta }: { meta: Meta }) {
   const { value } = transport.gone;

@@ -4,7 +4,7 @@ import type { Brief } from "../types";
 import type { Laid } from "./boxes";
 import { ROW, type Stretch } from "./view";
 
-/** Draws those whose both ends are drawn as boxes of their own. */
+/** Draws those that end at a box of their own, and begin at one, or at the nearest that is drawn around it: launches stand on inner levels, which are hidden first. */
 export function drawArrows(
   context: CanvasRenderingContext2D,
   arrows: ReadonlyArray<readonly [from: Brief, to: Brief]>,
@@ -15,6 +15,7 @@ export function drawArrows(
 ): void {
   if (arrows.length === 0) return;
   const rows = rowsOf(laid, new Set(arrows.flat().map(({ event }) => event)));
+  for (const [from] of arrows) if (!rows.has(from.event)) rows.set(from.event, rowAround(laid, from));
   const scale = width / (stretch.to - stretch.from);
   context.strokeStyle = ink.mark;
   context.fillStyle = ink.mark;
@@ -32,9 +33,20 @@ export function drawArrows(
   }
 }
 
+/** The middle of the innermost row that is drawn with a box around an event, where an arrow begins; none if there is no such row. */
+export function rowAround({ answer, groups, y }: Laid, { track, start, dur }: Brief): number | undefined {
+  const columns = answer.columns as Readonly<Record<string, ArrayLike<number>>>;
+  let innermost: number | undefined;
+  for (const at of groups.flatMap((group) => group.at)) {
+    const isAround = columns.track![at] === track && columns.start![at]! <= start && columns.start![at]! + columns.length![at]! >= start + dur;
+    if (isAround && (innermost === undefined || y[at]! > y[innermost]!)) innermost = at;
+  }
+  return innermost === undefined ? undefined : y[innermost]! + ROW / 2;
+}
+
 /** The middle of the rows that events stand in. */
-function rowsOf({ answer, groups, y }: Laid, wanted: ReadonlySet<number>): Map<number, number> {
-  const rows = new Map<number, number>();
+function rowsOf({ answer, groups, y }: Laid, wanted: ReadonlySet<number>): Map<number, number | undefined> {
+  const rows = new Map<number, number | undefined>();
   const { event } = answer.columns as Readonly<Record<string, ArrayLike<number>>>;
   for (const { at: places } of groups) {
     for (const at of places) if (wanted.has(event![at]!)) rows.set(event![at]!, y[at]! + ROW / 2);

@@ -1,5 +1,7 @@
 /** Answers that stand in the page itself, each as base64 of gzip. */
 
+import { commandOf } from "../command";
+import type { Meta } from "../types";
 import { decode } from "./decode";
 import { type Arguments, key, Refused, type Transport } from "./index";
 
@@ -16,16 +18,16 @@ export function embedded(): Transport | undefined {
     return undefined;
   }
   const { answers, left_out } = JSON.parse(text) as Embedded;
+  const run = async (): Promise<Pick<Meta, "name" | "baseline">> => {
+    const meta = answers[key("meta")];
+    return meta?.[0] ? decode<Meta>(await unpack(meta[1])).document : { name: "RUN", baseline: null };
+  };
   return {
     kind: "report",
     async ask<D>(name: string, args: Arguments = {}) {
       const found = answers[key(name, args)];
       if (found === undefined) {
-        const pruned = left_out === null ? "" : ` ${left_out} did not fit into it: stackline report --html with a larger --max-size keeps more.`;
-        throw new Refused(
-          `This report has no answer to that: a file holds what is asked most, not what a text filters, nor each event.${pruned} For everything: stackline view on the run itself.`,
-          "pruned",
-        );
+        throw new Refused(absent(await run(), left_out), "pruned");
       }
       const [ok, packed] = found;
       const bytes = await unpack(packed);
@@ -35,6 +37,12 @@ export function embedded(): Transport | undefined {
       return decode<D>(bytes);
     },
   };
+}
+
+/** That an answer is not in the report of a run, and where it is. */
+export function absent(run: Pick<Meta, "name" | "baseline">, leftOut: string | null): string {
+  const pruned = leftOut === null ? "" : ` ${leftOut} did not fit into it, either: a larger --max-size keeps more of these.`;
+  return `This answer is not in the report: a file holds what is asked most, not other metrics, what a text filters, what is seen from one frame, nor each event.${pruned} The run itself has it: ${commandOf(run)}`;
 }
 
 async function unpack(packed: string): Promise<ArrayBuffer> {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { commandOf } from "./gone";
+import { commandOf } from "./command";
 
 test("the command to start the server again names what the run is compared with", () => {
   expect(commandOf({ name: "a.stackline", baseline: null })).toBe("stackline view a.stackline");
