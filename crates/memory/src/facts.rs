@@ -479,7 +479,9 @@ impl<'a> Collector<'a> {
         match access.extent {
             AccessExtent::Unknown => None,
             AccessExtent::Whole => Some(Pieces(vec![(0, trace.objects.bytes[access.object.index()])])),
-            AccessExtent::Ranges => Some(Pieces::of(trace.accesses.ranges_of(access.row))),
+            AccessExtent::Ranges => {
+                Some(Pieces::of(trace.accesses.ranges_of(access.row))).filter(|own| own.bytes() > 0)
+            }
         }
     }
 }

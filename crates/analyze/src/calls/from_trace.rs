@@ -75,7 +75,7 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     let (choice, steps, _) =
         if part == Stretch::Whole { (WindowChoice::Whole, 0, Vec::new()) } else { choose_steps(trace, &scope) };
     let window = stretch(trace, &choice);
-    let idle = Idle::of(trace, |event| trace.events.is_timed(event) && is_within(trace, window, event));
+    let idle = Idle::of(trace, |event, launch| is_gpu_within(trace, window, event, launch));
     let mut builder = Builder::new(trace, window, idle);
     builder.add_threads();
     builder.lines = Lines::of(trace);
@@ -85,20 +85,25 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     builder.finish(steps)
 }
 
-/// The stretch of a whole trace.
-const WHOLE: (i64, i64) = (i64::MIN, i64::MAX);
-
 /// From the start of the first step to the end of the last one.
 fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
     if let WindowChoice::From(start) = *choice {
         return (start, i64::MAX);
     }
     let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
-        return WHOLE;
+        return (i64::MIN, i64::MAX);
     };
     let chosen = || trace.steps.iter().filter(|step| (from..=to).contains(&step.number) && step.end > step.start);
     let (start, end) = (chosen().map(|step| step.start).min(), chosen().map(|step| step.end).max());
     (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX))
+}
+
+/// Whether an operation of a GPU counts in a window: with what launched it; if that is not known, in no window that ends, as steps do.
+fn is_gpu_within(trace: &Trace, window: (i64, i64), event: EventId, launch: Option<EventId>) -> bool {
+    match launch {
+        Some(launch) => is_within(trace, window, launch),
+        None => window.1 == i64::MAX && is_within(trace, window, event),
+    }
 }
 
 /// Whether an event begins in a window.
@@ -235,8 +240,7 @@ impl<'a> Builder<'a> {
         if !self.trace.kind(event).is_gpu_work() {
             return is_within(self.trace, self.window, event);
         }
-        let launch = self.callers.of_event(event);
-        self.window == WHOLE || launch.is_some_and(|launch| is_within(self.trace, self.window, launch))
+        is_gpu_within(self.trace, self.window, event, self.callers.of_event(event))
     }
 
     /// Whether it is only concluded that a function was called, maybe several times.
@@ -344,7 +348,12 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
     }
     let (name, numbered) = (trace.strings.get(data.name), format!("{} {tid}", data.kind.name()));
     // PyTorch's own names say as much.
-    let title = if name.starts_with(&numbered) { name.to_owned() } else { format!("{numbered} {name}") };
+    let rest = name.strip_prefix(&numbered);
+    let title = if rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric())) {
+        name.to_owned()
+    } else {
+        format!("{numbered} {name}")
+    };
     format!("{title} of process {pid}").replace("  ", " ")
 }
 

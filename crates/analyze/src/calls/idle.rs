@@ -38,9 +38,9 @@ struct Gap {
 type Work = (EventId, Option<EventId>);
 
 impl Idle {
-    /// The gaps between the operations of a trace; what no thread has of them is put aside if what launched the operation at its end (or
-    /// that itself) is in the stretch that is looked at.
-    pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId) -> bool) -> Self {
+    /// The gaps between the operations of a trace; what no thread has of them is put aside if the operation at its end, which `is_in` is
+    /// asked with what launched it, counts in the stretch that is looked at.
+    pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
         for (at, &event) in trace.gpu.event.iter().enumerate() {
             let launch = trace.gpu.launch[at].some();
@@ -58,7 +58,12 @@ impl Idle {
     }
 
     /// The gaps of a GPU that are threads'; what is the operations' own is put aside.
-    fn gaps(&mut self, trace: &Trace, mut work: Vec<Work>, is_in: &impl Fn(EventId) -> bool) -> Vec<Gap> {
+    fn gaps(
+        &mut self,
+        trace: &Trace,
+        mut work: Vec<Work>,
+        is_in: &impl Fn(EventId, Option<EventId>) -> bool,
+    ) -> Vec<Gap> {
         work.sort_by_key(|&(event, _)| trace.events.start[event.index()]);
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
@@ -72,7 +77,7 @@ impl Idle {
                     let threads = [thread(Some(launch)), thread_before];
                     gaps.push(Gap { span: (busy_until, fed), launch, threads });
                 }
-                if start > fed && is_in(launch.unwrap_or(event)) {
+                if start > fed && is_in(event, launch) {
                     self.waited.push((event, start - fed));
                 }
             }
@@ -84,7 +89,12 @@ impl Idle {
     }
 
     /// Gives each gap of a GPU to the threads whose calls lie in it.
-    fn divide(&mut self, gaps: Vec<Gap>, in_calls: &FxHashMap<TrackId, Vec<Span>>, is_in: &impl Fn(EventId) -> bool) {
+    fn divide(
+        &mut self,
+        gaps: Vec<Gap>,
+        in_calls: &FxHashMap<TrackId, Vec<Span>>,
+        is_in: &impl Fn(EventId, Option<EventId>) -> bool,
+    ) {
         let mut of_threads: BTreeMap<TrackId, Vec<Span>> = BTreeMap::new();
         for gap in gaps {
             let mut left = vec![gap.span];
@@ -93,7 +103,7 @@ impl Idle {
                 of_threads.entry(thread).or_default().extend(intersect(&left, calls));
                 left = subtract(&left, calls);
             }
-            left.retain(|_| is_in(gap.launch));
+            left.retain(|_| is_in(gap.launch, Some(gap.launch)));
             self.outside.extend(left.into_iter().map(|(start, end)| (gap.launch, end - start)));
         }
         for (thread, mut spans) in of_threads {

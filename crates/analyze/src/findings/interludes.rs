@@ -150,7 +150,8 @@ impl Interludes {
     /// Those that begin in a stretch of time; none where there are no samples.
     pub(super) fn of(trace: &Trace, window: (i64, i64)) -> Self {
         let samples = samples(trace, window);
-        let looks_ns = Some(usual(samples.values().flatten(), Of::Wait) as f64).filter(|ns| *ns > 0.0);
+        // Of waits that last only every tenth part is sampled: the shortest samples are of single looks.
+        let looks_ns = Some(quantile(samples.values().flatten(), Of::Wait, 20) as f64).filter(|ns| *ns > 0.0);
         let mut found = Self { looks_ns, ..Self::default() };
         for (track, operators) in operators(trace, |track| samples.contains_key(&track)) {
             let Some(samples) = samples.get(&track) else { continue };
@@ -275,10 +276,15 @@ fn of_thread(
 }
 
 /// The median of what samples of one kind stand for, in ns: single ones stand for more, where the machine was busy.
-fn usual<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: Of) -> i64 {
+fn usual(samples: &[Sample], of: Of) -> i64 {
+    quantile(samples, of, 2)
+}
+
+/// What one of so many samples of one kind stands for less than, in ns; 0 without any.
+fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: Of, many: usize) -> i64 {
     let mut lengths: Vec<i64> = samples.into_iter().filter(|sample| sample.of == of).map(|s| s.ns).collect();
     lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+    lengths.get(lengths.len() / many).copied().unwrap_or(0)
 }
 
 fn caller(trace: &Trace, operator: EventId) -> Caller {

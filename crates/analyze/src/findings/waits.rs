@@ -20,6 +20,9 @@ fn between(before: Place, behind: &Place) -> Place {
     }
 }
 
+/// The part of a wait behind its last sample, at most: one that lasts is asked about again after a tenth of its length.
+const UNSEEN: f64 = 0.1;
+
 impl Interlude {
     /// How long the thread waits where so many samples saw it that stand for so much, in ns, if it was looked at so often. A look that finds
     /// no wait finds it running.
@@ -28,7 +31,8 @@ impl Interlude {
         let looks = (time / looks_ns).round().max(samples as f64);
         let share = (ns as f64 / time.max(1.0)).min(1.0);
         let (least, most) = shared((share * looks).round() as usize, looks as usize);
-        Estimate { ns: time * share, low: time * least.min(share), high: time * most.max(share) }
+        let high = (time * most.max(share) * (1.0 + UNSEEN)).min(time);
+        Estimate { ns: time * share, low: time * least.min(share), high }
     }
 
     /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
@@ -50,14 +54,20 @@ impl Subject<'_> {
     /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
     /// in spans whose name passes a test, does not count.
     pub(super) fn waits_between(&self, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
-        match self.interludes().looks_ns {
-            Some(looks_ns) => self.waits_looked_at(looks_ns, known, is_other),
-            None => self.waits_left_over(known, is_other),
-        }
+        let left_over = self.waits_left_over(known, &is_other);
+        let Some(looks_ns) = self.interludes().looks_ns else { return left_over };
+        // Waits in which nobody is interrupted to ask where are known by that alone: what is not sure is no wait then.
+        let left_over = left_over.into_iter().filter(|(_, seen)| seen.time.low > 0.0);
+        self.waits_looked_at(looks_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
     /// By samples of threads that wait.
-    fn waits_looked_at(&self, looks_ns: f64, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
+    fn waits_looked_at(
+        &self,
+        looks_ns: f64,
+        known: &[EventId],
+        is_other: &impl Fn(&str) -> bool,
+    ) -> Vec<(Place, Seen)> {
         let trace = self.trace();
         let (known, times) = (Spans::of(trace, known), trace.attr("wait_time_ns"));
         let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
@@ -77,8 +87,8 @@ impl Subject<'_> {
         found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
     }
 
-    /// By what samples of CPU time leave.
-    fn waits_left_over(&self, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
+    /// By what samples of CPU time leave, where no sample of a wait tells more.
+    fn waits_left_over(&self, known: &[EventId], is_other: &impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
         let (trace, interludes) = (self.trace(), self.interludes());
         let knows = |interlude: &&Interlude| {
             let sampled = interlude.track.and_then(|track| interludes.sampled.get(&track));
@@ -105,7 +115,9 @@ impl Subject<'_> {
             seen.add(interlude, time, interlude.samples().to_vec());
             Some((place, seen))
         };
-        let counts = |interlude: &&Interlude| knows(interlude) && !interlude.stretches.iter().any(is_within);
+        let counts = |interlude: &&Interlude| {
+            knows(interlude) && interlude.waits.events.is_empty() && !interlude.stretches.iter().any(is_within)
+        };
         interludes.all.iter().filter(counts).filter_map(wait).collect()
     }
 

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{INFERRED, RECORDING, Trace};
+use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
 #[derive(Default)]
@@ -138,6 +138,14 @@ impl Program {
         let args = json!({"cpu_time_ns": us * 1000});
         self.events.push(
             json!({"ph": "P", "cat": "cpu_sample", "name": name, "pid": 7, "tid": tid, "ts": self.now, "args": args}),
+        );
+    }
+
+    /// A sample of a thread that waits, at line 21.
+    pub(crate) fn wait_sample(&mut self, tid: i64, name: &str, us: i64) {
+        let args = json!({"wait_time_ns": us * 1000, (LINE): 21});
+        self.events.push(
+            json!({"ph": "P", "cat": "wait_sample", "name": name, "pid": 7, "tid": tid, "ts": self.now, "args": args}),
         );
     }
 

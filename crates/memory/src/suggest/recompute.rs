@@ -169,7 +169,7 @@ impl Maker<'_> {
         let (calls, stacks) = (&self.facts.trace.calls, &self.facts.trace.stacks);
         let [own, outer] = [call, operator].map(|call| calls.stack[call.index()]);
         let mut callers = std::iter::successors(own.some(), |node| stacks.parent[node.index()].some()).skip(1);
-        let begun = calls.start_ns[call.index()] - calls.start_ns[operator.index()];
+        let begun = calls.start_ns[call.index()].saturating_sub(calls.start_ns[operator.index()]);
         let ran = u64::try_from(begun).is_ok_and(|begun| begun <= calls.duration_ns[operator.index()]);
         outer.is_some() && ran && callers.any(|node| node == outer)
     }
@@ -180,7 +180,7 @@ impl Maker<'_> {
         let trace = self.facts.trace;
         let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
         if !is_kernel
-            || !self.names.are(trace.calls.name[by.index()])
+            || ![Some(by), filled].into_iter().flatten().all(|call| self.names.are(trace.calls.name[call.index()]))
             || self.facts.opaque_in(by.index()..before.index())
         {
             return None;
@@ -195,8 +195,13 @@ impl Maker<'_> {
                 _ => return None,
             }
         }
-        let of_fill = filled.into_iter().flat_map(|fill| trace.accesses_of(fill));
-        again.reads.extend(of_fill.filter(|access| access.mode.reads()).map(|access| access.object));
+        for access in filled.into_iter().flat_map(|fill| trace.accesses_of(fill)) {
+            match access.mode {
+                AccessMode::Read => again.reads.push(access.object),
+                AccessMode::Write if access.object == made => {}
+                _ => return None,
+            }
+        }
         Some(again)
     }
 

@@ -82,7 +82,7 @@ fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
     let objects = &trace.objects;
     let is_older = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_none();
     let here = objects.ids().filter(|&object| device_of(trace, object) == device).filter(is_older);
-    here.map(|object| objects.bytes[object.index()]).sum()
+    here.map(|object| objects.bytes[object.index()]).fold(0, u64::saturating_add)
 }
 
 /// Numbers that do not go together.

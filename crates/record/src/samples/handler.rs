@@ -10,6 +10,9 @@ use dlmonitor::native::Registers;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+/// An answer that comes so much later (ns) than it was asked for is not where the thread waited.
+const LATE: u64 = 5_000_000;
+
 /// The signal of this process, 0 as long as none was chosen.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
@@ -81,6 +84,13 @@ unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock, at: 
     let tid = unsafe { libc::gettid() }.cast_unsigned();
     if record.tid.load(Ordering::Acquire) != tid || record.serial.load(Ordering::Relaxed) != serial {
         return;
+    }
+    if clock == Clock::Wait {
+        let asked = record.asked.swap(0, Ordering::Relaxed);
+        // By then it may do something else.
+        if clock.now(tid).is_none_or(|now| now.saturating_sub(asked) > LATE) {
+            return;
+        }
     }
     // Against the one who empties the table of codes: it waits for those that are busy, we stay away once it began.
     record.busy.store(true, Ordering::SeqCst);

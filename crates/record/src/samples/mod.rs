@@ -97,8 +97,13 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
     if rates == (Rates { cpu: 0, real: 0, waits: 0 }) {
         return Err("off".into());
     }
+    let can_see_waits = rates.waits == 0 || waits::can_be_seen();
+    let rates = if can_see_waits { rates } else { Rates { waits: 0, ..rates } };
     let signal = handler::install().ok_or("no signal is free")?;
-    let counters::Available { counters, remarks } = counters::available(counters);
+    let counters::Available { counters, mut remarks } = counters::available(counters);
+    if !can_see_waits {
+        remarks.push_str("; waits cannot be seen here (/proc/self/task/*/syscall)");
+    }
     let sampler: &'static Sampler = Box::leak(Box::new(Sampler {
         process: std::process::id(),
         signal,
@@ -217,7 +222,7 @@ impl Sampler {
             (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
             (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
             (self.refused.load(Ordering::Relaxed), "threads got no timer"),
-            (self.unasked.load(Ordering::Relaxed), "waits were not interrupted to ask where"),
+            (self.unasked.load(Ordering::Relaxed), "looks found waits that were not interrupted to ask where"),
             (counters::refused(), "counters of threads got no file"),
         ];
         for (count, what) in losses {

@@ -54,6 +54,8 @@ pub(super) struct ThreadRecord {
     pub(super) open: AtomicPtr<Open>,
     /// Its name when it was found.
     pub(super) name: Mutex<String>,
+    /// When the thread was asked where it waits, in ns, if it did not answer yet; else 0.
+    pub(super) asked: AtomicU64,
     last: [AtomicU64; 3],
     pub(super) samples: Ring,
     pub(super) names: Ring,
@@ -77,6 +79,7 @@ impl ThreadRecord {
             busy: AtomicBool::new(false),
             open: AtomicPtr::default(),
             name: Mutex::default(),
+            asked: AtomicU64::new(0),
             last: Default::default(),
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),
@@ -98,6 +101,7 @@ impl ThreadRecord {
             self.last[clock as usize].store(clock.now(tid).unwrap_or(0), Ordering::Relaxed);
         }
         self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
     }
@@ -107,7 +111,9 @@ impl ThreadRecord {
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
     pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) {
-        let (codes, counters) = (&sampler.codes, sampler.counters.len());
+        // What was counted up to here is that of what ran, not of the wait.
+        let counters = if clock == Clock::Wait { 0 } else { sampler.counters.len() };
+        let codes = &sampler.codes;
         let tid = self.tid.load(Ordering::Relaxed);
         let Some(now) = clock.now(tid) else { return };
         let last = &self.last[clock as usize];
@@ -139,7 +145,9 @@ impl ThreadRecord {
         if self.samples.push(&parts) {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);
-            self.counters.settle(&totals, counters);
+            if clock != Clock::Wait {
+                self.counters.settle(&totals, counters);
+            }
         } else {
             self.losses.full.fetch_add(1, Ordering::Relaxed);
         }

@@ -2,12 +2,14 @@
 //!
 //! Timers of CPU time do not see a thread that waits, and timers of wall-clock time interrupt it wherever it does: calls that the
 //! system does not restart would fail with `EINTR`. So the watching thread looks a hundred times a second, from outside, whether a
-//! thread that runs operators waits, and in which system call (`/proc/self/task/*/syscall`). One whose call the system restarts, or
-//! whose callers go on waiting by themselves, is asked by a signal where it is.
+//! thread that runs operators waits, and in which system call (`/proc/self/task/*/syscall`). One whose call the system restarts as if
+//! nothing had happened, or that sleeps until a moment, is asked by a signal where it is.
 
+use super::record::ThreadRecord;
 use super::timer::Clock;
 use super::watch::Watched;
 use super::{Sampler, handler, lock};
+use crate::session::Session;
 use std::sync::atomic::Ordering;
 
 /// A thread that used no more CPU time (ns) since it was asked still waits for the same: the answer takes less.
@@ -18,11 +20,13 @@ const PARTS: u64 = 10;
 /// What is known of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Its CPU time when it was looked at last, in ns; `None` if it was not yet.
-    used: Option<u64>,
+    /// When it was looked at last, and its CPU time then, in ns; `None` if it was not yet.
+    last: Option<(u64, u64)>,
     /// Since when it waits, and when it was asked last, in ns.
     since: u64,
     asked: u64,
+    /// Its CPU time when it was asked last.
+    used: u64,
 }
 
 /// What a thread does.
@@ -36,60 +40,107 @@ enum Doing {
     Elsewhere,
 }
 
+/// What a look at a thread says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    doing: Doing,
+    /// Up to when nothing is to be told of it.
+    settled: Option<u64>,
+}
+
+/// Whether the system says in which calls threads are.
+pub(super) fn can_be_seen() -> bool {
+    std::fs::read("/proc/thread-self/syscall").is_ok()
+}
+
 impl Sampler {
     /// Asks each thread that runs operators and waits where it is.
     pub(super) fn look_for_waits(&self) {
+        let is_open = Session::current().is_some_and(|session| session.window.is_open());
         let mut watched = lock(&self.watched);
         let Watched { threads, stopped: false, .. } = &mut *watched else { return };
         for thread in threads {
             let Some(record) = self.record(thread.record) else { continue };
-            let runs_operators = !record.open.load(Ordering::Relaxed).is_null();
-            let times = (Clock::Wait.now(thread.tid), Clock::Cpu.now(thread.tid));
-            let ((Some(now), Some(used)), true) = (times, runs_operators) else { continue };
-            match thread.waiting.look(now, used, || doing_of(thread.tid)) {
-                Some(Doing::Waiting) => {
-                    let serial = record.serial.load(Ordering::Relaxed);
-                    ask(self.signal, thread.tid, handler::value(thread.record, serial, Clock::Wait));
-                }
-                Some(Doing::Running) => record.settle(Clock::Wait, now),
-                Some(Doing::Elsewhere) => {
-                    self.unasked.fetch_add(1, Ordering::Relaxed);
-                    record.settle(Clock::Wait, now);
-                }
-                None => {}
+            if record.open.load(Ordering::Relaxed).is_null() {
+                continue;
             }
+            let (Some(now), Some(used)) = (Clock::Wait.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
+            if !is_open {
+                thread.waiting = Waiting::default();
+                continue;
+            }
+            let Some(look) = thread.waiting.look(now, used, || doing_of(thread.tid, self.signal)) else { continue };
+            if let Some(settled) = look.settled {
+                record.settle(Clock::Wait, settled);
+            }
+            match look.doing {
+                Doing::Waiting => self.ask(thread.record, record, now),
+                Doing::Elsewhere => _ = self.unasked.fetch_add(1, Ordering::Relaxed),
+                Doing::Running => {}
+            }
+        }
+    }
+
+    /// Asks a thread where it is, unless it has not answered yet.
+    fn ask(&self, index: usize, record: &ThreadRecord, now: u64) {
+        let (tid, serial) = (record.tid.load(Ordering::Relaxed), record.serial.load(Ordering::Relaxed));
+        let is_free = record.asked.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_free && !send(self.signal, tid, handler::value(index, serial, Clock::Wait)) {
+            record.asked.store(0, Ordering::Relaxed);
         }
     }
 }
 
 impl Waiting {
     /// Looks at a thread at a time, when it had used so much CPU time; `None` if it waits on, and is not to be asked again yet.
-    fn look(&mut self, now: u64, used: u64, doing: impl FnOnce() -> Doing) -> Option<Doing> {
-        let before = self.used.replace(used);
-        if before.is_some_and(|before| used.saturating_sub(before) <= ANSWER) {
-            if now.saturating_sub(self.asked).saturating_mul(PARTS) < now.saturating_sub(self.since) {
-                return None;
-            }
-        } else {
+    fn look(&mut self, now: u64, used: u64, doing: impl FnOnce() -> Doing) -> Option<Look> {
+        let running = Look { doing: Doing::Running, settled: Some(now) };
+        // What the thread did before is not known. Time that was used never gets less, but for another thread.
+        let Some((looked, _)) = self.last.replace((now, used)).filter(|last| last.1 <= used) else {
+            (self.since, self.used) = (now, used);
+            return Some(running);
+        };
+        let waits_on = used.saturating_sub(self.used) <= ANSWER;
+        if waits_on && now.saturating_sub(self.asked).saturating_mul(PARTS) < now.saturating_sub(self.since) {
+            return None;
+        }
+        let doing = doing();
+        if !waits_on || doing == Doing::Running {
             self.since = now;
         }
-        // What the thread did before is not known.
-        let doing = before.map_or(Doing::Running, |_| doing());
+        (self.asked, self.used) = (now, used);
         match doing {
-            Doing::Waiting => self.asked = now,
-            Doing::Running | Doing::Elsewhere => self.since = now,
+            Doing::Running => Some(running),
+            Doing::Elsewhere => Some(Look { doing, settled: Some(now) }),
+            // A wait of before is none of this one's.
+            Doing::Waiting => Some(Look { doing, settled: (!waits_on).then_some(looked) }),
         }
-        Some(doing)
     }
 }
 
 /// What a thread does; one that is gone runs as well as any.
-fn doing_of(tid: u32) -> Doing {
-    std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).map_or(Doing::Running, |text| doing(&text))
+fn doing_of(tid: u32, signal: i32) -> Doing {
+    let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}"));
+    let found = file("syscall").map_or(Doing::Running, |text| doing(&text, is_pipe));
+    // A signal that is blocked would wait to be delivered, and until then take of what the system lets a user have.
+    let is_blocked = || file("status").map_or(true, |text| blocks(&text, signal));
+    if found == Doing::Waiting && is_blocked() { Doing::Elsewhere } else { found }
+}
+
+/// Whether a descriptor is a pipe: reads of those are restarted, whoever made them.
+fn is_pipe(descriptor: u64) -> bool {
+    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
+    link.is_ok_and(|link| link.to_string_lossy().starts_with("pipe:"))
+}
+
+/// Whether a thread blocks a signal, as its `status` says.
+fn blocks(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigBlk:")?.trim(), 16).ok());
+    mask.is_none_or(|mask| u32::try_from(signal - 1).is_ok_and(|bit| mask >> bit & 1 == 1))
 }
 
 /// What the system says of a thread: `running`, or the number of the call that it waits in and its arguments.
-fn doing(text: &str) -> Doing {
+fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Doing {
     let mut words = text.split_ascii_whitespace();
     let Some(call) = words.next().and_then(|word| word.parse::<libc::c_long>().ok()) else { return Doing::Running };
     let arguments: Vec<u64> =
@@ -100,15 +151,11 @@ fn doing(text: &str) -> Doing {
         // Without a limit of time the system goes on waiting.
         libc::SYS_futex => argument(3) == 0,
         // Until a moment: whoever waits so goes on until then. Python does.
-        libc::SYS_clock_nanosleep => argument(1) == libc::TIMER_ABSTIME as u64,
-        libc::SYS_read
-        | libc::SYS_write
-        | libc::SYS_readv
-        | libc::SYS_recvfrom
-        | libc::SYS_recvmsg
-        | libc::SYS_wait4
-        | libc::SYS_waitid
-        | libc::SYS_flock => true,
+        libc::SYS_clock_nanosleep => {
+            argument(0) == libc::CLOCK_MONOTONIC as u64 && argument(1) == libc::TIMER_ABSTIME as u64
+        }
+        libc::SYS_read => is_pipe(argument(0)),
+        libc::SYS_wait4 | libc::SYS_waitid => true,
         _ => false,
     };
     if may_be_asked { Doing::Waiting } else { Doing::Elsewhere }
@@ -127,19 +174,19 @@ struct Message {
     rest: [u64; 12],
 }
 
-/// Sends the handler's signal to a thread. One that is gone, or that has too many signals waiting, is not asked.
-fn ask(signal: i32, tid: u32, value: usize) {
+/// Sends the handler's signal to a thread; `false` if it is gone, or if the system takes no more signals.
+fn send(signal: i32, tid: u32, value: usize) -> bool {
     let pid = std::process::id().cast_signed();
     // SAFETY: it takes nothing and cannot fail.
     let user = unsafe { libc::getuid() };
     let message = Message { signal, error: 0, code: libc::SI_QUEUE, gap: 0, pid, user, value, rest: [0; 12] };
     // SAFETY: the message is as long as the system reads, and outlives the call; the signal has a handler for all threads.
-    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const message) };
+    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const message) == 0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Doing, Message, Waiting, doing};
+    use super::{Doing, Look, Message, Waiting, blocks, doing};
 
     #[test]
     fn a_message_is_as_long_as_the_system_says() {
@@ -150,43 +197,72 @@ mod tests {
     fn only_calls_that_go_on_are_interrupted() {
         let line = |call: libc::c_long, arguments: &str| format!("{call} {arguments} 0x7ffc0 0x7f5a1\n");
         let futex = |limit: &str| line(libc::SYS_futex, &format!("0x55d0 0x189 0x0 {limit} 0x0 0xffffffff"));
-        let sleep = |flags: &str| line(libc::SYS_clock_nanosleep, &format!("0x1 {flags} 0x7ffe0 0x0 0x0 0x0"));
+        let sleep = |how: &str| line(libc::SYS_clock_nanosleep, &format!("{how} 0x7ffe0 0x0 0x0 0x0"));
+        let read = |descriptor: &str| line(libc::SYS_read, &format!("{descriptor} 0x7f00 0x1000 0x0 0x0 0x0"));
         for (text, expected) in [
             ("running\n".to_owned(), Doing::Running),
             (String::new(), Doing::Running),
             ("-1 0x7ffc0 0x7f5a1\n".to_owned(), Doing::Elsewhere),
             (futex("0x0"), Doing::Waiting),
             (futex("0x7ffe0"), Doing::Elsewhere),
-            (sleep("0x1"), Doing::Waiting),
-            (sleep("0x0"), Doing::Elsewhere),
-            (line(libc::SYS_read, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Doing::Waiting),
+            (sleep("0x1 0x1"), Doing::Waiting),
+            (sleep("0x1 0x0"), Doing::Elsewhere),
+            (sleep("0x0 0x1"), Doing::Elsewhere),
+            (read("0x3"), Doing::Waiting),
+            (read("0x4"), Doing::Elsewhere),
+            (line(libc::SYS_write, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Doing::Elsewhere),
+            (line(libc::SYS_recvfrom, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Doing::Elsewhere),
             (line(libc::SYS_epoll_pwait, "0x3 0x7f00 0x1 0x0 0x0 0x0"), Doing::Elsewhere),
             (libc::SYS_futex.to_string(), Doing::Elsewhere),
         ] {
-            assert_eq!(doing(&text), expected, "{text}");
+            assert_eq!(doing(&text, |descriptor| descriptor == 3), expected, "{text}");
         }
     }
 
     #[test]
+    fn blocked_signals_are_seen() {
+        let status = "Name:\tpython\nSigBlk:\t0000000400000001\nSigIgn:\tffffffffffffffff\n";
+        assert_eq!([1, 2, 34, 35, 64].map(|signal| blocks(status, signal)), [true, false, false, true, false]);
+        assert!(blocks("Name:\tpython\n", 35), "what is not known is not touched");
+    }
+
+    const ASKED: Option<Look> = Some(Look { doing: Doing::Waiting, settled: None });
+
+    #[test]
     fn long_waits_are_asked_about_more_rarely() {
-        let mut waiting = Waiting::default();
-        let looks = (0..10_000).map(|look| waiting.look(look * 10_000_000, 5, || Doing::Waiting));
-        let asked = looks.filter(|found| *found == Some(Doing::Waiting)).count();
-        // At each of ten looks, then a tenth of the wait later: 11 + ln(100 s / 0.1 s) / ln(10/9).
-        assert!((70..90).contains(&asked), "{asked}");
+        for doing in [Doing::Waiting, Doing::Elsewhere] {
+            let mut waiting = Waiting::default();
+            let looks = (0..10_000).map(|look| waiting.look(look * 10_000_000, 5, || doing));
+            let asked = looks.flatten().filter(|look| look.doing == doing).count();
+            // At each of ten looks, then a tenth of the wait later: 11 + ln(100 s / 0.1 s) / ln(10/9).
+            assert!((70..90).contains(&asked), "{asked}");
+        }
     }
 
     #[test]
     fn what_ran_in_between_waits_anew() {
         let mut waiting = Waiting::default();
-        assert_eq!(waiting.look(0, 5, || Doing::Waiting), Some(Doing::Running), "of the time before nothing is known");
         let mut look = |at: u64, used: u64, doing: Doing| waiting.look(at * 10_000_000, used, || doing);
+        let running = |at: u64| Some(Look { doing: Doing::Running, settled: Some(at * 10_000_000) });
+        assert_eq!(look(0, 5, Doing::Waiting), running(0), "of the time before nothing is known");
         for at in 1..=10 {
-            assert_eq!(look(at, 5, Doing::Waiting), Some(Doing::Waiting));
+            assert_eq!(look(at, 5, Doing::Waiting), ASKED);
         }
         assert_eq!(look(11, 5, Doing::Waiting), None, "a tenth of 110 ms is not over");
-        assert_eq!(look(12, 5, Doing::Waiting), Some(Doing::Waiting));
-        assert_eq!(look(13, 900_000, Doing::Waiting), Some(Doing::Waiting), "it ran");
-        assert_eq!(look(14, 900_000, Doing::Running), Some(Doing::Running));
+        assert_eq!(look(12, 5, Doing::Waiting), ASKED);
+        let anew = Look { doing: Doing::Waiting, settled: Some(120_000_000) };
+        assert_eq!(look(13, 900_000, Doing::Waiting), Some(anew), "it ran: the wait of before is none of this one's");
+        assert_eq!(look(14, 950_000, Doing::Waiting), ASKED, "the answer took a little");
+        assert_eq!(look(15, 950_000, Doing::Running), running(15));
+        assert_eq!(look(16, 3, Doing::Waiting), running(16), "another thread");
+    }
+
+    /// Little work between many waits adds up.
+    #[test]
+    fn many_short_waits_are_not_one() {
+        let mut waiting = Waiting::default();
+        let looks = (0..1000_u64).map(|look| waiting.look(look * 10_000_000, look * 60_000, || Doing::Waiting));
+        let asked = looks.flatten().filter(|look| look.doing == Doing::Waiting).count();
+        assert!(asked > 400, "{asked}");
     }
 }

@@ -96,10 +96,16 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     events::strings("strings", &mut trace.strings, &files)?;
     small::tracks(&mut trace, &files)?;
     let file = files.required("events")?;
+    let read_attrs = || attrs::read(file.as_ref(), &trace.strings, &files, &selection.attributes);
     let (events, attrs) = std::thread::scope(|scope| {
-        let attrs = scope.spawn(|| attrs::read(file.as_ref(), &trace.strings, &files, &selection.attributes));
+        let beside = std::thread::Builder::new().spawn_scoped(scope, read_attrs);
         let events = file.as_ref().map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings));
-        (events, attrs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let attrs = match beside {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // The system gives no more threads.
+            Err(_) => read_attrs(),
+        };
+        (events, attrs)
     });
     (trace.events, trace.attrs) = (events?, attrs?);
     small::gpu(&mut trace, &files)?;

@@ -22,9 +22,9 @@ pub(super) const RULE: Rule = Rule {
     cost: "some lines; errors of the other one are seen later",
     wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all. \
                  Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
-                 and waits with a limit of time are not interrupted to ask where they are. Recordings without such looks tell of a wait by what \
-                 samples of CPU time leave of the time between two operators, less what threads of the process waited for a processor, and name \
-                 what the lines of the two operators have in common, between two steps the file alone.",
+                 and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. These, and waits in recordings \
+                 without looks, are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
+                 waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone.",
     source: "field practice",
     needs: &[Need::PythonFrames],
     settings: &[Setting {
@@ -135,7 +135,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 
 /// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
 fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
-    let share = subject.percent(seen.time.ns as i64);
+    // Threads wait beside each other: no more goes than what one of them waits.
+    let share = subject.percent(seen.of_one_thread() as i64);
     if share < subject.setting("share") {
         return None;
     }
