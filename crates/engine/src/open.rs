@@ -267,7 +267,7 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     if crate::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty()) {
         return open_recording(path, options);
     }
-    let set = stackline_store::read_run(path, &ReadSelection::all())?;
+    let set = stackline_store::read_run(path, &ReadSelection { threads: options.threads, ..ReadSelection::all() })?;
     if set.traces.is_empty() && crate::memory::keeps_memory(path) {
         return Err(Error::OnlyMemory { path: path.to_owned() });
     }

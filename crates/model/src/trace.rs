@@ -177,17 +177,17 @@ impl Trace {
 
     /// First start and last end in ns over all plausible events with a duration; `None` if there is none.
     pub fn span(&self) -> Option<(i64, i64)> {
-        let timed = |e: &EventId| {
-            self.events.is_plausible(*e)
-                && self.events.has(*e, crate::flags::HAS_DURATION)
-                && self.kind(*e) != EventKind::Recording
-        };
-        let mut span: Option<(i64, i64)> = None;
-        for event in self.events.ids().filter(timed) {
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        let mut any = false;
+        for event in self.events.ids() {
+            // Without a branch: all events are looked at.
+            let counts = self.events.is_timed(event) & (self.kind(event) != EventKind::Recording);
             let (start, end) = (self.events.start[event.index()], self.events.end(event));
-            span = Some(span.map_or((start, end), |(a, b)| (a.min(start), b.max(end))));
+            any |= counts;
+            first = first.min(if counts { start } else { i64::MAX });
+            last = last.max(if counts { end } else { i64::MIN });
         }
-        span
+        any.then_some((first, last))
     }
 
     /// A process or thread key as text.

@@ -456,8 +456,13 @@ fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>, memory: Option
         hasher.write_usize(trace.events.len());
         hasher.write_usize(trace.strings.len());
         hasher.write_i64(trace.meta.base_ns);
-        let (start, dur) = (&trace.events.start, &trace.events.dur);
-        start.iter().chain(dur).for_each(|&ns| hasher.write_i64(ns));
+        // Two at a time: each step of one waits for the one before it.
+        let mut lengths = FxHasher::default();
+        for (&start, &dur) in trace.events.start.iter().zip(&trace.events.dur) {
+            hasher.write_i64(start);
+            lengths.write_i64(dur);
+        }
+        hasher.write_u64(lengths.finish());
     }
     if let Some(tree) = recording {
         hasher.write_usize(tree.nodes.len());

@@ -1,32 +1,44 @@
 //! What is counted beside times: launches, bytes that GPUs moved, idle GPU time, memory.
 
 use super::from_trace::{Builder, is_call, is_within};
+use rustc_hash::FxHashMap;
 use stackline_model::{
-    CallMetric, CallNodeId, CallStats, CallTree, EventId, EventKind, Key, Trace, TrackId, TrackKind,
+    CallMetric, CallNodeId, CallStats, CallTree, EventId, EventKind, Key, ProcessId, Trace, TrackId, TrackKind,
 };
 
-/// The innermost call of the thread that an event is of, where the source writes that thread's number as text elsewhere (2021).
-fn call_at(trace: &Trace, event: EventId) -> Option<EventId> {
-    let (at, track) = (trace.events.start[event.index()], trace.tracks.get(trace.events.track[event.index()]));
-    let Key::Int(number) = track.tid else { return None };
-    let is_twin = |&other: &TrackId| {
-        let other = trace.tracks.get(other);
-        let same = || matches!(other.tid, Key::Str(text) if trace.strings.get(text).parse() == Ok(number));
-        other.process == track.process && other.kind == TrackKind::Thread && same()
-    };
-    let calls = trace.track_events(trace.tracks.ids().find(is_twin)?);
-    let begun = calls.partition_point(|call| trace.events.start[call.index()] <= at);
-    let last = *calls[..begun].last()?;
-    let covers = |&call: &EventId| is_call(trace, call) && trace.events.end(call) >= at;
-    std::iter::once(last).chain(trace.ancestors(last)).find(covers)
+/// Threads whose number the source writes as text where memory is not concerned (2021), by process and number.
+struct Twins(FxHashMap<(ProcessId, i64), TrackId>);
+
+impl Twins {
+    fn of(trace: &Trace) -> Self {
+        let mut twins = FxHashMap::default();
+        for id in trace.tracks.ids() {
+            let track = trace.tracks.get(id);
+            if let (TrackKind::Thread, Key::Str(text)) = (track.kind, track.tid)
+                && let Ok(number) = trace.strings.get(text).parse()
+            {
+                twins.entry((track.process, number)).or_insert(id);
+            }
+        }
+        Self(twins)
+    }
+
+    /// The innermost call of the thread that an event is of.
+    fn call_at(&self, trace: &Trace, event: EventId) -> Option<EventId> {
+        let (at, track) = (trace.events.start[event.index()], trace.tracks.get(trace.events.track[event.index()]));
+        let Key::Int(number) = track.tid else { return None };
+        let calls = trace.track_events(*self.0.get(&(track.process, number))?);
+        let begun = calls.partition_point(|call| trace.events.start[call.index()] <= at);
+        let last = *calls[..begun].last()?;
+        let covers = |&call: &EventId| is_call(trace, call) && trace.events.end(call) >= at;
+        std::iter::once(last).chain(trace.ancestors(last)).find(covers)
+    }
 }
 
 impl Builder<'_> {
     /// Idle GPU time during a call of a thread, but for that during the calls right inside it. ns.
     pub(super) fn own_idle(&self, event: EventId) -> i64 {
-        let Some(&inside) = self.callers.idle_inside.get(event.index()) else { return 0 };
-        let (events, at) = (&self.trace.events, event.index());
-        self.idle.within(events.track[at], events.start[at], events.end(event)).saturating_sub(inside)
+        self.callers.own_idle.get(event.index()).copied().unwrap_or(0)
     }
 
     /// Counts idle GPU time at the lines of a call, as its own time is divided among them.
@@ -81,14 +93,14 @@ impl Builder<'_> {
     /// Of allocations and releases: at the call that they lie in.
     fn add_memory(&mut self) {
         let trace = self.trace;
-        let bytes = trace.attr("Bytes");
+        let (bytes, twins) = (trace.attr("Bytes"), Twins::of(trace));
         let is_in = |event: EventId| trace.events.is_plausible(event) && is_within(trace, self.window, event);
         let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && is_in(*event);
         let events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
         for event in events {
             let Some(bytes) = bytes.i64(event) else { continue };
             let metric = if bytes < 0 { CallMetric::Freed } else { CallMetric::Allocated };
-            let elsewhere = if self.callers.of_event(event).is_none() { call_at(trace, event) } else { None };
+            let elsewhere = if self.callers.of_event(event).is_none() { twins.call_at(trace, event) } else { None };
             let node = match elsewhere {
                 Some(call) => self.node_of(call),
                 None => self.base(event),

@@ -12,8 +12,9 @@ pub(super) struct Callers {
     pub(super) is_backward: Vec<bool>,
     /// By event: the time of the spans right inside it.
     pub(super) inside: Vec<i64>,
-    /// By event: how much of the idle GPU time during it lies in the spans right inside it; empty if none is asked for.
-    pub(super) idle_inside: Vec<i64>,
+    /// By event that is a call of a thread: the idle GPU time during it, but for that during the spans right inside it, in ns; empty if
+    /// none is asked for.
+    pub(super) own_idle: Vec<i64>,
 }
 
 impl Callers {
@@ -30,8 +31,8 @@ impl Callers {
                 of[to.index()] = from;
             }
         }
-        let idle_inside = if idle.has_threads() { vec![0; many] } else { Vec::new() };
-        let mut all = Self { of, is_backward, inside: vec![0; many], idle_inside };
+        let own_idle = if idle.has_threads() { vec![0; many] } else { Vec::new() };
+        let mut all = Self { of, is_backward, inside: vec![0; many], own_idle };
         all.add_enclosing(trace, idle);
         all
     }
@@ -47,14 +48,23 @@ impl Callers {
             } else if !self.is_backward[at] {
                 self.of[at] = up.unwrap_or(EventId::NONE);
             }
-            let is_span = || is_call(trace, event) && !trace.kind(event).is_gpu_work() && trace.events.is_timed(event);
-            if let Some(up) = up.filter(|_| is_span()) {
-                let (start, end) = (trace.events.start[at], trace.events.end(event).min(trace.events.end(up)));
-                let held = end.saturating_sub(start).max(0);
-                self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
-                if let Some(inside) = self.idle_inside.get_mut(up.index()) {
-                    *inside += idle.within(trace.events.track[at], start, end);
-                }
+            if !is_call(trace, event) || trace.kind(event).is_gpu_work() || !trace.events.is_timed(event) {
+                continue;
+            }
+            let (start, end) = (trace.events.start[at], trace.events.end(event));
+            let idle_until = |end| idle.within(trace.events.track[at], start, end);
+            let own_idle = self.own_idle.get_mut(at).map(|own| {
+                let during = idle_until(end);
+                *own = own.saturating_add(during);
+                during
+            });
+            let Some(up) = up else { continue };
+            let held_until = end.min(trace.events.end(up));
+            let held = held_until.saturating_sub(start).max(0);
+            self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
+            if let Some(during) = own_idle {
+                let held = if held_until == end { during } else { idle_until(held_until) };
+                self.own_idle[up.index()] = self.own_idle[up.index()].saturating_sub(held);
             }
         }
     }

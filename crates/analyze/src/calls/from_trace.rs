@@ -111,6 +111,9 @@ pub(super) fn is_within(trace: &Trace, (from, to): (i64, i64), event: EventId) -
     (from..to).contains(&trace.events.start[event.index()])
 }
 
+/// Name and kind of events, whether they differentiate an operator, and their line if that is not the first.
+type FrameKey = (StrId, EventKind, bool, Option<u32>);
+
 pub(super) struct Builder<'a> {
     pub(super) trace: &'a Trace,
     pub(super) window: (i64, i64),
@@ -120,9 +123,11 @@ pub(super) struct Builder<'a> {
     thread: CallThreadId,
     stalls: CallMetric,
     stall_reasons: AttrColumn<'a>,
-    inferred: AttrColumn<'a>,
-    /// By name, whether it is meant as a backward node, and line if that is not the first; of one kind of events each.
-    frames: FxHashMap<(StrId, EventKind, bool, Option<u32>), CallFrameId>,
+    /// None where it says nothing of any event.
+    inferred: Option<AttrColumn<'a>>,
+    frames: FxHashMap<FrameKey, CallFrameId>,
+    /// By name, the frame that it was last: mostly it is that again.
+    last_frames: Vec<((EventKind, bool, Option<u32>), CallFrameId)>,
     /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
     bases: Vec<CallNodeId>,
     /// By event its own node, where that is known already and stands at no line: events inside of it ask for it again and again.
@@ -154,8 +159,9 @@ impl<'a> Builder<'a> {
             thread,
             stalls,
             stall_reasons: trace.attr(STALL_REASON),
-            inferred: trace.attr(INFERRED),
+            inferred: Some(trace.attr(INFERRED)).filter(AttrColumn::exists),
             frames: FxHashMap::default(),
+            last_frames: vec![((EventKind::Other, false, Some(u32::MAX)), CallFrameId::NONE); trace.strings.len()],
             bases: vec![CallNodeId::NONE; trace.events.len()],
             nodes: vec![CallNodeId::NONE; trace.events.len()],
             callers: Callers::of(trace, &idle),
@@ -208,9 +214,7 @@ impl<'a> Builder<'a> {
             match self.lines.as_ref().map(|lines| lines.parts(event, ns)) {
                 None => {
                     let node = self.add_call((base, event, None), metric, ns);
-                    if self.is_inferred(event) {
-                        *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
-                    }
+                    self.note_continued(node, event, false);
                     if !is_gpu {
                         self.add_value(node, event, CallMetric::GpuIdle, self.own_idle(event));
                     }
@@ -225,13 +229,20 @@ impl<'a> Builder<'a> {
         let mut nodes = Vec::with_capacity(parts.len());
         for (line, ns) in parts {
             let node = self.add_call((base, event, line), metric, ns);
-            if !nodes.is_empty() || self.is_inferred(event) {
-                *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
-            }
+            self.note_continued(node, event, !nodes.is_empty());
             nodes.push((node, ns));
         }
         if metric == CallMetric::HostTime {
             self.add_idle_of_lines(event, &nodes);
+        }
+    }
+
+    /// Notes what is no call at a node: what went on there, or of which it is only concluded that it was called, maybe several times.
+    fn note_continued(&mut self, node: CallNodeId, event: EventId, went_on: bool) {
+        let is_function = || self.trace.kind(event) == EventKind::PythonFunction;
+        let is_inferred = || self.inferred.as_ref().is_some_and(|told| is_function() && told.get(event).is_some());
+        if went_on || is_inferred() {
+            *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
         }
     }
 
@@ -241,11 +252,6 @@ impl<'a> Builder<'a> {
             return is_within(self.trace, self.window, event);
         }
         is_gpu_within(self.trace, self.window, event, self.callers.of_event(event))
-    }
-
-    /// Whether it is only concluded that a function was called, maybe several times.
-    fn is_inferred(&self, event: EventId) -> bool {
-        self.trace.kind(event) == EventKind::PythonFunction && self.inferred.get(event).is_some()
     }
 
     /// Adds what a call took at a line of it.
@@ -271,6 +277,14 @@ impl<'a> Builder<'a> {
         if !self.bases[event.index()].is_none() {
             return self.bases[event.index()];
         }
+        match self.callers.of_event(event) {
+            // Mostly what is around a call was there before.
+            Some(caller) if !self.bases[caller.index()].is_none() => {
+                self.bases[event.index()] = self.below(event, caller);
+                return self.bases[event.index()];
+            }
+            _ => {}
+        }
         // From the event to the nearest caller whose place is known, or to the outermost one.
         let mut chain = vec![event];
         let mut at = event;
@@ -285,10 +299,15 @@ impl<'a> Builder<'a> {
         }
         for pair in chain.windows(2).rev() {
             let &[called, caller] = pair else { continue };
-            let line = self.lines.as_ref().and_then(|lines| lines.of_call(called, caller));
-            self.bases[called.index()] = self.node(self.bases[caller.index()], caller, line);
+            self.bases[called.index()] = self.below(called, caller);
         }
         self.bases[event.index()]
+    }
+
+    /// The node of a caller whose place is known, at the line that it was at when it called something.
+    fn below(&mut self, called: EventId, caller: EventId) -> CallNodeId {
+        let line = self.lines.as_ref().and_then(|lines| lines.of_call(called, caller));
+        self.node(self.bases[caller.index()], caller, line)
     }
 
     /// The node of an event below another one; at a line, if that is known.
@@ -308,9 +327,23 @@ impl<'a> Builder<'a> {
     fn frame(&mut self, event: EventId, line: Option<u32>) -> CallFrameId {
         let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
         let key = (name, kind, self.callers.is_backward[event.index()], line);
+        if let Some(&(of, frame)) = self.last_frames.get(name.index())
+            && of == (kind, key.2, line)
+        {
+            return frame;
+        }
+        let frame = self.frame_of(key);
+        if let Some(last) = self.last_frames.get_mut(name.index()) {
+            *last = ((kind, key.2, line), frame);
+        }
+        frame
+    }
+
+    fn frame_of(&mut self, key: FrameKey) -> CallFrameId {
         if let Some(&known) = self.frames.get(&key) {
             return known;
         }
+        let (name, kind, _, line) = key;
         let text = self.trace.strings.get(name);
         let mut frame = call_frame(&mut self.tree, text, kind, key.2);
         if let (CallFrame::Python { line, .. }, Some(running)) = (&mut frame, line) {

@@ -7,7 +7,6 @@
 
 use super::from_trace::is_call;
 use crate::intervals::{intersect, subtract, union};
-use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Trace, TrackId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,8 +14,8 @@ use std::collections::BTreeMap;
 /// The gaps of a stretch of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    /// By thread, and there by GPU: when its calls kept that GPU waiting.
-    threads: FxHashMap<TrackId, Vec<Covered>>,
+    /// By track, and there by GPU: when its calls kept that GPU waiting. Empty where no gap is a thread's.
+    threads: Vec<Vec<Covered>>,
     /// What waited for its turn, and how long, in ns.
     pub(super) waited: Vec<(EventId, i64)>,
     /// How long GPUs waited while no thread that feeds them was in a call: what was launched then, and ns.
@@ -51,6 +50,9 @@ impl Idle {
         let mut idle = Self::default();
         let gaps: Vec<Vec<Gap>> = by_device.into_values().map(|work| idle.gaps(trace, work, &is_in)).collect();
         let busy = in_calls(trace, gaps.iter().flatten().flat_map(|gap| gap.threads).flatten());
+        if gaps.iter().any(|gaps| !gaps.is_empty()) {
+            idle.threads.resize_with(trace.tracks.len(), Vec::new);
+        }
         for gaps in gaps {
             idle.divide(gaps, &busy, &is_in);
         }
@@ -58,19 +60,15 @@ impl Idle {
     }
 
     /// The gaps of a GPU that are threads'; what is the operations' own is put aside.
-    fn gaps(
-        &mut self,
-        trace: &Trace,
-        mut work: Vec<Work>,
-        is_in: &impl Fn(EventId, Option<EventId>) -> bool,
-    ) -> Vec<Gap> {
-        work.sort_by_key(|&(event, _)| trace.events.start[event.index()]);
+    fn gaps(&mut self, trace: &Trace, work: Vec<Work>, is_in: &impl Fn(EventId, Option<EventId>) -> bool) -> Vec<Gap> {
+        let mut by_start: Vec<(i64, Work)> =
+            work.into_iter().map(|(event, launch)| (trace.events.start[event.index()], (event, launch))).collect();
+        by_start.sort_by_key(|&(start, _)| start);
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
         let mut busy_until = i64::MAX;
         let mut thread_before = None;
-        for (event, launch) in work {
-            let start = trace.events.start[event.index()];
+        for (start, (event, launch)) in by_start {
             if start > busy_until {
                 let fed = launch.map_or(busy_until, |launch| trace.events.end(launch).clamp(busy_until, start));
                 if let Some(launch) = launch.filter(|_| fed > busy_until) {
@@ -92,14 +90,15 @@ impl Idle {
     fn divide(
         &mut self,
         gaps: Vec<Gap>,
-        in_calls: &FxHashMap<TrackId, Vec<Span>>,
+        in_calls: &[Option<Vec<Span>>],
         is_in: &impl Fn(EventId, Option<EventId>) -> bool,
     ) {
         let mut of_threads: BTreeMap<TrackId, Vec<Span>> = BTreeMap::new();
         for gap in gaps {
             let mut left = vec![gap.span];
             for thread in gap.threads.into_iter().flatten() {
-                let calls = in_calls.get(&thread).map_or(&[][..], |calls| near(calls, gap.span));
+                let calls = in_calls.get(thread.index()).and_then(Option::as_ref);
+                let calls = calls.map_or(&[][..], |calls| near(calls, gap.span));
                 of_threads.entry(thread).or_default().extend(intersect(&left, calls));
                 left = subtract(&left, calls);
             }
@@ -108,7 +107,9 @@ impl Idle {
         }
         for (thread, mut spans) in of_threads {
             spans.sort_unstable();
-            self.threads.entry(thread).or_default().push(Covered::of(&spans));
+            if let Some(gaps) = self.threads.get_mut(thread.index()) {
+                gaps.push(Covered::of(&spans));
+            }
         }
     }
 
@@ -119,17 +120,22 @@ impl Idle {
 
     /// How much of the thread's gaps lies between two times, in ns; of each GPU.
     pub(super) fn within(&self, track: TrackId, start: i64, end: i64) -> i64 {
-        let gaps = self.threads.get(&track).map_or(&[][..], Vec::as_slice);
+        let gaps = self.threads.get(track.index()).map_or(&[][..], Vec::as_slice);
         gaps.iter().map(|covered| covered.between(start, end.max(start))).sum()
     }
 }
 
-/// When these threads were in any call.
-fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> FxHashMap<TrackId, Vec<Span>> {
-    let mut calls: FxHashMap<TrackId, Vec<Span>> = threads.map(|thread| (thread, Vec::new())).collect();
+/// By track, when these threads were in any call.
+fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option<Vec<Span>>> {
+    let mut calls: Vec<Option<Vec<Span>>> = vec![None; trace.tracks.len()];
+    for thread in threads {
+        if let Some(spans) = calls.get_mut(thread.index()) {
+            *spans = Some(Vec::new());
+        }
+    }
     let is_span = |&event: &EventId| is_call(trace, event) && !trace.kind(event).is_gpu_work();
     for event in trace.events.ids().filter(is_span).filter(|&event| trace.events.is_timed(event)) {
-        if let Some(spans) = calls.get_mut(&trace.events.track[event.index()]) {
+        if let Some(Some(spans)) = calls.get_mut(trace.events.track[event.index()].index()) {
             let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
             // What lies in the one before says nothing new.
             if spans.last().is_none_or(|last| end > last.1) {
@@ -137,7 +143,7 @@ fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> FxHashMap<
             }
         }
     }
-    calls.into_iter().map(|(thread, spans)| (thread, union(spans))).collect()
+    calls.into_iter().map(|spans| spans.map(union)).collect()
 }
 
 /// The spans that may have a part of this one.

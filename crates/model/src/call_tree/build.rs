@@ -14,6 +14,8 @@ pub struct CallTreeBuilder {
     stats: Vec<(Key, CallStats)>,
     /// Where in that stands what was added piece by piece.
     places: FxHashMap<Key, usize>,
+    /// By node, the places that were added to last: mostly it is one of them again.
+    last: Vec<[usize; 2]>,
 }
 
 /// What values belong to.
@@ -28,6 +30,7 @@ impl Default for CallTreeBuilder {
             children: FxHashMap::default(),
             stats: Vec::new(),
             places: FxHashMap::default(),
+            last: Vec::new(),
         }
     }
 }
@@ -91,13 +94,27 @@ impl CallTreeBuilder {
 
     /// Adds values that were measured at a node.
     pub fn add(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, stats: &CallStats) {
-        let key = (node, thread, metric);
+        let place = self.place((node, thread, metric));
+        self.stats[place].1.merge(stats);
+    }
+
+    /// Where the values of a key stand.
+    fn place(&mut self, key: Key) -> usize {
+        let at = key.0.index();
+        let last = self.last.get(at).copied().unwrap_or([usize::MAX; 2]);
+        if let Some(&place) = last.iter().find(|&&place| self.stats.get(place).is_some_and(|(of, _)| *of == key)) {
+            return place;
+        }
         let next = self.stats.len();
         let place = *self.places.entry(key).or_insert(next);
         if place == next {
             self.stats.push((key, CallStats::default()));
         }
-        self.stats[place].1.merge(stats);
+        if self.last.len() <= at {
+            self.last.resize(at + 1, [usize::MAX; 2]);
+        }
+        self.last[at] = [place, last[0]];
+        place
     }
 
     /// Adds all that was measured at a node: the same as [`Self::add`], sooner, and of use where values do not come piece by piece.

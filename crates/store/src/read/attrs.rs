@@ -1,6 +1,6 @@
 //! Arguments of events: put together from the wide columns of the event table and the long table of all others.
 
-use super::events::MAX_RESERVE;
+use super::long::{Long, LongRows};
 use super::table::{Batch, Meanings, TableFile};
 use super::{Attributes, Files};
 use crate::Error;
@@ -10,6 +10,10 @@ use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, BooleanArray, Int32Array};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrTable, AttrType, Shape, ShapeId, StrId, StringTable};
+use std::path::PathBuf;
+use std::slice::IterMut;
+use std::sync::{Mutex, PoisonError};
+use std::vec::IntoIter;
 
 /// Rows per batch of wide columns: some sixty of them are in memory at once.
 const BATCH: usize = 32 * 1024;
@@ -29,40 +33,147 @@ struct Layout {
     columns: Vec<(String, AttrType)>,
 }
 
-/// Reads the arguments of `events` that are wanted.
-pub(super) fn read(
-    events: Option<&TableFile>,
-    strings: &StringTable,
-    files: &Files<'_>,
-    selection: &Attributes,
-) -> Result<AttrTable, Error> {
-    let shape = events.map_or(Ok(Vec::new()), super::events::shapes)?;
-    let layout = match files.required("shapes")? {
-        Some(file) => layout(strings, &file, selection, !files.long_arguments)?,
-        None => Layout { shapes: Vec::new(), columns: Vec::new() },
-    };
-    let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
-    let long = match files.required("attributes")? {
-        Some(file) if wants_long => Long::read(strings, file)?,
-        _ => Long::default(),
-    };
-    let mut merge = Merge { layout: &layout, long, skip_long: !wants_long, values: Vec::new() };
-    let missing = || Error::damaged(&files.folder, "an event's arguments have no shape");
-    if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
-        return Err(missing());
-    }
-    let wanted: Vec<usize> = layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.wanted).count()).collect();
-    merge.values.reserve(shape.iter().map(|s| wanted[s.index()]).sum::<usize>().min(MAX_RESERVE));
-    if layout.columns.is_empty() {
-        if wants_long {
-            merge.rows(&shape, 0, &[])?;
+/// What reading the arguments of all events takes: known before the first of them is read.
+pub(super) struct Plan {
+    folder: PathBuf,
+    layout: Layout,
+    /// Shape of each event.
+    shape: Vec<ShapeId>,
+    long: Long,
+    /// Whether values of the long table are wanted.
+    wants_long: bool,
+}
+
+impl Plan {
+    /// Reads shapes and the long table.
+    pub(super) fn new(
+        events: Option<&TableFile>,
+        strings: &StringTable,
+        files: &Files<'_>,
+        selection: &Attributes,
+    ) -> Result<Self, Error> {
+        let shape = events.map_or(Ok(Vec::new()), super::events::shapes)?;
+        let layout = match files.required("shapes")? {
+            Some(file) => layout(strings, &file, selection, !files.long_arguments)?,
+            None => Layout { shapes: Vec::new(), columns: Vec::new() },
+        };
+        if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
+            return Err(Error::damaged(&files.folder, "an event's arguments have no shape"));
         }
-    } else if let Some(file) = events {
-        wide(strings, file, &shape, &mut merge)?;
+        let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
+        let long = match files.required("attributes")? {
+            Some(file) if wants_long => Long::read(strings, file)?,
+            _ => Long::default(),
+        };
+        Ok(Self { folder: files.folder.clone(), layout, shape, long, wants_long })
     }
-    let values = merge.finish()?;
-    let shapes = layout.shapes.iter().map(|fields| reduced(fields)).collect();
-    AttrTable::from_columns(shapes, shape, values).map_err(|e| Error::damaged(&files.folder, e))
+
+    /// A place for every value that is wanted.
+    pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
+        let wanted = self.wanted();
+        let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();
+        let too_many = |_| Error::damaged(&self.folder, format!("it calls for {count} arguments of events"));
+        // Zeros that do not fit into memory would end the program: what only asks says so.
+        Vec::<u64>::new().try_reserve_exact(count).map_err(too_many)?;
+        Ok(vec![0; count])
+    }
+
+    /// The arguments that are wanted of an event, by its shape.
+    fn wanted(&self) -> Vec<usize> {
+        self.layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.wanted).count()).collect()
+    }
+
+    /// Divides the reading into parts, each of which fills its stretch of `values`.
+    pub(super) fn parts<'a>(
+        &'a self,
+        events: Option<&'a TableFile>,
+        strings: &'a StringTable,
+        values: &'a mut [u64],
+    ) -> Result<Parts<'a>, Error> {
+        let (wanted, mut rest, mut first, mut long) = (self.wanted(), values, 0, 0);
+        let mut parts = Vec::new();
+        for (group, rows) in events.iter().flat_map(|file| file.groups()).enumerate() {
+            let shape = &self.shape[first..first + rows];
+            let (values, after) = rest.split_at_mut(shape.iter().map(|s| wanted[s.index()]).sum());
+            let part = Part { group, first, shape, values, long: self.long.part(long, first + rows) };
+            (rest, first, long) = (after, first + rows, part.long.end);
+            parts.push(part);
+        }
+        self.long.ends_at(long)?;
+        Ok(Parts { plan: self, file: events, strings, left: Mutex::new(parts.into_iter()), error: Mutex::default() })
+    }
+
+    /// The table, once all its values are there.
+    pub(super) fn table(self, values: Vec<u64>) -> Result<AttrTable, Error> {
+        let shapes = self.layout.shapes.iter().map(|fields| reduced(fields)).collect();
+        AttrTable::from_columns(shapes, self.shape, values).map_err(|e| Error::damaged(&self.folder, e))
+    }
+}
+
+/// Arguments that are yet to be read: see [`Plan::parts`].
+pub(super) struct Parts<'a> {
+    plan: &'a Plan,
+    file: Option<&'a TableFile>,
+    strings: &'a StringTable,
+    left: Mutex<IntoIter<Part<'a>>>,
+    error: Mutex<Option<Error>>,
+}
+
+/// The events of a row group.
+struct Part<'a> {
+    group: usize,
+    /// The first event.
+    first: usize,
+    shape: &'a [ShapeId],
+    values: &'a mut [u64],
+    long: LongRows<'a>,
+}
+
+impl Parts<'_> {
+    /// Reads parts until none is left. As many threads as like to can do so at the same time.
+    pub(super) fn work(&self) {
+        let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(part) = next() {
+            if let Err(error) = self.read(part) {
+                *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new().into_iter();
+                self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+    }
+
+    /// What went wrong.
+    pub(super) fn result(self) -> Result<(), Error> {
+        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    fn read(&self, part: Part<'_>) -> Result<(), Error> {
+        let (columns, shape) = (&self.plan.layout.columns, part.shape);
+        let mut merge = Merge {
+            shapes: &self.plan.layout.shapes,
+            skip_long: !self.plan.wants_long,
+            long: part.long,
+            values: part.values.iter_mut(),
+        };
+        match self.file {
+            Some(file) if !columns.is_empty() => {
+                let names: Vec<&str> = columns.iter().map(|c| c.0.as_str()).collect();
+                let mut meanings: Vec<Meanings<StrId>> = names.iter().map(|_| Meanings::default()).collect();
+                let mut done = 0;
+                file.read_group(part.group, &names, BATCH, |batch| {
+                    let kinds = columns.iter().enumerate().zip(&mut meanings);
+                    let wide = kinds.map(|((i, c), texts)| Wide::of(batch, i, c.1, texts, self.strings));
+                    let wide = wide.collect::<Result<Vec<_>, _>>()?;
+                    let too_many = || file.damaged("it has too many rows");
+                    let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
+                    merge.rows(rows, part.first + done, &wide)?;
+                    done += batch.rows();
+                    Ok(())
+                })?;
+            }
+            _ => merge.rows(shape, part.first, &[])?,
+        }
+        merge.long.finish()
+    }
 }
 
 fn reduced(fields: &[Field]) -> Shape {
@@ -111,21 +222,6 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
     Ok(layout)
 }
 
-fn wide(strings: &StringTable, file: &TableFile, shape: &[ShapeId], merge: &mut Merge<'_>) -> Result<(), Error> {
-    let names: Vec<&str> = merge.layout.columns.iter().map(|c| c.0.as_str()).collect();
-    let mut done = 0;
-    let mut meanings: Vec<Meanings<StrId>> = names.iter().map(|_| Meanings::default()).collect();
-    file.read(&names, BATCH, |batch| {
-        let kinds = merge.layout.columns.iter().enumerate().zip(&mut meanings);
-        let columns = kinds.map(|((i, c), texts)| Wide::of(batch, i, c.1, texts, strings));
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let rows = shape.get(done..done + batch.rows()).ok_or_else(|| file.damaged("it has too many rows"))?;
-        merge.rows(rows, done, &columns)?;
-        done += batch.rows();
-        Ok(())
-    })
-}
-
 /// A batch of one wide column.
 enum Wide<'a> {
     Int(&'a [i64]),
@@ -171,75 +267,20 @@ impl<'a> Wide<'a> {
     }
 }
 
-/// The long table.
-#[derive(Default)]
-struct Long {
-    file: Option<TableFile>,
-    event: Vec<u32>,
-    position: Vec<u32>,
-    kind: Vec<AttrType>,
-    raw: Vec<u64>,
-    next: usize,
-}
-
-impl Long {
-    fn read(strings: &StringTable, file: TableFile) -> Result<Self, Error> {
-        let mut long = Self::default();
-        let (mut kinds, mut texts) = (Meanings::default(), Meanings::default());
-        file.read(&["event", "position", "type", "int", "uint", "float", "text"], ROW_GROUP, |batch| {
-            let from = long.kind.len();
-            long.event.extend_from_slice(batch.values::<UInt32Type>(0)?);
-            long.position.extend_from_slice(batch.values::<UInt32Type>(1)?);
-            batch.text(2)?.push_mapped(&mut long.kind, AttrType::Null, &mut kinds, attr_type::from_name)?;
-            let (ints, uints) = (batch.numbers::<Int64Type>(3)?, batch.numbers::<UInt64Type>(4)?);
-            let floats = batch.numbers::<Float64Type>(5)?;
-            let mut text = Vec::with_capacity(batch.rows());
-            batch.text(6)?.push_interned(&mut text, &mut texts, strings)?;
-            long.raw.extend(long.kind[from..].iter().enumerate().map(|(row, kind)| match kind {
-                AttrType::Null => 0,
-                AttrType::Bool | AttrType::Int => ints.value(row) as u64,
-                AttrType::Uint => uints.value(row),
-                AttrType::Float => floats.value(row).to_bits(),
-                AttrType::Str | AttrType::Json => u64::from(text[row].0),
-            }));
-            Ok(())
-        })?;
-        long.file = Some(file);
-        Ok(long)
-    }
-
-    /// The next value, which must be the one of this event and position.
-    fn take(&mut self, event: usize, position: usize, kind: AttrType) -> Result<u64, Error> {
-        let i = self.next;
-        self.next += 1;
-        let stored = self.event.get(i).zip(self.position.get(i)).zip(self.kind.get(i));
-        match stored {
-            Some(((&e, &p), &k)) if e as usize == event && p as usize == position && k == kind => Ok(self.raw[i]),
-            _ => Err(self.damaged(format!("row {i} is not the argument {position} of event {event}"))),
-        }
-    }
-
-    fn damaged(&self, detail: String) -> Error {
-        match &self.file {
-            Some(file) => file.damaged(detail),
-            None => Error::damaged("attributes.parquet".as_ref(), "the manifest does not name the table"),
-        }
-    }
-}
-
-/// Puts the values of all events in order.
+/// Puts the values of events in order.
 struct Merge<'a> {
-    layout: &'a Layout,
-    long: Long,
+    shapes: &'a [Vec<Field>],
     skip_long: bool,
-    values: Vec<u64>,
+    long: LongRows<'a>,
+    /// Where they go.
+    values: IterMut<'a, u64>,
 }
 
 impl Merge<'_> {
     /// `shape` of the rows from event `first` on; `columns` start at the same event.
     fn rows(&mut self, shape: &[ShapeId], first: usize, columns: &[Wide<'_>]) -> Result<(), Error> {
         for (row, id) in shape.iter().enumerate() {
-            for (position, field) in self.layout.shapes[id.index()].iter().enumerate() {
+            for (position, field) in self.shapes[id.index()].iter().enumerate() {
                 let raw = match field.wide {
                     Some(column) if field.wanted => columns[column].raw(row),
                     None if !self.skip_long => {
@@ -251,16 +292,11 @@ impl Merge<'_> {
                     }
                     _ => continue,
                 };
-                self.values.push(raw);
+                if let Some(value) = self.values.next() {
+                    *value = raw;
+                }
             }
         }
         Ok(())
-    }
-
-    fn finish(self) -> Result<Vec<u64>, Error> {
-        if self.skip_long || self.long.next == self.long.raw.len() {
-            return Ok(self.values);
-        }
-        Err(self.long.damaged(format!("it has {} values, {} were expected", self.long.raw.len(), self.long.next)))
     }
 }

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::Array;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, StrId, StringTable, Trace, TrackId};
+use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, StrId, StringTable, TrackId};
 
 /// Reads the string table; the handles come out as they were.
 pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>) -> Result<(), Error> {
@@ -44,21 +44,18 @@ pub(super) fn shapes(file: &TableFile) -> Result<Vec<ShapeId>, Error> {
     Ok(shape)
 }
 
-/// Reads the stored time order; computes it where there is none (version 1).
-pub(super) fn order(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
-    let Some(file) = files.optional("track_order")? else {
-        trace.index_tracks();
-        return Ok(());
-    };
+/// Reads the stored time order; there is none in version 1.
+pub(super) fn order(files: &mut Files<'_>) -> Result<Option<Vec<EventId>>, Error> {
+    let Some(file) = files.optional("track_order")? else { return Ok(None) };
     let mut order = Vec::with_capacity(file.rows().min(MAX_RESERVE));
     file.read(&["event"], BATCH, |batch| batch.push_handles(0, &mut order, EventId))?;
-    trace.set_track_order(order).map_err(|e| file.damaged(e))
+    Ok(Some(order))
 }
 
 /// Rows per batch: the arrays of a batch stay in the cache until they are copied.
 const BATCH: usize = 32 * 1024;
 /// A file that lies about its size must not make us reserve what it says.
-pub(super) const MAX_RESERVE: usize = 1 << 24;
+const MAX_RESERVE: usize = 1 << 24;
 
 struct Reading {
     events: EventTable,

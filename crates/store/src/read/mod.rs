@@ -3,6 +3,7 @@
 mod attrs;
 mod calls;
 mod events;
+mod long;
 mod memory;
 mod small;
 mod table;
@@ -46,6 +47,8 @@ pub struct ReadSelection {
     pub attributes: Attributes,
     /// Leave out flows, stacks and the source's other top-level entries.
     pub skip_side_tables: bool,
+    /// Threads to use; 0 means as many as there are cores. Never changes the result.
+    pub threads: usize,
 }
 
 impl ReadSelection {
@@ -96,32 +99,47 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     events::strings("strings", &mut trace.strings, &files)?;
     small::tracks(&mut trace, &files)?;
     let file = files.required("events")?;
-    let read_attrs = || attrs::read(file.as_ref(), &trace.strings, &files, &selection.attributes);
-    let (events, attrs) = std::thread::scope(|scope| {
-        let beside = std::thread::Builder::new().spawn_scoped(scope, read_attrs);
+    let plan = attrs::Plan::new(file.as_ref(), &trace.strings, &files, &selection.attributes)?;
+    let mut values = plan.room()?;
+    let parts = plan.parts(file.as_ref(), &trace.strings, &mut values)?;
+    let others = std::thread::scope(|scope| {
+        for _ in 1..threads(selection.threads) {
+            // Where the system gives no more threads, this one does all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
+        }
         let events = file.as_ref().map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings));
-        let attrs = match beside {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // The system gives no more threads.
-            Err(_) => read_attrs(),
-        };
-        (events, attrs)
+        let others = events.and_then(|events| Ok((events, small::gpu(&files)?, events::order(&mut files)?)));
+        parts.work();
+        others
     });
-    (trace.events, trace.attrs) = (events?, attrs?);
-    small::gpu(&mut trace, &files)?;
+    parts.result()?;
+    let order;
+    (trace.events, trace.gpu, order) = others?;
+    trace.attrs = plan.table(values)?;
     small::steps(&mut trace, &files)?;
     small::backward(&mut trace, &mut files)?;
     if !selection.skip_side_tables {
         small::side_tables(&mut trace, &mut files)?;
     }
     check::rows(&trace).map_err(|detail| Error::damaged(&files.folder, detail))?;
-    events::order(&mut trace, &mut files)?;
+    match order {
+        Some(order) => {
+            let damaged = |e| Error::damaged(&files.folder.join("track_order.parquet"), e);
+            trace.set_track_order(order).map_err(damaged)?;
+        }
+        None => trace.index_tracks(),
+    }
     for table in files.missing {
         let message = "A table of the run directory is missing; what it held is left out.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);
     }
     trace.report.sort();
     Ok(trace)
+}
+
+/// As many threads as asked for, or as the machine has cores.
+fn threads(asked: usize) -> usize {
+    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
 /// The files of one trace, of the calling context tree, or of one memory trace.

@@ -7,7 +7,8 @@ use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, StringArray};
 use stackline_model::{
-    EventId, Key, LinkTable, Process, ProcessId, StackId, Step, StrId, StringTable, Trace, Track, TrackKind, TrackTable,
+    EventId, GpuTable, Key, LinkTable, Process, ProcessId, StackId, Step, StrId, StringTable, Trace, Track, TrackKind,
+    TrackTable,
 };
 
 pub(super) fn tracks(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
@@ -99,11 +100,11 @@ impl<'a> Keys<'a> {
     }
 }
 
-pub(super) fn gpu(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
-    let Some(file) = files.required("gpu")? else { return Ok(()) };
+pub(super) fn gpu(files: &Files<'_>) -> Result<GpuTable, Error> {
+    let mut gpu = GpuTable::default();
+    let Some(file) = files.required("gpu")? else { return Ok(gpu) };
     let columns =
         ["event", "correlation", "device", "stream", "launch", "operator", "python", "module", "annotation", "step"];
-    let gpu = &mut trace.gpu;
     file.read(&columns, ROW_GROUP, |batch| {
         batch.push_handles(0, &mut gpu.event, EventId)?;
         batch.push_or::<Int64Type>(1, &mut gpu.correlation, -1)?;
@@ -115,7 +116,8 @@ pub(super) fn gpu(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
         batch.push_handles(7, &mut gpu.module, EventId)?;
         batch.push_handles(8, &mut gpu.annotation, EventId)?;
         batch.push_or::<UInt32Type>(9, &mut gpu.step, u32::MAX)
-    })
+    })?;
+    Ok(gpu)
 }
 
 pub(super) fn steps(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {

@@ -47,6 +47,12 @@ impl TableFile {
         Error::damaged(&self.path, detail)
     }
 
+    /// Rows of each row group.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
+        // What does not fit is refused as soon as it is read.
+        self.metadata.metadata().row_groups().iter().map(|g| usize::try_from(g.num_rows()).unwrap_or_default())
+    }
+
     /// Hands the named columns to `use_batch`, in runs of at most `batch_rows` rows that never span a row group, so that
     /// dictionaries stay as they are stored. Columns arrive in the order of `columns`.
     pub(crate) fn read(
@@ -55,23 +61,37 @@ impl TableFile {
         batch_rows: usize,
         mut use_batch: impl FnMut(&Batch<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (mask, order) = self.projection(columns)?;
         let mut seen = 0;
-        for (group, meta) in self.metadata.metadata().row_groups().iter().enumerate() {
-            let group_rows = usize::try_from(meta.num_rows()).map_err(|e| self.damaged(e))?;
-            let mut reader = guarded(&self.path, || {
-                ParquetRecordBatchReaderBuilder::new_with_metadata(self.data.clone(), self.metadata.clone())
-                    .with_projection(mask.clone())
-                    .with_row_groups(vec![group])
-                    .with_batch_size(batch_rows.min(group_rows).max(1))
-                    .build()
-            })?;
-            while let Some(batch) = guarded(&self.path, || Ok(reader.next().transpose()?))? {
-                seen += batch.num_rows();
-                use_batch(&Batch { file: self, batch: &batch, order: &order })?;
-            }
+        for (group, rows) in self.groups().enumerate() {
+            self.read_group(group, columns, batch_rows, &mut use_batch)?;
+            seen += rows;
         }
         if seen == self.rows { Ok(()) } else { Err(self.damaged(format!("it holds {seen} of {} rows", self.rows))) }
+    }
+
+    /// The same for one row group.
+    pub(crate) fn read_group(
+        &self,
+        group: usize,
+        columns: &[&str],
+        batch_rows: usize,
+        mut use_batch: impl FnMut(&Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (mask, order) = self.projection(columns)?;
+        let rows = self.groups().nth(group).unwrap_or_default();
+        let mut reader = guarded(&self.path, || {
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.data.clone(), self.metadata.clone())
+                .with_projection(mask)
+                .with_row_groups(vec![group])
+                .with_batch_size(batch_rows.min(rows).max(1))
+                .build()
+        })?;
+        let mut seen = 0;
+        while let Some(batch) = guarded(&self.path, || Ok(reader.next().transpose()?))? {
+            seen += batch.num_rows();
+            use_batch(&Batch { file: self, batch: &batch, order: &order })?;
+        }
+        if seen == rows { Ok(()) } else { Err(self.damaged(format!("row group {group} holds {seen} of {rows} rows"))) }
     }
 
     /// Which columns of the file to read, and where each of `columns` is among them.

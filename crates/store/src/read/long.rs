@@ -1,0 +1,91 @@
+//! The long table: arguments of events that have no column of their own.
+
+use super::table::{Meanings, TableFile};
+use crate::Error;
+use crate::attr_type;
+use crate::write::table::ROW_GROUP;
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
+use stackline_model::{AttrType, StringTable};
+
+/// All its rows, by event and position.
+#[derive(Default)]
+pub(super) struct Long {
+    file: Option<TableFile>,
+    event: Vec<u32>,
+    position: Vec<u32>,
+    kind: Vec<AttrType>,
+    raw: Vec<u64>,
+}
+
+impl Long {
+    pub(super) fn read(strings: &StringTable, file: TableFile) -> Result<Self, Error> {
+        let mut long = Self::default();
+        let (mut kinds, mut texts) = (Meanings::default(), Meanings::default());
+        file.read(&["event", "position", "type", "int", "uint", "float", "text"], ROW_GROUP, |batch| {
+            let from = long.kind.len();
+            long.event.extend_from_slice(batch.values::<UInt32Type>(0)?);
+            long.position.extend_from_slice(batch.values::<UInt32Type>(1)?);
+            batch.text(2)?.push_mapped(&mut long.kind, AttrType::Null, &mut kinds, attr_type::from_name)?;
+            let (ints, uints) = (batch.numbers::<Int64Type>(3)?, batch.numbers::<UInt64Type>(4)?);
+            let floats = batch.numbers::<Float64Type>(5)?;
+            let mut text = Vec::with_capacity(batch.rows());
+            batch.text(6)?.push_interned(&mut text, &mut texts, strings)?;
+            long.raw.extend(long.kind[from..].iter().enumerate().map(|(row, kind)| match kind {
+                AttrType::Null => 0,
+                AttrType::Bool | AttrType::Int => ints.value(row) as u64,
+                AttrType::Uint => uints.value(row),
+                AttrType::Float => floats.value(row).to_bits(),
+                AttrType::Str | AttrType::Json => u64::from(text[row].0),
+            }));
+            Ok(())
+        })?;
+        long.file = Some(file);
+        Ok(long)
+    }
+
+    /// Its rows in parts: the next one has those of all events below `end` that no part before it had.
+    pub(super) fn part(&self, from: usize, end: usize) -> LongRows<'_> {
+        let rows = self.event[from..].partition_point(|&event| (event as usize) < end);
+        LongRows { long: self, next: from, end: from + rows }
+    }
+
+    /// An error unless the parts up to row `end` were all.
+    pub(super) fn ends_at(&self, end: usize) -> Result<(), Error> {
+        let rows = self.event.len();
+        if rows == end { Ok(()) } else { Err(self.damaged(format!("it has {rows} values, {end} were expected"))) }
+    }
+
+    fn damaged(&self, detail: String) -> Error {
+        match &self.file {
+            Some(file) => file.damaged(detail),
+            None => Error::damaged("attributes.parquet".as_ref(), "the manifest does not name the table"),
+        }
+    }
+}
+
+/// Some rows, taken one after the other.
+pub(super) struct LongRows<'a> {
+    long: &'a Long,
+    next: usize,
+    /// The row behind the last one.
+    pub(super) end: usize,
+}
+
+impl LongRows<'_> {
+    /// The next value, which must be the one of this event and position.
+    pub(super) fn take(&mut self, event: usize, position: usize, kind: AttrType) -> Result<u64, Error> {
+        let (long, i) = (self.long, self.next);
+        self.next += 1;
+        let stored = long.event.get(i).zip(long.position.get(i)).zip(long.kind.get(i));
+        match stored {
+            Some(((&e, &p), &k)) if e as usize == event && p as usize == position && k == kind => Ok(long.raw[i]),
+            _ => Err(long.damaged(format!("row {i} is not the argument {position} of event {event}"))),
+        }
+    }
+
+    /// An error unless all were taken.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        let (next, end) = (self.next, self.end);
+        if next == end { Ok(()) } else { Err(self.long.damaged(format!("row {next} belongs to no event's arguments"))) }
+    }
+}
