@@ -127,7 +127,7 @@ pub(super) struct Builder<'a> {
     inferred: Option<AttrColumn<'a>>,
     frames: FxHashMap<FrameKey, CallFrameId>,
     /// By name, the frame that it was last: mostly it is that again.
-    last_frames: Vec<((EventKind, bool, Option<u32>), CallFrameId)>,
+    last_frames: Vec<Option<(FrameKey, CallFrameId)>>,
     /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
     bases: Vec<CallNodeId>,
     /// By event its own node, where that is known already and stands at no line: events inside of it ask for it again and again.
@@ -161,7 +161,7 @@ impl<'a> Builder<'a> {
             stall_reasons: trace.attr(STALL_REASON),
             inferred: Some(trace.attr(INFERRED)).filter(AttrColumn::exists),
             frames: FxHashMap::default(),
-            last_frames: vec![((EventKind::Other, false, Some(u32::MAX)), CallFrameId::NONE); trace.strings.len()],
+            last_frames: vec![None; trace.strings.len()],
             bases: vec![CallNodeId::NONE; trace.events.len()],
             nodes: vec![CallNodeId::NONE; trace.events.len()],
             callers: Callers::of(trace, &idle),
@@ -327,14 +327,14 @@ impl<'a> Builder<'a> {
     fn frame(&mut self, event: EventId, line: Option<u32>) -> CallFrameId {
         let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
         let key = (name, kind, self.callers.is_backward[event.index()], line);
-        if let Some(&(of, frame)) = self.last_frames.get(name.index())
-            && of == (kind, key.2, line)
+        if let Some(&Some((of, frame))) = self.last_frames.get(name.index())
+            && of == key
         {
             return frame;
         }
         let frame = self.frame_of(key);
         if let Some(last) = self.last_frames.get_mut(name.index()) {
-            *last = ((kind, key.2, line), frame);
+            *last = Some((key, frame));
         }
         frame
     }
