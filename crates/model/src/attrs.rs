@@ -147,12 +147,13 @@ impl AttrTable {
     /// Rebuilds a table from its columns (see [`Self::columns`]), checking that they belong together.
     pub fn from_columns(shapes: Vec<Shape>, shape: Vec<ShapeId>, values: Vec<u64>) -> Result<Self, String> {
         let mut table = Self { shapes, shape, values, ..Self::default() };
+        let lengths: Vec<usize> = table.shapes.iter().map(|shape| shape.fields.len()).collect();
         let mut offset = 0usize;
         table.offset.reserve_exact(table.shape.len());
         for id in &table.shape {
-            let shape = table.shapes.get(id.index()).ok_or_else(|| format!("attribute shape {id:?} does not exist"))?;
+            let length = lengths.get(id.index()).ok_or_else(|| format!("attribute shape {id:?} does not exist"))?;
             table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
-            offset += shape.fields.len();
+            offset += length;
         }
         if offset != table.values.len() {
             return Err(format!("attribute shapes call for {offset} values, there are {}", table.values.len()));

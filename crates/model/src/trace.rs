@@ -1,8 +1,8 @@
 //! A sealed trace and a set of them.
 
 use crate::{
-    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuTable, Key, LinkTable, ReadReport, StackTable, StrId,
-    StringTable, TrackId, TrackTable,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, LinkTable, ReadReport, StackTable,
+    StrId, StringTable, TrackId, TrackTable,
 };
 
 /// A training or inference step (`ProfilerStep#n`).
@@ -175,6 +175,19 @@ impl Trace {
         std::iter::successors(self.events.parent[event.index()].some(), |e| self.events.parent[e.index()].some())
     }
 
+    /// Operations of GPUs by start in ns; those that start together as they stand in the table.
+    pub fn gpu_by_start(&self) -> Vec<(i64, GpuId)> {
+        // Those of a track mostly are in order, which the sort makes use of; in the table, those of several take turns.
+        let mut tracks: Vec<Vec<(i64, GpuId)>> = vec![Vec::new(); self.tracks.len()];
+        for gpu in self.gpu.ids() {
+            let event = self.gpu.event[gpu.index()].index();
+            tracks[self.events.track[event].index()].push((self.events.start[event], gpu));
+        }
+        let mut all = tracks.concat();
+        all.sort();
+        all
+    }
+
     /// First start and last end in ns over all plausible events with a duration; `None` if there is none.
     pub fn span(&self) -> Option<(i64, i64)> {
         let (mut first, mut last) = (i64::MAX, i64::MIN);
@@ -215,4 +228,25 @@ impl Trace {
 pub struct TraceSet {
     /// The traces.
     pub traces: Vec<Trace>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrackKind;
+
+    #[test]
+    fn operations_of_several_streams_come_by_start() {
+        let mut trace = Trace::default();
+        let streams = [7, 9].map(|id| trace.tracks.track(Key::Int(0), Key::Int(id), TrackKind::Stream));
+        for (at, (stream, start)) in [(0, 5), (1, 3), (0, 8), (1, 8), (0, 1)].into_iter().enumerate() {
+            trace.events.track.push(streams[stream]);
+            trace.events.start.push(start);
+            trace.gpu.event.push(EventId::new(at));
+        }
+        assert_eq!(
+            trace.gpu_by_start(),
+            [(1, 4), (3, 1), (5, 0), (8, 2), (8, 3)].map(|(start, row)| (start, GpuId(row)))
+        );
+    }
 }

@@ -41,10 +41,11 @@ impl Idle {
     /// asked with what launched it, counts in the stretch that is looked at.
     pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
-        for (at, &event) in trace.gpu.event.iter().enumerate() {
-            let launch = trace.gpu.launch[at].some();
+        for (_, gpu) in trace.gpu_by_start() {
+            let event = trace.gpu.event[gpu.index()];
             if trace.events.is_plausible(event) {
-                by_device.entry(trace.gpu.device[at]).or_default().push((event, launch));
+                let launch = trace.gpu.launch[gpu.index()].some();
+                by_device.entry(trace.gpu.device[gpu.index()]).or_default().push((event, launch));
             }
         }
         let mut idle = Self::default();
@@ -59,16 +60,14 @@ impl Idle {
         idle
     }
 
-    /// The gaps of a GPU that are threads'; what is the operations' own is put aside.
+    /// The gaps between operations of a GPU, by start, that are threads'; what is the operations' own is put aside.
     fn gaps(&mut self, trace: &Trace, work: Vec<Work>, is_in: &impl Fn(EventId, Option<EventId>) -> bool) -> Vec<Gap> {
-        let mut by_start: Vec<(i64, Work)> =
-            work.into_iter().map(|(event, launch)| (trace.events.start[event.index()], (event, launch))).collect();
-        by_start.sort_by_key(|&(start, _)| start);
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
         let mut busy_until = i64::MAX;
         let mut thread_before = None;
-        for (start, (event, launch)) in by_start {
+        for (event, launch) in work {
+            let start = trace.events.start[event.index()];
             if start > busy_until {
                 let fed = launch.map_or(busy_until, |launch| trace.events.end(launch).clamp(busy_until, start));
                 if let Some(launch) = launch.filter(|_| fed > busy_until) {
