@@ -41,9 +41,15 @@ export const inWords = ([first, last]: readonly [number, number]) => (first === 
 
 /** From the beginning of the first to the end of the last of some steps, in ns; nothing if there are none of these numbers. */
 export function stretchOf(all: Meta["traces"][number]["steps"], [first, last]: readonly [number, number]): { from: number; to: number } | undefined {
-  const inside = all.filter(([number]) => number >= first && number <= last);
-  if (inside.length === 0) return undefined;
-  return { from: Math.min(...inside.map(([, start]) => start)), to: Math.max(...inside.map(([, , end]) => end)) };
+  // Asked while one moves, of thousands: without lists in between.
+  let [from, to] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let at = 0; at < all.length; at += 1) {
+    const step = all[at]!;
+    if (step[0] < first || step[0] > last) continue;
+    from = Math.min(from, step[1]);
+    to = Math.max(to, step[2]);
+  }
+  return from === Number.POSITIVE_INFINITY ? undefined : { from, to };
 }
 
 /** Looks at other steps; on the timeline, that is where they are. */

@@ -17,7 +17,12 @@ test("each part has its highest value for a pixel, then the one that it holds", 
 
 test("parts that begin in one pixel are one column, as high as the highest of them", () => {
   const { seen } = filled([0, 1, 2, 100], [5, 50, 6, 1], [5, 4, 3, 1], 0.1, 20);
-  expect(seen).toEqual([[0, 1, 50], [1, 10, 3], [10, 11, 1], [11, 20, 1]]);
+  expect(seen).toEqual([[0, 1, 50], [1, 10, 3], [10, 20, 1]]);
+});
+
+test("what is as high as the column before it is one with it; what is not, stays", () => {
+  const { seen } = filled([0, 10, 20, 30], [5, 5, 5.05, 8], [5, 5, 5.05, 8], 1, 40);
+  expect(seen).toEqual([[0, 30, 5], [30, 40, 8]]);
 });
 
 test("thousands of parts are no more columns than there are pixels, and what is elsewhere is none", () => {

@@ -20,17 +20,34 @@ export interface Frame {
   readonly floor: number;
 }
 
+/** Pixels that nobody tells apart. */
+const ALIKE = 0.1;
+
 /** Fills the columns of pixels below a curve, each part of which has a pixel at least for its highest value; gives the highest that is seen. */
 export function fillColumns(context: Pick<CanvasRenderingContext2D, "fillRect">, { start, high, last, first, end }: Steps, { xOf, yOf, left, right, floor }: Frame): number {
   let highest = Number.NEGATIVE_INFINITY;
   // Of parts that begin in one column of pixels.
   let peak = Number.NEGATIVE_INFINITY;
-  const column = (from: number, to: number, value: number) => to > from && context.fillRect(from, yOf(value), to - from, floor - yOf(value));
+  // The column that is not filled yet, for the next one may be as high.
+  let [wide, begun, top] = [0, 0, floor];
+  const column = (from: number, to: number, value: number) => {
+    if (to <= from) return;
+    const y = yOf(value);
+    if (from === begun + wide && Math.abs(y - top) < ALIKE) {
+      wide += to - from;
+      return;
+    }
+    if (wide > 0) context.fillRect(begun, top, wide, floor - top);
+    [wide, begun, top] = [to - from, from, y];
+  };
+  let behind = first < end ? xOf(start[first]!) : right;
   for (let at = first; at < end; at += 1) {
-    const behind = at + 1 < end ? xOf(start[at + 1]!) : right;
-    const begins = xOf(start[at]!);
-    if (behind < left || begins > right) continue;
-    const [from, to] = [Math.round(Math.max(begins, left)), Math.round(Math.min(behind, right))];
+    const begins = behind;
+    if (begins > right) break;
+    behind = at + 1 < end ? xOf(start[at + 1]!) : right;
+    if (behind < left) continue;
+    const from = Math.round(Math.max(begins, left));
+    const to = Math.round(Math.min(behind, right));
     highest = Math.max(highest, high[at]!);
     peak = Math.max(peak, high[at]!);
     // The last one that is seen has a pixel, too.
@@ -39,5 +56,6 @@ export function fillColumns(context: Pick<CanvasRenderingContext2D, "fillRect">,
     column(from + 1, to, last[at]!);
     peak = Number.NEGATIVE_INFINITY;
   }
+  if (wide > 0) context.fillRect(begun, top, wide, floor - top);
   return highest;
 }

@@ -14,6 +14,9 @@ export interface Laid {
   readonly answer: Answer<TileDocument>;
   /** Places in the answer of those that have a lane, by colour: a change of colour is what costs. Those that stand out come first. */
   readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
+  /** When each begins and ends, in one kind of list: answers have them in many, and code that meets many is slow. */
+  readonly start: Float64Array;
+  readonly end: Float64Array;
   /** The upper edge of each. */
   readonly y: Float64Array;
 }
@@ -46,7 +49,7 @@ export function lay(answer: Answer<TileDocument>, layers: readonly Layer[], plac
 /** Puts the boxes of an answer into their lanes. */
 function put(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
   const { columns, document } = answer;
-  const { track, depth, event, name, kind } = columns as Numbers;
+  const { track, depth, start, length, event, name, kind } = columns as Numbers;
   const found = isFound && document.texts.map(isFound);
   const byTrack = new Map(placed.map((here) => [here.lane.track, here]));
   const y = new Float64Array(track!.length);
@@ -63,7 +66,8 @@ function put(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, o
     if (group) group.at.push(at);
     else groups.set(key, { fill, faded, at: [at] });
   }
-  return { answer, y, groups: [...groups.values()].toSorted((a, b) => Number(a.faded) - Number(b.faded)) };
+  const end = Float64Array.from(start!, (begins, at) => begins + length![at]!);
+  return { answer, start: new Float64Array(start!), end, y, groups: [...groups.values()].toSorted((a, b) => Number(a.faded) - Number(b.faded)) };
 }
 
 /** What is seen of boxes: a stretch so wide, of that what lies between two heights. */
@@ -75,11 +79,10 @@ export interface Sight {
 }
 
 /** How many boxes a stretch has. */
-export function countIn({ answer, groups }: Laid, { from, to }: Stretch): number {
-  const { start, length } = answer.columns as Numbers;
+export function countIn({ start, end, groups }: Laid, { from, to }: Stretch): number {
   let many = 0;
   for (const { at: places } of groups) {
-    for (const at of places) if (start![at]! <= to && start![at]! + length![at]! >= from) many += 1;
+    for (const at of places) if (start[at]! <= to && end[at]! >= from) many += 1;
   }
   return many;
 }
@@ -89,9 +92,9 @@ const NARROW = 3;
 const CLOSE = 0.25;
 
 /** Draws what is seen of the boxes, and gives those that have room for a name, or are selected, for what is written over them. */
-export function paint(context: CanvasRenderingContext2D, { answer, groups, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
+export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
   const { columns, document } = answer;
-  const { start, length, event, count: counts, name } = columns as Numbers;
+  const { event, count: counts, name } = columns as Numbers;
   const { from, to } = stretch;
   const scale = width / (to - from);
   const named: Box[] = [];
@@ -101,10 +104,10 @@ export function paint(context: CanvasRenderingContext2D, { answer, groups, y }: 
     // The rectangle that is not drawn yet, for the next one may join it.
     let [left, right, edge] = [0, 0, -1];
     for (const at of places) {
-      const [begins, lasts, above] = [start![at]!, length![at]!, y[at]!];
-      if (begins > to || begins + lasts < from || above <= top - ROW || above >= top + high) continue;
+      const [begins, ends, above] = [start[at]!, end[at]!, y[at]!];
+      if (begins > to || ends < from || above <= top - ROW || above >= top + high) continue;
       const x = (begins - from) * scale;
-      const wide = Math.max(lasts * scale, 0.5);
+      const wide = Math.max((ends - begins) * scale, 0.5);
       if (wide <= NARROW && edge === above && x >= left && x - right <= CLOSE) {
         right = Math.max(right, x + wide);
         continue;
@@ -133,14 +136,13 @@ export function wordsOf({ columns, document }: Answer<TileDocument>, at: number)
 }
 
 /** The box at a place, by its place in the answer. */
-export function boxAt({ answer, groups, y }: Laid, { stretch, width }: Pick<Sight, "stretch" | "width">, x: number, down: number): number | undefined {
-  const { start, length } = answer.columns as Numbers;
+export function boxAt({ groups, start, end, y }: Laid, { stretch, width }: Pick<Sight, "stretch" | "width">, x: number, down: number): number | undefined {
   const scale = width / (stretch.to - stretch.from);
   // A box may be narrower than a pointer is exact.
   const hit = (at: number, slack: number) => {
     if (down < y[at]! || down >= y[at]! + ROW) return false;
-    const left = (start![at]! - stretch.from) * scale;
-    return x >= left - slack && x < left + Math.max(length![at]! * scale, 0.5) + slack;
+    const left = (start[at]! - stretch.from) * scale;
+    return x >= left - slack && x < left + Math.max((end[at]! - start[at]!) * scale, 0.5) + slack;
   };
   const first = (slack: number) => {
     let best: number | undefined;
@@ -155,9 +157,16 @@ export function boxAt({ answer, groups, y }: Laid, { stretch, width }: Pick<Sigh
 
 const kinds = new WeakMap<Answer, readonly number[]>();
 
+/** The values of a column. Neighbours are mostly alike. */
+function distinct(column: ArrayLike<number>): number[] {
+  const found = new Set<number>();
+  for (let at = 0; at < column.length; at += 1) if (at === 0 || column[at] !== column[at - 1]) found.add(column[at]!);
+  return [...found];
+}
+
 /** The layers that an answer has any event of, for the legend. */
 export function layersIn(answer: Answer<TileDocument>, layers: readonly Layer[]): Layer[] {
-  const known = kinds.get(answer) ?? [...new Set(answer.columns.kind)];
+  const known = kinds.get(answer) ?? distinct(answer.columns.kind as Numbers[string]);
   kinds.set(answer, known);
   const found = new Set(known.map((kind) => layers[kind] ?? "span"));
   return (Object.keys(LAYERS) as Layer[]).filter((layer) => found.has(layer));

@@ -6,8 +6,8 @@ import { fillColumns } from "../draw/columns";
 import { bytes, significant } from "../format";
 import type { Answer } from "../transport/decode";
 import type { CounterDocument } from "../types";
+import type { Sight } from "./boxes";
 import { scaleOf } from "./paint";
-import type { Stretch } from "./view";
 
 /** Pixels of a curve, and of its head above it. */
 const HIGH = 40;
@@ -21,19 +21,20 @@ type About = CounterDocument["counters"][number];
 /** A value of a counter for people. */
 export const valueOf = (counter: About, value: number): string => (counter.bytes ? bytes(value) : significant(value));
 
-/** Draws all curves of an answer below `top`. */
-export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: Answer<CounterDocument>, stretch: Stretch, width: number, top: number, ink: InkOf): void {
+/** Draws the curves of an answer that are seen, one below the other, with so many pixels above the first. */
+export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: Answer<CounterDocument>, sight: Sight, above: number, ink: InkOf): void {
   const { counter: of } = columns as Numbers;
   let first = 0;
   document.counters.forEach((counter, at) => {
     let end = first;
     while (end < of!.length && of![end] === at) end += 1;
-    drawCurve(context, columns as Numbers, [first, end], counter, stretch, width, top + at * CURVE, ink);
+    const top = above + at * CURVE;
+    if (top + CURVE > sight.top && top < sight.top + sight.high) drawCurve(context, columns as Numbers, [first, end], counter, sight, top, ink);
     first = end;
   });
 }
 
-function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Numbers, [first, end]: [number, number], counter: About, stretch: Stretch, width: number, top: number, ink: InkOf): void {
+function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Numbers, [first, end]: [number, number], counter: About, { stretch, width }: Sight, top: number, ink: InkOf): void {
   const least = Math.min(counter.least, 0);
   const range = Math.max(counter.most, 0) - least || 1;
   const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / range);

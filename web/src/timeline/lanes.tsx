@@ -11,7 +11,7 @@ import { boxAt, countIn, lay, layersOf, paint, wordsOf } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
 import { drawCut } from "./cut";
 import { levelsOf, type Outer } from "./levels";
-import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
+import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS, ticksOf } from "./paint";
 import { drawPath } from "./path";
 import { HEAD, type Opened, place, type Placed, sorted, type Stretch, turned, zoomed } from "./view";
 
@@ -60,17 +60,18 @@ export function LaneCanvas(props: Props) {
   const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
-    drawGrid(context, stretch, props.zero, wide, high, ink);
+    const ticks = ticksOf(stretch, props.zero, wide);
+    drawGrid(context, ticks, high, ink);
     context.translate(0, -top);
     drawHeads(context, placed, offset, wide, HEAD, ink);
     const named = laid ? paint(context, laid, { stretch, width: wide, top, high }, props.selected) : [];
     if (props.critical) drawPath(context, props.critical, placed, stretch, wide, offset, ink);
     labelBoxes(context, named, ink);
-    if (props.counters) drawCurves(context, props.counters, stretch, wide, bottom, ink);
+    if (props.counters) drawCurves(context, props.counters, { stretch, width: wide, top, high }, bottom, ink);
     if (laid) drawArrows(context, props.arrows ?? [], laid, stretch, wide, ink);
     context.translate(0, top);
     if (props.cut !== undefined) drawCut(context, props.cut, stretch, wide, RULER, high, ink);
-    drawRuler(context, stretch, props.zero, wide, ink);
+    drawRuler(context, ticks, wide, ink);
     if (steps.length > 0) drawSteps(context, steps, props.chosen, stretch, wide, ink);
     const xOf = scaleOf(stretch, wide);
     if (drag) drawMarked(context, drag.from, drag.to, high);

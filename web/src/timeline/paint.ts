@@ -16,8 +16,10 @@ const APART = 120;
 
 export const scaleOf = (stretch: Stretch, width: number) => (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * width;
 
+export type Ticks = ReadonlyArray<{ readonly x: number; readonly label: string }>;
+
 /** The ticks of a ruler whose times count from `zero`: where they stand, and their labels. */
-function ticksOf(stretch: Stretch, zero: number, width: number): Array<{ x: number; label: string }> {
+export function ticksOf(stretch: Stretch, zero: number, width: number): Ticks {
   const shown = { from: stretch.from - zero, to: stretch.to - zero };
   const { at, unit } = ticks(shown, width / APART);
   const largest = Math.max(Math.abs(shown.from), Math.abs(shown.to));
@@ -26,18 +28,18 @@ function ticksOf(stretch: Stretch, zero: number, width: number): Array<{ x: numb
 }
 
 /** Draws the lines of the ruler, which boxes and names stand over. */
-export function drawGrid(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, height: number, ink: InkOf): void {
+export function drawGrid(context: CanvasRenderingContext2D, ticks: Ticks, height: number, ink: InkOf): void {
   context.fillStyle = ink.line;
-  for (const { x } of ticksOf(stretch, zero, width)) context.fillRect(Math.round(x), 0, 1, height);
+  for (const { x } of ticks) context.fillRect(Math.round(x), 0, 1, height);
 }
 
 /** Draws the ruler. */
-export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, ink: InkOf): void {
+export function drawRuler(context: CanvasRenderingContext2D, ticks: Ticks, width: number, ink: InkOf): void {
   context.fillStyle = ink.paper;
   context.fillRect(0, 0, width, RULER);
   context.font = FONT;
   context.textBaseline = "middle";
-  for (const { x, label } of ticksOf(stretch, zero, width)) {
+  for (const { x, label } of ticks) {
     context.fillStyle = ink.line;
     context.fillRect(Math.round(x), 0, 1, RULER);
     context.fillStyle = ink.quiet;
@@ -61,9 +63,11 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   context.textBaseline = "middle";
   const isChosen = (number: number) => chosen !== undefined && number >= chosen[0] && number <= chosen[1];
   let line = Number.NEGATIVE_INFINITY;
-  for (const [number, start, end] of steps) {
+  for (let at = 0; at < steps.length; at += 1) {
+    const step = steps[at]!;
     // Of thousands nearly all are elsewhere.
-    if (end < stretch.from || start > stretch.to) continue;
+    if (step[2] < stretch.from || step[1] > stretch.to) continue;
+    const [number, start, end] = step;
     const [from, to] = [Math.max(xOf(start), 0), Math.min(xOf(end), width)];
     if (to <= 0 || from >= width || to < from) continue;
     const wide = to - from;

@@ -206,6 +206,13 @@ impl Spans {
         let behind = self.0.partition_point(|&(t, from, _)| (t, from) <= (track, at));
         behind.checked_sub(1).is_some_and(|last| self.0[last].0 == track && at < self.0[last].2)
     }
+
+    /// Whether one of them begins between two events of one thread.
+    pub(super) fn begin_between(&self, trace: &Trace, before: EventId, behind: EventId) -> bool {
+        let (track, from) = (trace.events.track[before.index()], trace.events.end(before));
+        let first = self.0.partition_point(|&(t, at, _)| (t, at) < (track, from));
+        self.0.get(first).is_some_and(|&(t, at, _)| t == track && at < trace.events.start[behind.index()])
+    }
 }
 
 /// Samples of each thread, by time.

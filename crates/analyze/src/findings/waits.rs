@@ -5,7 +5,7 @@ use super::interludes::{Interlude, Seen, Spans};
 use super::place::{Place, frame, is_own};
 use super::subject::Subject;
 use crate::recording::Recording;
-use stackline_model::{EventId, Key, Trace, TrackId};
+use stackline_model::{EventId, Key, Trace};
 use std::collections::BTreeMap;
 
 /// What two places have in common: something between them is somewhere there.
@@ -94,14 +94,9 @@ impl Subject<'_> {
             let sampled = interlude.track.and_then(|track| interludes.sampled.get(&track));
             interlude.is_one && sampled.is_some_and(|&(has_cpu, _)| has_cpu)
         };
-        let events = &trace.events;
-        let mut waits: Vec<(TrackId, i64)> =
-            known.iter().map(|e| (events.track[e.index()], events.start[e.index()])).collect();
-        waits.sort_unstable();
+        let known = Spans::of(trace, known);
         let is_within = |&(before, behind): &(EventId, EventId)| {
-            let (track, from, to) = (events.track[before.index()], events.end(before), events.start[behind.index()]);
-            let first = waits.partition_point(|&wait| wait < (track, from));
-            waits.get(first).is_some_and(|&wait| wait < (track, to))
+            known.begin_between(trace, before, behind)
                 || trace.ancestors(before).any(|e| is_other(trace.name(e)))
                 || trace.ancestors(behind).any(|e| is_other(trace.name(e)))
         };
