@@ -18,6 +18,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::gone("graph breaks", "SL027", graph_breaks).also(&["SL005"]),
     Kind::gone("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
     Kind::assumed("Python code that all wait for", "SL005", slow_code).least(6.0),
+    Kind::assumed("busy Python without a GPU", "SL043", busy_python).least(12.0),
     Kind::gone("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
     Kind::assumed("a loop of small operators", "SL038", small_operators).also(&["SL005", "SL012"]),
     Kind::gone("a wait for another thread", "SL039", wait_for_others).also(&["SL005"]),
@@ -177,6 +178,18 @@ fn slow_step(p: &mut Planter<'_>) {
 /// A function of Python that keeps the host for 0.5 to 2.5 times the step; repaired it takes half.
 fn slow_code(p: &mut Planter<'_>) {
     let ns = p.part(50, 250).max(400_000);
+    halved(p, ns);
+}
+
+/// A program of the CPU, in which a function of Python takes as long as 1 to 4 steps of the one with a GPU; repaired it takes half.
+fn busy_python(p: &mut Planter<'_>) {
+    p.on_the_cpu();
+    let ns = p.part(100, 400).max(400_000);
+    halved(p, ns);
+}
+
+/// A function of Python in each step that takes about so many ns; repaired it takes half.
+fn halved(p: &mut Planter<'_>, ns: i64) {
     let half = |steps: &[Step]| {
         let halved = |step: &Step| match step {
             Step::Spend(own) => Step::Spend(own / 2),

@@ -58,6 +58,22 @@ impl<'a> Planter<'a> {
         self.slots = Slots::new(&self.b.program);
     }
 
+    /// Makes it a program of the CPU alone, before anything is put into it: operators compute what their kernels did, for as long.
+    pub(super) fn on_the_cpu(&mut self) {
+        let program = &mut self.b.program;
+        let ops = &program.ops;
+        let on_the_cpu = |step: Step| match step {
+            Step::Launch { ops: of, .. } => Some(Step::Spend(ops[of].iter().map(|op| op.duration).sum())),
+            Step::Blocking { op, .. } => Some(Step::Spend(ops[op].duration)),
+            Step::Call { .. } | Step::Record { .. } | Step::Wait { .. } | Step::Sync { .. } | Step::Poll { .. } => None,
+            step => Some(step),
+        };
+        for thread in &mut program.threads {
+            thread.steps = std::mem::take(&mut thread.steps).into_iter().filter_map(on_the_cpu).collect();
+        }
+        self.slots = Slots::new(program);
+    }
+
     /// How many steps the program has.
     pub(super) fn passes(&self) -> usize {
         self.slots.start.len()
