@@ -167,6 +167,41 @@ fn memory_counts_at_the_call_that_it_lies_in() {
     assert_eq!(own(&tree, CallMetric::Freed), told(&[("outer", 100)]));
 }
 
+/// In 2021 a thread's number was text, but not where memory is concerned.
+#[test]
+fn memory_counts_at_the_call_of_the_thread_whose_number_is_text() {
+    let call = |name: &str, tid: &str, (start, end): (i64, i64)| json!({"ph": "X", "cat": "Operator", "name": name, "pid": 1, "tid": tid, "ts": start, "dur": end - start, "args": {}});
+    let memory = |tid: i64, bytes: i64| {
+        let args = json!({"Bytes": bytes, "Device Type": 0, "Device Id": -1});
+        json!({"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": tid, "ts": 6, "args": args})
+    };
+    let events = [
+        call("one", "41", (0, 20)),
+        call("two", "42", (5, 9)),
+        call("pool", "a pool", (0, 30)),
+        memory(41, 100),
+        memory(42, 20),
+        memory(43, 3),
+    ];
+    let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+    let wanted = [("", 3), ("one", 100), ("two", 20)].map(|(name, bytes)| (name.to_owned(), bytes));
+    assert_eq!(own(&tree, CallMetric::Allocated), BTreeMap::from(wanted));
+}
+
+/// One name in turns as what it can be: no frame is taken for the one before it.
+#[test]
+fn frames_of_one_name_are_told_apart() {
+    let call = |category: &str, start: i64| span(category, "same", 1, (start, start + 5), &json!({}));
+    let kinds = ["cpu_op", "user_annotation", "python_function"];
+    let events: Vec<Value> = (0..9).map(|at| call(kinds[at as usize % 3], at * 10)).collect();
+    let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+    let calls = tree.exclusive(CallMetric::HostTime, |_| true);
+    let frames: Vec<_> =
+        tree.nodes.ids().filter_map(|node| Some((tree.frame(node)?, calls[node.index()].count))).collect();
+    assert_eq!(frames.len(), 3, "{frames:?}");
+    assert!(frames.iter().all(|&(_, count)| count == 3), "{frames:?}");
+}
+
 #[test]
 fn what_is_counted_in_a_trace_is_in_its_tree() {
     let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });

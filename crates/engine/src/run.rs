@@ -3,6 +3,7 @@
 use crate::{Error, Watch, concatenate, ranks};
 use stackline_analyze::{Analysis, Scope};
 use stackline_model::{Table, Trace, TraceSet};
+use stackline_store::thread_count;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +23,7 @@ pub struct RunOptions {
 pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
     let jobs: Vec<(&Trace, &Analysis)> =
         set.traces.iter().flat_map(|t| analyses.iter().map(move |a| (t, *a))).collect();
-    let results = parallel(jobs.len(), threads(options.threads), |i| {
+    let results = parallel(jobs.len(), thread_count(options.threads), |i| {
         if options.watch.is_cancelled() {
             return None;
         }
@@ -52,11 +53,6 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     } else {
         Err(Error::NoStep { first, last, available })
     }
-}
-
-/// As many threads as asked for, or as the machine has cores.
-pub(crate) fn threads(asked: usize) -> usize {
-    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
 /// `job(0..count)` on up to `threads` threads, results in order. Threads take the next job as they get free.

@@ -34,7 +34,7 @@ pub use export::write_table_parquet;
 pub use manifest::{
     CallsEntry, FORMAT_VERSION, Manifest, MemoryEntry, TableEntry, TraceEntry, is_complete, is_run, read_manifest,
 };
-pub use read::{Attributes, ReadSelection, read_calls, read_memory, read_memory_at, read_run};
+pub use read::{Attributes, ReadSelection, read_calls, read_memory, read_memory_at, read_run, thread_count};
 pub use write::{WriteOptions, write_calls, write_run, write_run_with};
 
 /// What manifests and Parquet files name as their writer.

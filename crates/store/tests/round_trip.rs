@@ -97,10 +97,17 @@ fn a_key_per_record_comes_back() {
     check_all(&TraceSet { traces: vec![random::key_per_record(20_000)] });
 }
 
-/// Row groups and batches end in the middle of things.
+/// Row groups and batches end in the middle of things, and threads take them as they get free.
 #[test]
-fn traces_of_several_row_groups_come_back() {
-    check_all(&TraceSet { traces: vec![random::long(600_000)] });
+fn traces_of_several_row_groups_come_back_on_any_number_of_threads() {
+    let set = TraceSet { traces: vec![random::long(600_000)] };
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    write_run(&set, &run, &quick()).unwrap();
+    for threads in [1, 2, usize::MAX] {
+        let again = read_run(&run, &ReadSelection { threads, ..ReadSelection::all() }).unwrap();
+        assert_same(&set.traces[0], &again.traces[0]);
+    }
 }
 
 #[test]

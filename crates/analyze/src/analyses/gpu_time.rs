@@ -45,7 +45,7 @@ struct Operation {
 /// All plausible operations of the scope by (device, start, row).
 fn operations(trace: &Trace, scope: &Scope, types: &mut NameTypes<'_>) -> Vec<Operation> {
     let mut operations = Vec::with_capacity(trace.gpu.len());
-    for gpu in trace.gpu_by_start().into_iter().map(|(_, gpu)| gpu).filter(|&g| scope.has_gpu(trace, g)) {
+    for gpu in trace.gpu_by_start().filter(|&g| scope.has_gpu(trace, g)) {
         let event = trace.gpu.event[gpu.index()];
         if trace.events.is_plausible(event) {
             let (start, end) = (trace.events.start[event.index()], trace.events.end(event));

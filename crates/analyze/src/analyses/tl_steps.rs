@@ -39,7 +39,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 fn work(trace: &Trace) -> Vec<Work> {
     let mut work = vec![Work::default(); trace.steps.len()];
     let mut spans = Vec::with_capacity(trace.gpu.len());
-    for (_, gpu) in trace.gpu_by_start() {
+    for gpu in trace.gpu_by_start() {
         let event = trace.gpu.event[gpu.index()];
         if !trace.events.is_plausible(event) {
             continue;

@@ -41,7 +41,7 @@ impl Idle {
     /// asked with what launched it, counts in the stretch that is looked at.
     pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
-        for (_, gpu) in trace.gpu_by_start() {
+        for gpu in trace.gpu_by_start() {
             let event = trace.gpu.event[gpu.index()];
             if trace.events.is_plausible(event) {
                 let launch = trace.gpu.launch[gpu.index()].some();

@@ -15,7 +15,7 @@ use std::slice::IterMut;
 use std::sync::{Mutex, PoisonError};
 use std::vec::IntoIter;
 
-/// Rows per batch of wide columns: some sixty of them are in memory at once.
+/// Rows per batch of wide columns: some sixty of them are in memory at once, for each thread.
 const BATCH: usize = 32 * 1024;
 
 /// A field of a shape and where its values are.
@@ -72,7 +72,7 @@ impl Plan {
     pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
         let wanted = self.wanted();
         let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();
-        let too_many = |_| Error::damaged(&self.folder, format!("it calls for {count} arguments of events"));
+        let too_many = |_| Error::damaged(&self.folder, format!("there is no memory for {count} arguments of events"));
         // Zeros that do not fit into memory would end the program: what only asks says so.
         Vec::<u64>::new().try_reserve_exact(count).map_err(too_many)?;
         Ok(vec![0; count])
@@ -105,6 +105,7 @@ impl Plan {
 
     /// The table, once all its values are there.
     pub(super) fn table(self, values: Vec<u64>) -> Result<AttrTable, Error> {
+        drop(self.long);
         let shapes = self.layout.shapes.iter().map(|fields| reduced(fields)).collect();
         AttrTable::from_columns(shapes, self.shape, values).map_err(|e| Error::damaged(&self.folder, e))
     }
@@ -116,7 +117,8 @@ pub(super) struct Parts<'a> {
     file: Option<&'a TableFile>,
     strings: &'a StringTable,
     left: Mutex<IntoIter<Part<'a>>>,
-    error: Mutex<Option<Error>>,
+    /// What went wrong in the first row group of those in which something did: threads do not end in the order of groups.
+    error: Mutex<Option<(usize, Error)>>,
 }
 
 /// The events of a row group.
@@ -130,20 +132,29 @@ struct Part<'a> {
 }
 
 impl Parts<'_> {
+    /// How many are left.
+    pub(super) fn count(&self) -> usize {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Reads parts until none is left. As many threads as like to can do so at the same time.
     pub(super) fn work(&self) {
         let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(part) = next() {
+            let group = part.group;
             if let Err(error) = self.read(part) {
                 *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new().into_iter();
-                self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.as_ref().is_none_or(|&(other, _)| group < other) {
+                    *first = Some((group, error));
+                }
             }
         }
     }
 
     /// What went wrong.
     pub(super) fn result(self) -> Result<(), Error> {
-        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }
 
     fn read(&self, part: Part<'_>) -> Result<(), Error> {

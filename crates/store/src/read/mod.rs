@@ -103,7 +103,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     let mut values = plan.room()?;
     let parts = plan.parts(file.as_ref(), &trace.strings, &mut values)?;
     let others = std::thread::scope(|scope| {
-        for _ in 1..threads(selection.threads) {
+        for _ in 1..thread_count(selection.threads).min(MOST_THREADS).min(parts.count() + 1) {
             // Where the system gives no more threads, this one does all.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
         }
@@ -129,6 +129,8 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
         }
         None => trace.index_tracks(),
     }
+    // What holds data comes first: the order can be worked out anew.
+    files.missing.sort_by_key(|table| table == "track_order");
     for table in files.missing {
         let message = "A table of the run directory is missing; what it held is left out.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);
@@ -137,8 +139,11 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     Ok(trace)
 }
 
-/// As many threads as asked for, or as the machine has cores.
-fn threads(asked: usize) -> usize {
+/// Threads that read one trace at most: each has some 20 MB of columns in memory.
+const MOST_THREADS: usize = 8;
+
+/// As many threads as asked for; 0 means as many as the machine has cores.
+pub fn thread_count(asked: usize) -> usize {
     if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 

@@ -8,6 +8,7 @@ use arrow_array::{Array, DictionaryArray, PrimitiveArray, RecordBatch, StringArr
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::RowGroupMetaData;
 use stackline_model::{StrId, StringTable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -49,8 +50,7 @@ impl TableFile {
 
     /// Rows of each row group.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
-        // What does not fit is refused as soon as it is read.
-        self.metadata.metadata().row_groups().iter().map(|g| usize::try_from(g.num_rows()).unwrap_or_default())
+        self.metadata.metadata().row_groups().iter().map(rows_of)
     }
 
     /// Hands the named columns to `use_batch`, in runs of at most `batch_rows` rows that never span a row group, so that
@@ -78,7 +78,7 @@ impl TableFile {
         mut use_batch: impl FnMut(&Batch<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (mask, order) = self.projection(columns)?;
-        let rows = self.groups().nth(group).unwrap_or_default();
+        let rows = self.metadata.metadata().row_groups().get(group).map_or(0, rows_of);
         let mut reader = guarded(&self.path, || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(self.data.clone(), self.metadata.clone())
                 .with_projection(mask)
@@ -105,6 +105,11 @@ impl TableFile {
         let order = roots.iter().map(|r| roots.iter().filter(|o| *o < r).count()).collect();
         Ok((ProjectionMask::roots(self.metadata.parquet_schema(), roots), order))
     }
+}
+
+/// Rows of a row group. What does not fit is refused as soon as it is read.
+fn rows_of(group: &RowGroupMetaData) -> usize {
+    usize::try_from(group.num_rows()).unwrap_or_default()
 }
 
 fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {

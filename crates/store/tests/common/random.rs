@@ -100,10 +100,15 @@ pub(crate) fn long(events: u32) -> Trace {
     let (mut trace, mut n) = (with_tracks(), Numbers(11));
     let keys = ["correlation", "stream", "Input Dims", "occupancy"].map(|k| trace.strings.intern(k));
     let kinds = [AttrType::Int, AttrType::Int, AttrType::Json, AttrType::Float];
+    let twice = trace.strings.intern("twice");
     for row in 0..events {
         event(&mut trace, &mut n, row);
         let from = n.below(4) as usize;
-        let fields: Vec<_> = keys.into_iter().zip(kinds).skip(from).collect();
+        let mut fields: Vec<_> = keys.into_iter().zip(kinds).skip(from).collect();
+        if row % 10_000 < 3 {
+            // What has no column of its own, in each row group.
+            fields.extend([(twice, AttrType::Null), (twice, AttrType::Int)]);
+        }
         let values: Vec<u64> = fields.iter().map(|f| value(&mut trace, f.1, u64::from(row))).collect();
         trace.attrs.push(&fields, &values);
         if row % 3 == 0 {
