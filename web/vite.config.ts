@@ -10,7 +10,7 @@ export default defineConfig({
       { extends: true, test: { name: "logic", include: ["src/**/*.test.ts"], environment: "node", setupFiles: ["src/testing.ts"] } },
       {
         extends: true,
-        test: { name: "pages", include: ["tests/**/*.test.ts"], environment: "node", testTimeout: 60_000, hookTimeout: 120_000, fileParallelism: false },
+        test: { name: "pages", include: ["tests/**/*.test.ts"], environment: "node", testTimeout: 60_000, hookTimeout: 120_000, maxWorkers: 2 },
       },
     ],
   },
