@@ -51,6 +51,20 @@ fn logging_is_told_of_steps_without_a_sample() {
     assert!(low > 1000 && low < likely && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
 }
 
+/// Four samples are 40 of 120 ms. Whoever writes a file waits for it: where nothing else is done, that is no finding of its own.
+#[test]
+fn what_writing_waits_for_is_part_of_it() {
+    let (found, low, likely, high) = gains(&sampled(&[(LOGS, 4)]), "SL029");
+    assert!((LULL_US - 50..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
+    assert!(low < LULL_US / 2 && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
+    assert_eq!(sampled(&[(LOGS, 4)]).of("SL039"), []);
+    // Half of it is another's: nobody knows whose wait it is.
+    let shared = sampled(&[(LOGS, 2), ("train.py(50): other", 2)]);
+    let (_, _, likely, high) = gains(&shared, "SL029");
+    assert!((450..=550).contains(&likely) && high > LULL_US / 2, "{likely} {high}");
+    assert_eq!(shared.of("SL039").len(), 1);
+}
+
 /// What was seen once may be more or less: the error of the count is in the bounds, and the truth within them.
 #[test]
 fn time_between_operators_divides_as_samples_do() {

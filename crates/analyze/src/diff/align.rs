@@ -72,6 +72,12 @@ impl Verdict {
         }
     }
 
+    /// Whether it is what a test says of a row that both sides have.
+    #[must_use]
+    pub fn is_tested(self) -> bool {
+        matches!(self, Self::Slower | Self::Faster | Self::Noise)
+    }
+
     /// Whether the change is more than noise.
     #[must_use]
     pub fn is_change(self) -> bool {
@@ -255,8 +261,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
             diff.changes.entry(table).or_default().extend(pair.changes(table, by_family));
         }
     }
+    let step_ns = diff.changes.get(&Table::Steps).into_iter().flatten().map(mean_ns).fold(0.0, f64::max);
     for (table, changes) in &mut diff.changes {
-        judge(*table, changes, options.level);
+        judge(*table, changes, options.level, step_ns * SMALL);
     }
     diff.notes.extend(notes(&diff, before, after));
     diff
@@ -296,16 +303,24 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
     out
 }
 
-/// Verdicts, once all rows of a table are known; the largest changes first.
-fn judge(table: Table, changes: &mut [Change], level: f64) {
-    // What is asked of steps is asked for itself, of each rank; other tables ask as often as they have rows.
-    let families: &[Option<Measure>] =
-        if table == Table::Steps { &[Some(Measure::Step), Some(Measure::Gpu), Some(Measure::Cpu)] } else { &[None] };
-    for family in families {
-        let is_asked = |change: &&mut Change| family.is_none_or(|measure| change.measure == measure);
-        let asked: Vec<&mut Change> = changes.iter_mut().filter(is_asked).filter(|change| change.p.is_some()).collect();
-        let q = adjusted(&asked.iter().filter_map(|change| change.p).collect::<Vec<_>>());
-        asked.into_iter().zip(q).for_each(|(change, q)| change.q = Some(q));
+/// Rows that take less than this share of the step are many and tell little: what is asked of them is adjusted apart from what is asked of the others.
+const SMALL: f64 = 0.01;
+
+/// Verdicts, once all rows of a table are known; the largest changes first. Rows below `small_ns` are small.
+fn judge(table: Table, changes: &mut [Change], level: f64, small_ns: f64) {
+    // What is asked of steps is asked for itself, of each rank; other tables ask as often as they have rows. Rows are told apart by
+    // what both sides take together, which says nothing of how they differ (stratified: Sun et al. 2006).
+    let family = |change: &Change| match table {
+        Table::Steps => (Some(change.measure), false),
+        _ => (Some(change.measure).filter(|&of| of == Measure::CpuTotal), mean_ns(change) < small_ns),
+    };
+    let mut asked: BTreeMap<_, Vec<&mut Change>> = BTreeMap::new();
+    for change in changes.iter_mut().filter(|change| change.p.is_some()) {
+        asked.entry(family(change)).or_default().push(change);
+    }
+    for family in asked.into_values() {
+        let q = adjusted(&family.iter().filter_map(|change| change.p).collect::<Vec<_>>());
+        family.into_iter().zip(q).for_each(|(change, q)| change.q = Some(q));
     }
     for change in changes.iter_mut() {
         let Some(q) = change.q else { continue };
@@ -320,6 +335,11 @@ fn judge(table: Table, changes: &mut [Change], level: f64) {
     if table != Table::Steps {
         changes.sort_by(|a, b| b.change_ns().abs().total_cmp(&a.change_ns().abs()));
     }
+}
+
+/// What a row takes on either side, in ns.
+fn mean_ns(change: &Change) -> f64 {
+    f64::midpoint(change.before_ns, change.after_ns)
 }
 
 fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {

@@ -356,7 +356,8 @@ impl Interlude {
 
 impl Subject<'_> {
     /// What threads do between operators that is called from each place, as far as samples of it saw a function whose name (or
-    /// that of one that called it) passes a test; samples that lie in some spans do not count.
+    /// that of one that called it) passes a test; samples that lie in some spans do not count. Where hardly anything else is done, they are
+    /// also what is waited for.
     pub(super) fn seen_between(&self, test: impl Fn(&str) -> bool, without: &[EventId]) -> Vec<(Place, Seen)> {
         let fits: Vec<bool> = self.trace().strings.iter().map(test).collect();
         let spans = Spans::of(self.trace(), without);
@@ -369,14 +370,29 @@ impl Subject<'_> {
             {
                 by_place.entry(self.line_of(sample)).or_default().push(sample);
             }
+            let waits = self.own_waits(interlude, |name| fits[name.index()]);
             for (place, samples) in by_place {
                 let (seen, times) = found.entry(place).or_default();
-                let time = interlude.part(samples.len());
+                let time = interlude.part(samples.len()).with(waits, samples.len());
                 seen.add(interlude, time, samples);
                 times.push(time);
             }
         }
         found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
+    }
+
+    /// What a sample of CPU time stands for of the waits between two operators, if functions whose name passes a test do most of what is
+    /// computed there, and no sample of a wait tells more: writing a file is waiting, too.
+    pub(super) fn own_waits(&self, interlude: &Interlude, fits: impl Fn(StrId) -> bool) -> Option<Estimate> {
+        let samples = &interlude.cpu.events;
+        let tells_waits = !interlude.wall.events.is_empty() || !interlude.waits.events.is_empty();
+        if !interlude.is_one || tells_waits || samples.is_empty() {
+            return None;
+        }
+        let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&fits)).count();
+        let is_most = shared(seen, samples.len()).0 > 0.5;
+        let all = interlude.waiting(self.recording(), self.trace()).filter(|_| is_most)?;
+        Some(all.scaled(1.0 / samples.len() as f64))
     }
 
     /// Those of some functions of which stretches between operators do not tell more: that hold operators, or ran where there are none.

@@ -36,7 +36,7 @@ impl Interlude {
     }
 
     /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
-    fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
+    pub(super) fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
         let (computing, time) = (self.computing(), self.ns as f64);
         let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
         let (first, last) = (self.stretches.first()?, self.stretches.last()?);
@@ -52,9 +52,14 @@ impl Interlude {
 
 impl Subject<'_> {
     /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
-    /// in spans whose name passes a test, does not count.
-    pub(super) fn waits_between(&self, known: &[EventId], is_other: impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
-        let left_over = self.waits_left_over(known, &is_other);
+    /// in spans whose name passes a test, does not count; nor do waits that belong to what else is done there, which another test tells.
+    pub(super) fn waits_between(
+        &self,
+        known: &[EventId],
+        is_other: impl Fn(&str) -> bool,
+        has_waits: impl Fn(&str) -> bool,
+    ) -> Vec<(Place, Seen)> {
+        let left_over = self.waits_left_over(known, &is_other, &has_waits);
         let Some(looks_ns) = self.interludes().looks_ns else { return left_over };
         // Waits in which nobody is interrupted to ask where are known by that alone: what is not sure is no wait then.
         let left_over = left_over.into_iter().filter(|(_, seen)| seen.time.low > 0.0);
@@ -88,7 +93,12 @@ impl Subject<'_> {
     }
 
     /// By what samples of CPU time leave, where no sample of a wait tells more.
-    fn waits_left_over(&self, known: &[EventId], is_other: &impl Fn(&str) -> bool) -> Vec<(Place, Seen)> {
+    fn waits_left_over(
+        &self,
+        known: &[EventId],
+        is_other: &impl Fn(&str) -> bool,
+        has_waits: &impl Fn(&str) -> bool,
+    ) -> Vec<(Place, Seen)> {
         let (trace, interludes) = (self.trace(), self.interludes());
         let knows = |interlude: &&Interlude| {
             let sampled = interlude.track.and_then(|track| interludes.sampled.get(&track));
@@ -110,8 +120,12 @@ impl Subject<'_> {
             seen.add(interlude, time, interlude.samples().to_vec());
             Some((place, seen))
         };
+        let is_own = |interlude: &Interlude| self.own_waits(interlude, |name| has_waits(trace.strings.get(name)));
         let counts = |interlude: &&Interlude| {
-            knows(interlude) && interlude.waits.events.is_empty() && !interlude.stretches.iter().any(is_within)
+            knows(interlude)
+                && interlude.waits.events.is_empty()
+                && !interlude.stretches.iter().any(is_within)
+                && is_own(interlude).is_none()
         };
         interludes.all.iter().filter(counts).filter_map(wait).collect()
     }

@@ -43,8 +43,8 @@ pub(crate) struct DiffArgs {
     /// Write a document for other tools.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<DiffDocument>,
-    /// Exit with code 4 if something got slower by more than this, beyond noise: 'step>3%', 'op:aten::mm>10%'; may be
-    /// repeated.
+    /// Exit with code 4 if something got slower by more than this, beyond noise: 'step>3%', 'op:aten::mm>10%',
+    /// 'function:load>10%'; may be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
     /// With --fail-on, changes that could not be tested (one step on each side) never count.

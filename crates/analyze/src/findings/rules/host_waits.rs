@@ -1,6 +1,7 @@
 //! SL039: the program waits for a thread, a process, a lock or the network in its steps.
 
 use super::dataloader_starved::is_next;
+use super::logging_in_step;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
@@ -129,7 +130,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let on_path = subject.path_inside(&frames);
     let by_place = subject.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of)));
-    let unnamed = subject.waits_between(&frames, is_next).into_iter();
+    let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
+    let unnamed = subject.waits_between(&frames, is_next, is_logging).into_iter();
     named.chain(unnamed.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
 }
 

@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line; values are seen less often",
     wrong_when: "The recorded steps are just those that log: the others are faster already. Recordings see functions in C, such as \
                  print, as the line that calls them: of those only what Python's own logging does is told. Their samples say how \
-                 the time between operators divides; bounds hold the error of such counts, not that operators behind a log may be \
+                 the time between operators divides; where nearly all of them see it, what the thread waits there (for a file) is \
+                 its own, too; bounds hold the error of such counts, not that operators behind a log may be \
                  faster without what it leaves in the caches: then more is gained than the upper bound says.",
     source: "field practice",
     needs: &[Need::PythonFrames],

@@ -4,6 +4,7 @@ use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
 use stackline_analyze::critical_path::matches;
+use stackline_analyze::diff::statistics::adjusted;
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Verdict};
 use std::collections::BTreeSet;
 
@@ -61,7 +62,7 @@ impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = || {
             wrong_use(format!(
-                "cannot understand --fail-on {text:?}; write 'step>3%', 'kernels>10%' or 'op:aten::mm>10%'"
+                "cannot understand --fail-on {text:?}; write 'step>3%', 'kernels>10%', 'op:aten::mm>10%' or 'function:load>10%'"
             ))
         };
         let Limit { what, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
@@ -101,7 +102,7 @@ impl Condition {
             Subject::Any(of) => table == *of && change.percent().is_some(),
             Subject::Named(of, name) => {
                 let operator = change.operator.as_ref().is_some_and(|operator| matches(name, operator));
-                table == *of && (operator || matches(name, &change.name))
+                table == *of && (operator || matches(name, &change.name) || matches(name, without_file(*of, change)))
             }
         }
     }
@@ -111,33 +112,12 @@ impl Condition {
     /// # Errors
     /// If there is nothing that the condition is about.
     pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
-        let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
-        let about: Vec<&Change> = all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
-        if let (true, Subject::Named(table, name)) = (about.is_empty(), &self.subject) {
-            let names = diff.changes.get(table).into_iter().flatten().map(|change| &*change.name);
-            let known: BTreeSet<&str> = names.collect();
-            let near = did_you_mean(name, known);
-            if *table == ChangeTable::Functions {
-                return Err(anyhow!(
-                    "--fail-on {:?} cannot be judged: no function of this name was seen on either side; short ones \
-                     need more samples (record --sample-hz), or more steps{near}",
-                    self.text
-                ));
-            }
-            return Err(wrong_use(format!(
-                "--fail-on {:?}: no row of {} has this name{near}",
-                self.text,
-                table.name()
-            )));
-        }
-        if about.is_empty() && !matches!(self.subject, Subject::Any(_)) {
-            return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text));
-        }
-        let above = about.into_iter().filter(|change| self.is_above(change));
+        let about = self.about(diff)?;
+        let verdicts = self.verdicts(&about, diff.options.level);
         let (mut within, mut held) = (None, None);
         // Most first: that is what is told.
-        for change in above {
-            let counts = match change.verdict {
+        for (change, verdict) in about.into_iter().zip(verdicts).filter(|(change, _)| self.is_above(change)) {
+            let counts = match verdict {
                 Verdict::Slower | Verdict::OnlyAfter => true,
                 Verdict::Untested => !significant,
                 // How often it is called is no chance, and explains the time.
@@ -145,9 +125,9 @@ impl Condition {
                 _ => false,
             };
             let place = if counts { &mut held } else { &mut within };
-            let largest = place.is_none_or(|other: &Change| other.change_ns() < change.change_ns());
+            let largest = place.is_none_or(|(other, _): (&Change, _)| other.change_ns() < change.change_ns());
             if largest {
-                *place = Some(change);
+                *place = Some((change, verdict));
             }
         }
         if let (None, Some(lost)) = (held, self.lost(diff)) {
@@ -158,10 +138,58 @@ impl Condition {
             ));
         }
         Ok(match (held, within) {
-            (Some(change), _) => Outcome::Held(self.words(change)),
-            (None, Some(change)) => Outcome::Within(format!("{}; it does not count", self.words(change))),
+            (Some((change, verdict)), _) => Outcome::Held(self.words(change, verdict)),
+            (None, Some((change, verdict))) => {
+                Outcome::Within(format!("{}; it does not count", self.words(change, verdict)))
+            }
             (None, None) => Outcome::Passed,
         })
+    }
+
+    /// The rows that the condition is about.
+    ///
+    /// # Errors
+    /// If there are none.
+    fn about<'d>(&self, diff: &'d Diff) -> Result<Vec<&'d Change>> {
+        let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
+        let about: Vec<&Change> = all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
+        let rows = |table| diff.changes.get(table).into_iter().flatten();
+        match &self.subject {
+            _ if !about.is_empty() => {}
+            // All its rows are new: of no time there are no percents.
+            Subject::Any(table) if rows(table).next().is_some() => {}
+            Subject::Named(table, name) => {
+                let known: BTreeSet<&str> = rows(table).map(|change| &*change.name).collect();
+                return Err(self.unknown(*table, &did_you_mean(name, known)));
+            }
+            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text)),
+        }
+        Ok(about)
+    }
+
+    fn unknown(&self, table: ChangeTable, near: &str) -> anyhow::Error {
+        let (text, of) = (&self.text, table.name());
+        if table == ChangeTable::Functions {
+            return anyhow!(
+                "--fail-on {text:?} cannot be judged: no function of this name was seen on either side; short ones need \
+                 more samples (record --sample-hz), or more steps{near}"
+            );
+        }
+        wrong_use(format!("--fail-on {text:?}: no row of {of} has this name{near}"))
+    }
+
+    /// What rows are. What is asked for by name is asked of these rows alone, not of all that the table has: chance is that of so many.
+    fn verdicts(&self, about: &[&Change], level: f64) -> Vec<Verdict> {
+        let chance = |change: &&Change| change.p.filter(|_| matches!(self.subject, Subject::Named(..)));
+        let mut q = adjusted(&about.iter().filter_map(chance).collect::<Vec<_>>()).into_iter();
+        let verdict = |change: &&Change| {
+            let is_real = chance(change).and_then(|_| q.next()).is_some_and(|q| q <= level);
+            match change.verdict {
+                Verdict::Noise if is_real && change.change_ns() > 0.0 => Verdict::Slower,
+                verdict => verdict,
+            }
+        };
+        about.iter().map(verdict).collect()
     }
 
     /// Whether a row that was named is called more often in every step, by more than the limit.
@@ -189,7 +217,7 @@ impl Condition {
         }
     }
 
-    fn words(&self, change: &Change) -> String {
+    fn words(&self, change: &Change, verdict: Verdict) -> String {
         let what = match (&change.operator, &*change.name) {
             (Some(operator), family) => format!("{operator} ({family})"),
             (None, "") => format!("{} of the step", change.measure.name()),
@@ -197,11 +225,15 @@ impl Condition {
         };
         let what = if what == "step of the step" { "the step".to_owned() } else { what };
         let Some(percent) = change.percent() else {
-            let why = if change.verdict == Verdict::OnlyAfter { "is new" } else { "took no such time before" };
+            let why = match verdict {
+                Verdict::OnlyAfter => "is new",
+                Verdict::Noise => "took no such time before, which may be chance",
+                _ => "took no such time before",
+            };
             return format!("{}: {what} {why}", self.text);
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
-        let ends = match (change.verdict, ends) {
+        let ends = match (verdict, ends) {
             (Verdict::Noise, _) if self.is_called_more(change) => {
                 let [before, after] = [change.count_before, change.count_after];
                 format!(", called {after:.1} times in every step instead of {before:.1}")
@@ -214,9 +246,17 @@ impl Condition {
     }
 }
 
+/// `step` of `train.py: step`: whoever asks for a function may leave its file out.
+fn without_file(table: ChangeTable, change: &Change) -> &str {
+    let function = change.name.rsplit_once(": ").map(|(_, function)| function);
+    function.filter(|_| table == ChangeTable::Functions).unwrap_or(&change.name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stackline_analyze::diff::Options;
+    use std::collections::BTreeMap;
 
     #[test]
     fn conditions_as_text() {
@@ -233,6 +273,44 @@ mod tests {
         assert!(error("step>3").contains("write 'step>3%'") && error("op:a >= 3 ").contains("write 'op:a >= 3%'"));
         for bad in ["step", "", "op:>3%", "step>x"] {
             assert!(error(bad).contains("cannot understand"), "{bad}");
+        }
+    }
+
+    fn change(name: &str, (before_ns, after_ns): (f64, f64), p: f64) -> Change {
+        Change {
+            rank: 0,
+            name: name.into(),
+            operator: None,
+            measure: Measure::Cpu,
+            before_ns,
+            after_ns,
+            interval_ns: None,
+            p: Some(p),
+            q: Some(0.5),
+            verdict: Verdict::Noise,
+            count_before: 1.0,
+            count_after: 1.0,
+            counts_are_steady: false,
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_by_name_is_no_question_among_many() {
+        let mut rows: Vec<Change> = (0..50).map(|i| change(&format!("a.py: f{i}"), (5.0, 6.0), 0.6)).collect();
+        rows.push(change("train.py: tokens", (0.0, 1284.0), 0.007));
+        let mut diff = stackline_analyze::diff::compare(&Vec::new(), &Vec::new(), Options::default());
+        diff.changes = BTreeMap::from([(ChangeTable::Functions, rows)]);
+        let judge = |text: &str| Condition::parse(text).unwrap().judge(&diff, true);
+        for held in ["function:tokens>5%", "function:train.py: tokens>5%", "function:*tok*>5%"] {
+            assert!(matches!(judge(held), Ok(Outcome::Held(_))), "{held}: {:?}", judge(held));
+        }
+        assert!(matches!(judge("function:f1>5%"), Ok(Outcome::Within(_))));
+        // Among all of them it may be chance.
+        assert!(matches!(judge("functions>5%"), Ok(Outcome::Within(_))));
+        assert!(matches!(judge("function:*>5%"), Ok(Outcome::Within(_))));
+        for nothing in ["kernels>5%", "operators>5%", "step>5%", "function:token>5%"] {
+            let error = judge(nothing).unwrap_err().to_string();
+            assert!(error.contains("cannot be judged"), "{error}");
         }
     }
 }

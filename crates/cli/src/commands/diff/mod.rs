@@ -68,12 +68,14 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     for words in held.iter().chain(&within) {
         say(&format!("--fail-on {words}"))?;
     }
-    // What held is an answer, whatever else could not be judged.
+    // What held is an answer; what could not be judged beside it is said.
+    let mut unjudged = judged.into_iter().filter_map(Result::err);
     if held.is_empty()
-        && let Some(error) = judged.into_iter().find_map(Result::err)
+        && let Some(error) = unjudged.next()
     {
         return Err(error);
     }
+    unjudged.try_for_each(|error| say(&format!("warning: {error}")))?;
     Ok(!held.is_empty())
 }
 

@@ -46,7 +46,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
         return;
     }
     let title = shown.title(table);
-    out.push_str(&format!("\n<details><summary>{title}: {count} changed</summary>\n\n"));
+    out.push_str(&format!("\n<details><summary>{title}: {} changed</summary>\n\n", count.tested + count.alone));
     if !largest.is_empty() {
         out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
     }
@@ -65,7 +65,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
         ));
     }
     if let Some(recounts) = recounts {
-        let gap = if count > 0 { "\n" } else { "" };
+        let gap = if out.ends_with("|\n") { "\n" } else { "" };
         out.push_str(&format!("{gap}{}\n", escaped(&recounts)));
     }
     out.push_str("\n</details>\n");

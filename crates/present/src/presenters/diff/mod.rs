@@ -53,7 +53,7 @@ impl Shown<'_> {
     }
 
     /// The largest changes of a table that are more than noise (all where nothing could be tested), and how many there are.
-    fn largest(&self, table: ChangeTable) -> (Vec<&Change>, usize) {
+    fn largest(&self, table: ChangeTable) -> (Vec<&Change>, Count) {
         let all = self.changes(table);
         let untested = self.diff.method == Method::None;
         let counts = |change: &&Change| {
@@ -62,7 +62,9 @@ impl Shown<'_> {
             real && change.change_ns() != 0.0 && change.measure != Measure::CpuTotal
         };
         let real: Vec<&Change> = all.iter().filter(counts).collect();
-        let count = real.len();
+        let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
+        let alone = if untested { 0 } else { alone };
+        let count = Count { tested: real.len() - alone, alone };
         let shown = real.iter().copied().filter(|change| table != ChangeTable::Paths || !told_below(change, &real));
         let top = if self.top == 0 { usize::MAX } else { self.top };
         (shown.take(top).collect(), count)
@@ -101,6 +103,14 @@ impl Shown<'_> {
         let steps = self.changes(ChangeTable::Steps);
         steps.iter().any(|change| change.rank != steps[0].rank)
     }
+}
+
+/// How many rows changed.
+struct Count {
+    /// More than noise makes of them.
+    tested: usize,
+    /// That are on one side alone: what is new, or gone, is not tested.
+    alone: usize,
 }
 
 /// Whether most of a path's change is that of one path below it.

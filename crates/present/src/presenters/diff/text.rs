@@ -87,11 +87,14 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
         return;
     }
     let what = if shown.diff.method == Method::None { "differ, untested" } else { "changed beyond noise" };
-    if largest.is_empty() {
-        out.push_str(&format!("\n{title}: none of {rows} {what}.\n"));
-    } else {
-        out.push_str(&format!("\n{title}: {count} of {rows} {what}\n"));
-    }
+    let alone = match count.alone {
+        0 => String::new(),
+        many => format!(", {many} on one side alone"),
+    };
+    let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
+    let end = if largest.is_empty() { "." } else { "" };
+    out.push('\n');
+    out.push_str(&wrapped(&format!("{title}: {many} of {rows} {what}{alone}{end}"), ("", "  "), style));
     let most = largest.iter().map(|change| change.change_ns().abs()).fold(0.0, f64::max);
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));
