@@ -145,7 +145,7 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: B036 - whatever a rule raises, SystemExit included, the others look
-        failed = failure(one.code, error)
+        failed = failure(one, error)
     if len(found) > MOST:
         reason = f"it found {len(found):,} issues, of which the first {MOST:,} count: let it say less"
         failed = failed or {"type": "cut", "code": one.code, "reason": reason}
@@ -153,17 +153,19 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -
         for finding in found[:MOST]:
             tell(_rules.to_message(one.code, finding))
     except Exception as error:
-        failed = failed or failure(one.code, error)
+        failed = failed or failure(one, error)
     if failed is not None:
         tell(failed)
 
 
-def failure(code: str, error: BaseException) -> dict[str, Any]:
+def failure(one: Rule, error: BaseException) -> dict[str, Any]:
     """The message that a rule raised."""
     text, place = trace_of(error)
+    # What it yields is looked at once it has ended.
+    place = place or f" ({one.source})"
     said = " ".join(str(error).split())
     reason = f"it raised {type(error).__name__}{f': {said}' if said else ''}{place}"
-    return {"type": "failed", "code": code, "reason": reason, "traceback": text}
+    return {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
 
 
 def not_loaded(source: str, error: BaseException) -> str:

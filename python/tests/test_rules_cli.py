@@ -111,6 +111,7 @@ FAILING = HEAD + (
     "@sl.rule(code='MY004')\ndef dies():\n    os._exit(7)\n"
     "@sl.rule(code='MY005', needs='collectives')\ndef lacks(): ...\n"
     "@sl.rule(code='MY006')\ndef works():\n    sl.flag_issue(None, 'fine')\n"
+    "@sl.rule(code='MY007')\ndef yields():\n    yield sl.Finding('nowhere', line=-3)\n"
 )
 
 
@@ -125,12 +126,15 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     assert unchecked["MY003"]["missing"].startswith("it did not end in 2 s and was stopped")
     assert unchecked["MY004"]["missing"].startswith("it ended its interpreter") and "7" in unchecked["MY004"]["missing"]
     assert unchecked["MY005"]["missing"] == "the trace has no collectives"
+    assert unchecked["MY007"]["missing"].endswith("line is -3 (bad_rules.py:18)"), unchecked["MY007"]
     shown = findings(*rules)
     assert "Not checked: MY001: it raised ZeroDivisionError" in shown.stdout and "  1 / 0" in shown.stdout
     assert "MY006 works: fine" in shown.stdout
     sarif = findings(*rules, "--as", "sarif")
-    told = json.loads(sarif.stdout)["runs"][0]["invocations"][0]["toolExecutionNotifications"]
-    assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004"]
+    [invocation] = json.loads(sarif.stdout)["runs"][0]["invocations"]
+    told = invocation["toolExecutionNotifications"]
+    assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004", "MY007"]
+    assert invocation["executionSuccessful"] is False
     assert "rule MY001: it raised ZeroDivisionError" in sarif.stderr
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
     cases = {case.get("name"): case for case in junit.iter("testcase")}

@@ -48,6 +48,9 @@ fn a_baseline_tells_new_and_gone() {
     assert!(text(&new.stderr).contains("--fail-on: new: "), "{}", text(&new.stderr));
     let same = run(&[&case.waits, "--baseline", &before, "--fail-on", "new"]);
     assert_eq!(same.status.code(), Some(0));
+    let newer = fs::read_to_string(&before).unwrap().replacen("stackline/findings/1", "stackline/findings/9", 1);
+    let refused = run(&[&case.waits, "--baseline", &case.file("newer.json", &newer)]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("another version of stackline wrote it"));
 }
 
 #[test]

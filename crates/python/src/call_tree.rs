@@ -196,6 +196,8 @@ impl NativeCallTotals {
     }
 
     fn __repr__(&self) -> String {
-        format!("<CallTotals {:.3} ms, {} calls>", self.values[0].sum as f64 / 1e6, self.calls)
+        // Of phases nobody counts calls.
+        let calls = if self.calls > 0 { format!(", {} calls", self.calls) } else { String::new() };
+        format!("<CallTotals {:.3} ms{calls}>", self.values[0].sum as f64 / 1e6)
     }
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Finding, Findings, Identity, Mark, Place, pair};
 use stackline_present::findings::Change;
+use stackline_present::json::SCHEMA_VERSION;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -101,6 +102,16 @@ pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<
     parse(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?)
 }
 
+/// An error that begins with `other` unless a document is of this command; and one if a newer version wrote it in a form that is not known.
+pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Result<(), String> {
+    let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
+    match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
+        Some(version) if version.parse() == Ok(SCHEMA_VERSION) => Ok(()),
+        Some(_) => Err(format!("another version of stackline wrote it ({schema}; this one knows {SCHEMA_VERSION})")),
+        None => Err(other.to_owned()),
+    }
+}
+
 impl Baseline {
     /// Reads what `findings --format json` wrote.
     pub(super) fn read(path: &Path) -> Result<Self> {
@@ -109,10 +120,7 @@ impl Baseline {
 
     fn of_findings(document: Value) -> Result<Self, String> {
         let other = "no findings in it; write them with `stackline findings TRACE --format json -o FILE`";
-        let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
-        if !schema.contains("findings") {
-            return Err(other.to_owned());
-        }
+        check_schema(&document, "findings", other)?;
         Self::of_document(document, other)
     }
 

@@ -37,6 +37,9 @@ impl Condition {
         match what {
             "gain" => Ok(Self::Gain(limit)),
             "together" => Ok(Self::Together(limit)),
+            "count" if text.trim_end().ends_with('%') => {
+                Err(wrong_use(format!("--fail-on {text:?}: findings are counted; write 'count>{limit}'")))
+            }
             "count" => Ok(Self::Count(limit)),
             _ => Err(form()),
         }
@@ -85,7 +88,7 @@ mod tests {
         assert_eq!(Condition::parse("gain>5%").unwrap(), Condition::Gain(5.0));
         assert_eq!(Condition::parse(" together > 10 %").unwrap(), Condition::Together(10.0));
         assert_eq!(Condition::parse("new").unwrap(), Condition::New);
-        for bad in ["", "gain", "gain>x", "gain<5", "gain>-1", "gain>inf", "loss>3"] {
+        for bad in ["", "gain", "gain>x", "gain<5", "gain>-1", "gain>inf", "loss>3", "count>3%"] {
             assert!(Condition::parse(bad).is_err(), "{bad}");
         }
     }

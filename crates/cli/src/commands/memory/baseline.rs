@@ -1,6 +1,6 @@
 //! The memory of an earlier run.
 
-use crate::commands::findings::baseline::{Baseline as Findings, read_document};
+use crate::commands::findings::baseline::{Baseline as Findings, check_schema, read_document};
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,10 +29,7 @@ impl Baseline {
 
     fn of_document(document: Value) -> Result<Self, String> {
         let other = "no memory of an earlier run in it; write it with `stackline memory INPUT --format json -o FILE`";
-        let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
-        if !schema.starts_with("stackline/memory/") {
-            return Err(other.to_owned());
-        }
+        check_schema(&document, "memory", other)?;
         let peaks = document.get("peaks").cloned().unwrap_or_default();
         let peaks: Vec<Peak> = serde_json::from_value(peaks).map_err(|error| format!("{other} ({error})"))?;
         let peaks = peaks.into_iter().map(|peak| (peak.device, peak.bytes)).collect();

@@ -88,7 +88,8 @@ fn invocation(found: &Findings) -> Value {
             Reason::Missing(_) => missing.push(not_checked("note", unchecked)),
         }
     }
-    let mut invocation = json!({"executionSuccessful": true});
+    let has_failed = found.unchecked.iter().any(|unchecked| matches!(unchecked.reason, Reason::Failed(..)));
+    let mut invocation = json!({"executionSuccessful": !has_failed});
     for (key, list) in [("toolExecutionNotifications", told), ("toolConfigurationNotifications", missing)] {
         if !list.is_empty() {
             invocation[key] = json!(list);
