@@ -104,7 +104,7 @@ pub struct Change {
     pub interval_ns: Option<(f64, f64)>,
     /// How likely such a change is by chance alone.
     pub p: Option<f64>,
-    /// The same, adjusted for the number of rows of its table.
+    /// The same, adjusted for the number of rows that are asked with it: those of its table that are small, or are not, as it is.
     pub q: Option<f64>,
     /// What it is.
     pub verdict: Verdict,
@@ -261,9 +261,11 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
             diff.changes.entry(table).or_default().extend(pair.changes(table, by_family));
         }
     }
-    let step_ns = diff.changes.get(&Table::Steps).into_iter().flatten().map(mean_ns).fold(0.0, f64::max);
+    let steps = diff.changes.get(&Table::Steps).into_iter().flatten();
+    let steps: BTreeMap<i64, f64> =
+        steps.filter(|change| change.measure == Measure::Step).map(|change| (change.rank, mean_ns(change))).collect();
     for (table, changes) in &mut diff.changes {
-        judge(*table, changes, options.level, step_ns * SMALL);
+        judge(*table, changes, options.level, &steps);
     }
     diff.notes.extend(notes(&diff, before, after));
     diff
@@ -306,13 +308,14 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
 /// Rows that take less than this share of the step are many and tell little: what is asked of them is adjusted apart from what is asked of the others.
 const SMALL: f64 = 0.01;
 
-/// Verdicts, once all rows of a table are known; the largest changes first. Rows below `small_ns` are small.
-fn judge(table: Table, changes: &mut [Change], level: f64, small_ns: f64) {
+/// Verdicts, once all rows of a table are known; the largest changes first. `steps`: how long a step of each rank takes, in ns.
+fn judge(table: Table, changes: &mut [Change], level: f64, steps: &BTreeMap<i64, f64>) {
     // What is asked of steps is asked for itself, of each rank; other tables ask as often as they have rows. Rows are told apart by
     // what both sides take together, which says nothing of how they differ (stratified: Sun et al. 2006).
+    let is_small = |change: &Change| mean_ns(change) < SMALL * steps.get(&change.rank).copied().unwrap_or(0.0);
     let family = |change: &Change| match table {
         Table::Steps => (Some(change.measure), false),
-        _ => (Some(change.measure).filter(|&of| of == Measure::CpuTotal), mean_ns(change) < small_ns),
+        _ => (Some(change.measure).filter(|&of| of == Measure::CpuTotal), is_small(change)),
     };
     let mut asked: BTreeMap<_, Vec<&mut Change>> = BTreeMap::new();
     for change in changes.iter_mut().filter(|change| change.p.is_some()) {
@@ -379,4 +382,48 @@ fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
         out.push("There are no steps: all of a run counts as one.".to_owned());
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(measure: Measure, ns: f64, p: f64) -> Change {
+        Change {
+            rank: 0,
+            name: "".into(),
+            operator: None,
+            measure,
+            before_ns: ns,
+            after_ns: ns * 1.2,
+            interval_ns: None,
+            p: Some(p),
+            q: None,
+            verdict: Verdict::Untested,
+            count_before: 1.0,
+            count_after: 1.0,
+            counts_are_steady: true,
+        }
+    }
+
+    #[test]
+    fn what_is_small_or_holds_others_hides_nothing() {
+        let steps = BTreeMap::from([(0, 1e6), (1, 1e9)]);
+        let verdict = |others: Change| {
+            let mut rows = vec![row(Measure::Cpu, 1e5, 0.02)];
+            rows.extend(std::iter::repeat_n(others, 40));
+            judge(Table::Functions, &mut rows, 0.05, &steps);
+            rows.into_iter().find(|row| row.p == Some(0.02)).map(|row| row.verdict)
+        };
+        assert_eq!(verdict(row(Measure::Cpu, 5e3, 0.5)), Some(Verdict::Slower));
+        assert_eq!(verdict(row(Measure::CpuTotal, 1e5, 0.5)), Some(Verdict::Slower));
+        assert_eq!(
+            verdict(row(Measure::Cpu, 1e5, 0.5)),
+            Some(Verdict::Noise),
+            "these are as many questions of one kind"
+        );
+        // What is small in a long step of another rank is not in a short one.
+        let other_rank = Change { rank: 1, ..row(Measure::Cpu, 1e5, 0.5) };
+        assert_eq!(verdict(other_rank), Some(Verdict::Slower));
+    }
 }

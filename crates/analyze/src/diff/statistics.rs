@@ -132,6 +132,19 @@ pub fn adjusted(p: &[f64]) -> Vec<f64> {
     out
 }
 
+/// Holm's adjusted p values: that any of those up to a level is a false alarm is no likelier than that level (Holm 1979).
+#[must_use]
+pub fn any_adjusted(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
+    let (mut out, mut most) = (vec![1.0; p.len()], 0.0_f64);
+    for (place, at) in order.into_iter().enumerate() {
+        most = most.max((p[at] * (p.len() - place) as f64).min(1.0));
+        out[at] = most;
+    }
+    out
+}
+
 /// How likely a value of Student's t distribution is at least as far from 0 as `t`.
 #[must_use]
 pub fn student_two_sided(t: f64, freedom: f64) -> f64 {

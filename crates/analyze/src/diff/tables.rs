@@ -20,7 +20,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
 fn test(diff: &Diff) -> String {
     format!(
         "Welch's t test, two-sided, {} % false alarms; of steps on 20 % trimmed means (Yuen), of rows on means, adjusted for \
-         their number (Benjamini-Hochberg). Spread of: {}.",
+         their number (Benjamini-Hochberg; those below 1 % of the step, and times with all that is called, apart). Spread of: {}.",
         diff.options.level * 100.0,
         diff.method.name()
     )

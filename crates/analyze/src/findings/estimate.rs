@@ -12,16 +12,10 @@ pub(super) struct Estimate {
 const DEVIATIONS: f64 = 1.96;
 
 impl Estimate {
-    /// So many times as long.
-    pub(super) fn scaled(self, factor: f64) -> Self {
-        Self { ns: self.ns * factor, low: self.low * factor, high: self.high * factor }
-    }
-
-    /// The same and so many times another one, which is what it leaves of a whole: at most it holds that already.
-    pub(super) fn with(self, rest: Option<Self>, times: usize) -> Self {
-        let rest = rest.unwrap_or_default().scaled(times as f64);
-        let ns = self.ns + rest.ns;
-        Self { ns, low: self.low + rest.low, high: self.high.max(ns) }
+    /// The same with waits that are likely its own, in ns: not sure, so that it may take as little as before.
+    pub(super) fn with_waits(self, ns: f64) -> Self {
+        let ns = self.ns + ns;
+        Self { ns, high: self.high.max(ns), ..self }
     }
 
     /// The sum of times that were estimated independently of each other: their errors partly even out.

@@ -143,6 +143,9 @@ impl Seen {
 /// be expected in it; all others of a thread are put together.
 const SAMPLES: i64 = 5;
 
+/// Hardly anything else is done where this part of the samples, at least, sees one thing.
+const HARDLY_ELSE: f64 = 0.8;
+
 /// From where an operator is called, and its name.
 type Caller = (usize, StrId);
 
@@ -357,8 +360,13 @@ impl Interlude {
 impl Subject<'_> {
     /// What threads do between operators that is called from each place, as far as samples of it saw a function whose name (or
     /// that of one that called it) passes a test; samples that lie in some spans do not count. Where hardly anything else is done, they are
-    /// also what is waited for.
-    pub(super) fn seen_between(&self, test: impl Fn(&str) -> bool, without: &[EventId]) -> Vec<(Place, Seen)> {
+    /// also what is waited for, as far as `unexplained` tells of such waits.
+    pub(super) fn seen_between(
+        &self,
+        test: impl Fn(&str) -> bool,
+        without: &[EventId],
+        unexplained: impl Fn(&Interlude) -> Option<Estimate>,
+    ) -> Vec<(Place, Seen)> {
         let fits: Vec<bool> = self.trace().strings.iter().map(test).collect();
         let spans = Spans::of(self.trace(), without);
         let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
@@ -370,10 +378,11 @@ impl Subject<'_> {
             {
                 by_place.entry(self.line_of(sample)).or_default().push(sample);
             }
-            let waits = self.own_waits(interlude, |name| fits[name.index()]);
+            let own = self.nearly_all(interlude, |name| fits[name.index()]);
+            let waits = own.and_then(|seen| Some(unexplained(interlude)?.ns / seen as f64)).unwrap_or(0.0);
             for (place, samples) in by_place {
                 let (seen, times) = found.entry(place).or_default();
-                let time = interlude.part(samples.len()).with(waits, samples.len());
+                let time = interlude.part(samples.len()).with_waits(waits * samples.len() as f64);
                 seen.add(interlude, time, samples);
                 times.push(time);
             }
@@ -381,18 +390,16 @@ impl Subject<'_> {
         found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
     }
 
-    /// What a sample of CPU time stands for of the waits between two operators, if functions whose name passes a test do most of what is
-    /// computed there, and no sample of a wait tells more: writing a file is waiting, too.
-    pub(super) fn own_waits(&self, interlude: &Interlude, fits: impl Fn(StrId) -> bool) -> Option<Estimate> {
+    /// How many samples of CPU time saw functions whose name passes a test, if hardly any saw something else, and these are enough to say so.
+    /// None where samples of wall-clock time say themselves what waits.
+    pub(super) fn nearly_all(&self, interlude: &Interlude, fits: impl Fn(StrId) -> bool) -> Option<usize> {
         let samples = &interlude.cpu.events;
-        let tells_waits = !interlude.wall.events.is_empty() || !interlude.waits.events.is_empty();
-        if !interlude.is_one || tells_waits || samples.is_empty() {
+        if !interlude.wall.events.is_empty() {
             return None;
         }
         let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&fits)).count();
-        let is_most = shared(seen, samples.len()).0 > 0.5;
-        let all = interlude.waiting(self.recording(), self.trace()).filter(|_| is_most)?;
-        Some(all.scaled(1.0 / samples.len() as f64))
+        let (least, _) = shared(seen, samples.len());
+        (least > HARDLY_ELSE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }
 
     /// Those of some functions of which stretches between operators do not tell more: that hold operators, or ran where there are none.

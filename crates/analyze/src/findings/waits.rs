@@ -36,7 +36,7 @@ impl Interlude {
     }
 
     /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
-    pub(super) fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
+    fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
         let (computing, time) = (self.computing(), self.ns as f64);
         let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
         let (first, last) = (self.stretches.first()?, self.stretches.last()?);
@@ -61,8 +61,6 @@ impl Subject<'_> {
     ) -> Vec<(Place, Seen)> {
         let left_over = self.waits_left_over(known, &is_other, &has_waits);
         let Some(looks_ns) = self.interludes().looks_ns else { return left_over };
-        // Waits in which nobody is interrupted to ask where are known by that alone: what is not sure is no wait then.
-        let left_over = left_over.into_iter().filter(|(_, seen)| seen.time.low > 0.0);
         self.waits_looked_at(looks_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
@@ -92,26 +90,47 @@ impl Subject<'_> {
         found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
     }
 
-    /// By what samples of CPU time leave, where no sample of a wait tells more.
+    /// How long a thread waits between two operators for nobody knows what, by what samples of CPU time leave: none where a sample of a wait, or
+    /// one of some waits that are known, tells more, and none in spans whose name passes a test.
+    pub(super) fn unexplained(
+        &self,
+        interlude: &Interlude,
+        known: &Spans,
+        is_other: impl Fn(&str) -> bool,
+    ) -> Option<Estimate> {
+        let (trace, interludes) = (self.trace(), self.interludes());
+        let has_cpu = interludes.sampled.get(&interlude.track?).is_some_and(|&(has_cpu, _)| has_cpu);
+        let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.name(e)));
+        let is_known = |&(before, behind): &(EventId, EventId)| {
+            known.begin_between(trace, before, behind) || in_other(before) || in_other(behind)
+        };
+        if !interlude.is_one
+            || !has_cpu
+            || !interlude.waits.events.is_empty()
+            || interlude.stretches.iter().any(is_known)
+        {
+            return None;
+        }
+        let time = interlude.waiting(self.recording(), trace)?;
+        // Where threads are looked at, waits in which nobody is interrupted to ask where are known by that alone: what is not sure is none.
+        let is_sure = time.low > 0.0 || !interludes.tell_waits();
+        Some(time).filter(|time| time.ns > 0.0 && is_sure)
+    }
+
+    /// Waits that nothing explains, but those that belong to what else is done there.
     fn waits_left_over(
         &self,
         known: &[EventId],
         is_other: &impl Fn(&str) -> bool,
         has_waits: &impl Fn(&str) -> bool,
     ) -> Vec<(Place, Seen)> {
-        let (trace, interludes) = (self.trace(), self.interludes());
-        let knows = |interlude: &&Interlude| {
-            let sampled = interlude.track.and_then(|track| interludes.sampled.get(&track));
-            interlude.is_one && sampled.is_some_and(|&(has_cpu, _)| has_cpu)
-        };
+        let trace = self.trace();
         let known = Spans::of(trace, known);
-        let is_within = |&(before, behind): &(EventId, EventId)| {
-            known.begin_between(trace, before, behind)
-                || trace.ancestors(before).any(|e| is_other(trace.name(e)))
-                || trace.ancestors(behind).any(|e| is_other(trace.name(e)))
-        };
         let wait = |interlude: &Interlude| {
-            let time = interlude.waiting(self.recording(), trace).filter(|time| time.ns > 0.0)?;
+            let time = self.unexplained(interlude, &known, is_other)?;
+            if self.nearly_all(interlude, |name| has_waits(trace.strings.get(name))).is_some() {
+                return None;
+            }
             let (before, behind) = interlude.stretches[0];
             // Samples of CPU time are where it computes.
             let place = self.line_of_most(&interlude.wall.events);
@@ -120,14 +139,7 @@ impl Subject<'_> {
             seen.add(interlude, time, interlude.samples().to_vec());
             Some((place, seen))
         };
-        let is_own = |interlude: &Interlude| self.own_waits(interlude, |name| has_waits(trace.strings.get(name)));
-        let counts = |interlude: &&Interlude| {
-            knows(interlude)
-                && interlude.waits.events.is_empty()
-                && !interlude.stretches.iter().any(is_within)
-                && is_own(interlude).is_none()
-        };
-        interludes.all.iter().filter(counts).filter_map(wait).collect()
+        self.interludes().all.iter().filter_map(wait).collect()
     }
 
     /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between

@@ -47,7 +47,7 @@ pub struct ReadSelection {
     pub attributes: Attributes,
     /// Leave out flows, stacks and the source's other top-level entries.
     pub skip_side_tables: bool,
-    /// Threads to use; 0 means as many as there are cores. Never changes the result.
+    /// Threads to use, eight at most; 0 means as many as there are cores. Never changes the result.
     pub threads: usize,
 }
 
@@ -129,14 +129,18 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
         }
         None => trace.index_tracks(),
     }
+    note_missing(&mut trace, files.missing);
+    Ok(trace)
+}
+
+fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
     // What holds data comes first: the order can be worked out anew.
-    files.missing.sort_by_key(|table| table == "track_order");
-    for table in files.missing {
+    tables.sort_by_key(|table| table == "track_order");
+    for table in tables {
         let message = "A table of the run directory is missing; what it held is left out.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);
     }
     trace.report.sort();
-    Ok(trace)
 }
 
 /// Threads that read one trace at most: each has some 20 MB of columns in memory.

@@ -25,7 +25,8 @@ pub(super) const RULE: Rule = Rule {
                  Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
                  and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. These, and waits in recordings \
                  without looks, are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
-                 waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone.",
+                 waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone. \
+                 Where hardly anything but logging or saving is done there, they are its own (SL029).",
     source: "field practice",
     needs: &[Need::PythonFrames],
     settings: &[Setting {
@@ -118,15 +119,20 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+/// Calls that wait, as far as samples do not say more of it. Waits for data are SL009's.
+pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
     let trace = subject.trace();
     let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
     let mut frames = subject.outermost(&frames);
     if subject.interludes().tell_waits() {
         frames = subject.not_between(frames);
     }
-    // Waits for data are SL009's.
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_next(trace.name(e))));
+    frames
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let frames = calls(subject);
     let on_path = subject.path_inside(&frames);
     let by_place = subject.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of)));

@@ -1,7 +1,9 @@
 //! SL029: printing, logging and writing of files within steps.
 
+use super::dataloader_starved::is_next;
+use super::host_waits;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::interludes::Seen;
+use crate::findings::interludes::{Interlude, Seen, Spans};
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind};
@@ -68,7 +70,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let frames = subject.outermost(&subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some()));
     // Of functions without operators in recordings samples say more than the stretches that they were seen in.
     let frames = subject.not_between(frames);
-    let seen = subject.seen_between(|name| kind_of(name).is_some(), &frames);
+    let known = Spans::of(subject.trace(), &host_waits::calls(subject));
+    let unexplained = |interlude: &Interlude| subject.unexplained(interlude, &known, is_next);
+    let seen = subject.seen_between(|name| kind_of(name).is_some(), &frames, unexplained);
     let on_path = subject.path_inside(&frames);
     let by_place = subject.sums_by_place(frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect());
     let mut found: BTreeMap<Place, Logging> = BTreeMap::new();

@@ -4,7 +4,7 @@ use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
 use stackline_analyze::critical_path::matches;
-use stackline_analyze::diff::statistics::adjusted;
+use stackline_analyze::diff::statistics::any_adjusted;
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Verdict};
 use std::collections::BTreeSet;
 
@@ -114,6 +114,10 @@ impl Condition {
     pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
         let about = self.about(diff)?;
         let verdicts = self.verdicts(&about, diff.options.level);
+        // Of samples no number is steady: one more is chance.
+        let has_calls =
+            !matches!(self.subject, Subject::Named(ChangeTable::Functions, _)) || diff.functions_by == Some("calls");
+        let is_called_more = |change: &Change| has_calls && self.is_called_more(change);
         let (mut within, mut held) = (None, None);
         // Most first: that is what is told.
         for (change, verdict) in about.into_iter().zip(verdicts).filter(|(change, _)| self.is_above(change)) {
@@ -121,7 +125,7 @@ impl Condition {
                 Verdict::Slower | Verdict::OnlyAfter => true,
                 Verdict::Untested => !significant,
                 // How often it is called is no chance, and explains the time.
-                Verdict::Noise => self.is_called_more(change),
+                Verdict::Noise => is_called_more(change),
                 _ => false,
             };
             let place = if counts { &mut held } else { &mut within };
@@ -156,10 +160,17 @@ impl Condition {
         let rows = |table| diff.changes.get(table).into_iter().flatten();
         match &self.subject {
             _ if !about.is_empty() => {}
+            Subject::Any(table) | Subject::Named(table, _) if !diff.changes.contains_key(table) => {
+                let (text, of) = (&self.text, table.name());
+                return Err(anyhow!(
+                    "--fail-on {text:?} cannot be judged: A and B do not know their {of}, or not in the same way"
+                ));
+            }
             // All its rows are new: of no time there are no percents.
             Subject::Any(table) if rows(table).next().is_some() => {}
             Subject::Named(table, name) => {
-                let known: BTreeSet<&str> = rows(table).map(|change| &*change.name).collect();
+                let known: BTreeSet<&str> =
+                    rows(table).flat_map(|change| [&*change.name, without_file(*table, change)]).collect();
                 return Err(self.unknown(*table, &did_you_mean(name, known)));
             }
             _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text)),
@@ -178,15 +189,19 @@ impl Condition {
         wrong_use(format!("--fail-on {text:?}: no row of {of} has this name{near}"))
     }
 
-    /// What rows are. What is asked for by name is asked of these rows alone, not of all that the table has: chance is that of so many.
+    /// What rows are. What is asked for by name is asked of these rows alone, not of all that the table has; a gate fails by any of them.
     fn verdicts(&self, about: &[&Change], level: f64) -> Vec<Verdict> {
-        let chance = |change: &&Change| change.p.filter(|_| matches!(self.subject, Subject::Named(..)));
-        let mut q = adjusted(&about.iter().filter_map(chance).collect::<Vec<_>>()).into_iter();
+        let is_named = matches!(self.subject, Subject::Named(..));
+        let chance = |change: &&Change| change.p.filter(|_| is_named && change.verdict.is_tested());
+        let mut adjusted = any_adjusted(&about.iter().filter_map(chance).collect::<Vec<_>>()).into_iter();
         let verdict = |change: &&Change| {
-            let is_real = chance(change).and_then(|_| q.next()).is_some_and(|q| q <= level);
-            match change.verdict {
-                Verdict::Noise if is_real && change.change_ns() > 0.0 => Verdict::Slower,
-                verdict => verdict,
+            let p = chance(change).and_then(|_| adjusted.next());
+            match (change.verdict, p) {
+                (Verdict::Slower | Verdict::Noise, Some(p)) if p <= level && change.change_ns() > 0.0 => {
+                    Verdict::Slower
+                }
+                (Verdict::Slower | Verdict::Noise, Some(_)) => Verdict::Noise,
+                (verdict, _) => verdict,
             }
         };
         about.iter().map(verdict).collect()
@@ -227,7 +242,7 @@ impl Condition {
         let Some(percent) = change.percent() else {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
-                Verdict::Noise => "took no such time before, which may be chance",
+                Verdict::Noise if !self.is_called_more(change) => "took no such time before, which may be chance",
                 _ => "took no such time before",
             };
             return format!("{}: {what} {why}", self.text);
@@ -239,6 +254,9 @@ impl Condition {
                 format!(", called {after:.1} times in every step instead of {before:.1}")
             }
             (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
+            (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
+                format!(", beyond noise by itself ({low:.1} % to {high:.1} %)")
+            }
             (_, Some((low, high))) => format!(", beyond noise ({low:.1} % to {high:.1} %)"),
             (_, None) => ", not tested: there is no spread to tell it from noise".to_owned(),
         };
@@ -297,7 +315,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_by_name_is_no_question_among_many() {
         let mut rows: Vec<Change> = (0..50).map(|i| change(&format!("a.py: f{i}"), (5.0, 6.0), 0.6)).collect();
-        rows.push(change("train.py: tokens", (0.0, 1284.0), 0.007));
+        rows.push(change("train.py: tokens", (1.0, 1284.0), 0.007));
         let mut diff = stackline_analyze::diff::compare(&Vec::new(), &Vec::new(), Options::default());
         diff.changes = BTreeMap::from([(ChangeTable::Functions, rows)]);
         let judge = |text: &str| Condition::parse(text).unwrap().judge(&diff, true);
@@ -308,9 +326,13 @@ mod tests {
         // Among all of them it may be chance.
         assert!(matches!(judge("functions>5%"), Ok(Outcome::Within(_))));
         assert!(matches!(judge("function:*>5%"), Ok(Outcome::Within(_))));
-        for nothing in ["kernels>5%", "operators>5%", "step>5%", "function:token>5%"] {
-            let error = judge(nothing).unwrap_err().to_string();
-            assert!(error.contains("cannot be judged"), "{error}");
+        let error = |text: &str| judge(text).unwrap_err().to_string();
+        assert!(error("function:tokns>5%").ends_with("did you mean tokens?"), "{}", error("function:tokns>5%"));
+        assert!(error("kernels>5%").contains("A and B do not know their kernels"), "{}", error("kernels>5%"));
+        diff.changes.insert(ChangeTable::Kernels, Vec::new());
+        for nothing in ["kernels>5%", "step>5%"] {
+            let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
+            assert!(error.contains("cannot be judged: neither side has any such time"), "{error}");
         }
     }
 }

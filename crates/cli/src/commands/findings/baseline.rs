@@ -102,7 +102,7 @@ pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<
     parse(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?)
 }
 
-/// An error that begins with `other` unless a document is of this command; and one if a newer version wrote it in a form that is not known.
+/// An error that begins with `other` unless a document is of this command; and one if it is of another form than that which is known.
 pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Result<(), String> {
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
