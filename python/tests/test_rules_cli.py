@@ -126,7 +126,7 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     assert unchecked["MY003"]["missing"].startswith("it did not end in 2 s and was stopped")
     assert unchecked["MY004"]["missing"].startswith("it ended its interpreter") and "7" in unchecked["MY004"]["missing"]
     assert unchecked["MY005"]["missing"] == "the trace has no collectives"
-    assert unchecked["MY007"]["missing"].endswith("line is -3 (bad_rules.py:18)"), unchecked["MY007"]
+    assert unchecked["MY007"]["missing"].endswith("lines count from 1 (bad_rules.py:21)"), unchecked["MY007"]
     shown = findings(*rules)
     assert "Not checked: MY001: it raised ZeroDivisionError" in shown.stdout and "  1 / 0" in shown.stdout
     assert "MY006 works: fine" in shown.stdout
