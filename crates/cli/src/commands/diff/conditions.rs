@@ -114,10 +114,6 @@ impl Condition {
     pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
         let about = self.about(diff)?;
         let verdicts = self.verdicts(&about, diff.options.level);
-        // Of samples no number is steady: one more is chance.
-        let has_calls =
-            !matches!(self.subject, Subject::Named(ChangeTable::Functions, _)) || diff.functions_by == Some("calls");
-        let is_called_more = |change: &Change| has_calls && self.is_called_more(change);
         let (mut within, mut held) = (None, None);
         // Most first: that is what is told.
         for (change, verdict) in about.into_iter().zip(verdicts).filter(|(change, _)| self.is_above(change)) {
@@ -125,7 +121,7 @@ impl Condition {
                 Verdict::Slower | Verdict::OnlyAfter => true,
                 Verdict::Untested => !significant,
                 // How often it is called is no chance, and explains the time.
-                Verdict::Noise => is_called_more(change),
+                Verdict::Noise => self.is_called_more(diff, change),
                 _ => false,
             };
             let place = if counts { &mut held } else { &mut within };
@@ -142,9 +138,9 @@ impl Condition {
             ));
         }
         Ok(match (held, within) {
-            (Some((change, verdict)), _) => Outcome::Held(self.words(change, verdict)),
+            (Some((change, verdict)), _) => Outcome::Held(self.words(diff, change, verdict)),
             (None, Some((change, verdict))) => {
-                Outcome::Within(format!("{}; it does not count", self.words(change, verdict)))
+                Outcome::Within(format!("{}; it does not count", self.words(diff, change, verdict)))
             }
             (None, None) => Outcome::Passed,
         })
@@ -208,9 +204,15 @@ impl Condition {
     }
 
     /// Whether a row that was named is called more often in every step, by more than the limit.
-    fn is_called_more(&self, change: &Change) -> bool {
+    fn is_called_more(&self, diff: &Diff, change: &Change) -> bool {
+        let has_calls = match self.subject {
+            // Of samples one more is chance.
+            Subject::Named(ChangeTable::Functions, _) => diff.functions_by == Some("calls"),
+            Subject::Named(..) => true,
+            Subject::Step(_) | Subject::Any(_) => false,
+        };
         let more = 100.0 * (change.count_after / change.count_before - 1.0);
-        matches!(self.subject, Subject::Named(..)) && change.calls_changed() && self.comparison.holds(more, self.limit)
+        has_calls && change.calls_changed() && self.comparison.holds(more, self.limit)
     }
 
     /// Time of the step that a whole side lost: what ran on a GPU in A and runs on none in B has not become faster.
@@ -232,7 +234,7 @@ impl Condition {
         }
     }
 
-    fn words(&self, change: &Change, verdict: Verdict) -> String {
+    fn words(&self, diff: &Diff, change: &Change, verdict: Verdict) -> String {
         let what = match (&change.operator, &*change.name) {
             (Some(operator), family) => format!("{operator} ({family})"),
             (None, "") => format!("{} of the step", change.measure.name()),
@@ -242,14 +244,14 @@ impl Condition {
         let Some(percent) = change.percent() else {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
-                Verdict::Noise if !self.is_called_more(change) => "took no such time before, which may be chance",
+                Verdict::Noise if !self.is_called_more(diff, change) => "took no such time before, which may be chance",
                 _ => "took no such time before",
             };
             return format!("{}: {what} {why}", self.text);
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
         let ends = match (verdict, ends) {
-            (Verdict::Noise, _) if self.is_called_more(change) => {
+            (Verdict::Noise, _) if self.is_called_more(diff, change) => {
                 let [before, after] = [change.count_before, change.count_after];
                 format!(", called {after:.1} times in every step instead of {before:.1}")
             }
