@@ -1,6 +1,9 @@
 """What recording costs, beside the tools that people use instead: runs all in turn, several times, and prints a table.
 
-    python benches/record/compare.py --python PYTHON_WITH_TORCH [--steps 300] [--rounds 3] [--only NAME…]
+    python benches/record/compare.py --python PYTHON_WITH_TORCH [--small] [--steps 300] [--rounds 3] [--only NAME…]
+
+`--small` takes programs of small operators (`programs/`), which report the CPU time of each step; "empty callback" is what
+PyTorch itself takes to report operators, below which no profiler that sees each of them can stay.
 
 Each run is a process of its own; rounds are interleaved, so that a busy moment of the machine hits all alike. Times of
 steps are the minimum and the 10th percentile over all rounds, in ms; the factor is that of the 10th percentile over the
@@ -16,6 +19,7 @@ import json
 import os
 import pathlib
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -55,7 +59,9 @@ def tools(python: str, scratch: pathlib.Path) -> list[Tool]:
 
     def ours(name: str, **options: str) -> Tool:
         run = str(scratch / name.replace(" ", "-"))
-        base = {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "PYTHONPATH": bootstrap, "STACKLINE_SAMPLE_HZ": "0"}
+        base = {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "PYTHONPATH": bootstrap}
+        if "default" not in name:
+            base["STACKLINE_SAMPLE_HZ"] = "0"
         return Tool(f"stackline {name}", environment=base | options)
 
     beside = pathlib.Path(python).parent
@@ -63,6 +69,9 @@ def tools(python: str, scratch: pathlib.Path) -> list[Tool]:
     memray = ["-m", "memray", "run", "--quiet", "--force", "-o", str(scratch / "memray.bin")]
     return [
         Tool("none"),
+        Tool("empty callback", [python, str(HERE / "empty_callback.py")]),
+        ours("default"),
+        ours("default and --native", STACKLINE_NATIVE="1"),
         ours("operators", STACKLINE_WITHOUT="python"),
         ours("operators and Python"),
         ours("and native frames", STACKLINE_NATIVE="1"),
@@ -113,9 +122,10 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[int(len(values) * share)]
 
 
-def table(results: dict[str, Measured]) -> None:
+def table(title: str, results: dict[str, Measured]) -> None:
     """Prints the results as Markdown."""
     base = results["none"]
+    print(f"\n{title}, load {os.getloadavg()[0]:.1f}\n")
     print("| tool | min ms/step | p10 ms/step | factor | process s | memory MB over none |")
     print("|---|---|---|---|---|---|")
     for name, measured in results.items():
@@ -128,16 +138,33 @@ def table(results: dict[str, Measured]) -> None:
         print(f"| {name} | {min(measured.steps_ms):.3f} | {p10:.3f} | {factor:.3f} | {min(measured.wall_s):.1f} | {growth:.0f} |")
 
 
+def compare(
+    chosen: list[Tool], options: argparse.Namespace, program: list[str], scratch: pathlib.Path
+) -> dict[str, Measured]:
+    """Runs the program under each tool in turn, as many times as there are rounds."""
+    results = {tool.name: Measured() for tool in chosen}
+    for round_ in range(options.rounds):
+        for tool in chosen:
+            installed = tool.needs is None or (pathlib.Path(options.python).parent / tool.needs).exists()
+            if installed and results[tool.name].failed is None:
+                print(f"round {round_ + 1}: {tool.name}", file=sys.stderr)
+                run(tool, options.python, program, scratch, results[tool.name])
+    return results
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch")
-    parser.add_argument("--program", default=str(ROOT / "python/examples/train_gpt.py"))
+    parser.add_argument("--program", action="append", help="with its arguments; may be given several times")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", help="tools whose names contain one of these, and none")
-    parser.add_argument("arguments", nargs="*", help="further arguments of the program, after --")
+    parser.add_argument("--small", action="store_true", help="the programs with small operators: LSTM and decoder with a KV cache")
     options = parser.parse_args()
-    program = [options.program, "--steps", str(options.steps), *options.arguments]
+    programs = list(options.program or [])
+    if options.small:
+        programs += [str(HERE / "programs" / name) for name in ("lstm.py", "lstm.py --backward", "decoder.py")]
+    programs = programs or [str(ROOT / "python/examples/train_gpt.py")]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
@@ -146,14 +173,9 @@ def main() -> int:
             for tool in tools(options.python, scratch)
             if not options.only or tool.name == "none" or any(part in tool.name for part in options.only)
         ]
-        results = {tool.name: Measured() for tool in chosen}
-        for round_ in range(options.rounds):
-            for tool in chosen:
-                installed = tool.needs is None or (pathlib.Path(options.python).parent / tool.needs).exists()
-                if installed and results[tool.name].failed is None:
-                    print(f"round {round_ + 1}: {tool.name}", file=sys.stderr)
-                    run(tool, options.python, program, scratch, results[tool.name])
-        table(results)
+        for text in programs:
+            program = [*shlex.split(text), "--steps", str(options.steps)]
+            table(f"{pathlib.Path(program[0]).name} {' '.join(program[1:])}", compare(chosen, options, program, scratch))
     return 0
 
 

@@ -1,21 +1,9 @@
-//! Differential: whatever serde_json takes for a Chrome document, we read the same, and call it undamaged.
+//! Coverage-guided fuzzing of what `fuzz/checks/document.rs` says.
 #![no_main]
 
+#[path = "../checks/document.rs"]
+mod document;
 #[path = "../../crates/ingest/tests/common/oracle.rs"]
 mod oracle;
 
-use stackline_ingest::{ReadOptions, read_bytes};
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let Some((records, others)) = oracle::parse(data) else { return };
-    if !oracle::has_rows(&records) {
-        return;
-    }
-    let options = ReadOptions { threads: 1, ..ReadOptions::default() };
-    let compared = read_bytes("fuzz", data, &options)
-        .map_err(|e| e.to_string())
-        .and_then(|trace| oracle::compare(&trace, &records, &others));
-    if let Err(difference) = compared {
-        panic!("{difference}");
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| document::check(data));

@@ -1,12 +1,7 @@
-//! Any bytes as a memory trace (pickle, JSON, page, text): reading ends without panic, and the result keeps its rules.
+//! Coverage-guided fuzzing of what `fuzz/checks/memory.rs` says.
 #![no_main]
 
-use stackline_ingest::memory::read_bytes;
+#[path = "../checks/memory.rs"]
+mod memory;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    if let Ok(trace) = read_bytes("fuzz", data)
-        && let Err(rule) = trace.check()
-    {
-        panic!("{rule}");
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| memory::check(data));

@@ -17,6 +17,12 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
+/// Where the programs are that the README's commands run: built in the profile that `./dev` names, by default `release`.
+pub(crate) fn programs() -> PathBuf {
+    let profile = std::env::var("STACKLINE_PROFILE").unwrap_or_else(|_| "release".into());
+    target().join(if profile == "dev" { "debug" } else { &profile })
+}
+
 /// Paths relative to the root, sorted: tracked, and new ones that are not ignored.
 pub(crate) fn listed() -> Result<Vec<String>> {
     let git = Command::new("git")

@@ -23,7 +23,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("python", &["serve", "query", "present", "engine", "analyze", "ingest", "store", "memory", "model"]),
     ("synth", &["recording"]),
     ("sim", &["synth"]),
+    (HACK, &[]),
 ];
+/// Holds no code, only features of dependencies.
+const HACK: &str = "workspace-hack";
 
 /// One line per crate that depends on something above or beside it.
 pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
@@ -38,7 +41,7 @@ pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let target = dependency["name"].as_str().unwrap_or_default();
             let Some(target) = target.strip_prefix("stackline-") else { continue };
-            if dependency["kind"].is_null() && !allowed.contains(&target) {
+            if dependency["kind"].is_null() && target != HACK && !allowed.contains(&target) {
                 faults.push(format!("crates/{short}/Cargo.toml: {short} must not depend on {target}"));
             }
         }

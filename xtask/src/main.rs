@@ -3,6 +3,7 @@
 //! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of what is registered)
 //! * `licences`: every dependency's licence is on the list in `deny.toml`
 //! * `readme [FILE]`: runs the `sh` blocks of the README
+//! * `slowest [PROFILE]`: the slowest tests of the last run of `cargo nextest`
 //! * `picture [--check]`: draws the README's picture from real output, or checks that it is up to date
 //!
 //! `./dev test` calls them all.
@@ -16,11 +17,13 @@ mod links;
 mod picture;
 mod readme;
 mod registered;
+mod slowest;
 mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | readme [FILE] | picture [--check]";
+const USAGE: &str =
+    "usage: cargo run -p xtask -- tidy | licences | readme [FILE] | slowest [PROFILE] | picture [--check]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
         ["licences"] => licences::run(),
         ["readme"] => readme::run("README.md"),
         ["readme", file] => readme::run(file),
+        ["slowest"] => slowest::run("default"),
+        ["slowest", profile] => slowest::run(profile),
         ["picture"] => picture::run(false),
         ["picture", "--check"] => picture::run(true),
         _ => Err(anyhow::anyhow!(USAGE)),

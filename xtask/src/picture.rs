@@ -22,12 +22,12 @@ const PATH: &str = "docs/img/report.svg";
 
 /// Draws the picture, or with `check` compares it with the committed one.
 pub(crate) fn run(check: bool) -> Result<()> {
-    let release = files::target().join("release");
+    let programs = files::programs();
     let folder = files::target().join("demo");
     std::fs::create_dir_all(&folder)?;
-    output(Command::new(release.join("stackline-synth")).args(["demo", "demo.json.gz"]).current_dir(&folder))?;
+    output(Command::new(programs.join("stackline-synth")).args(["demo", "demo.json.gz"]).current_dir(&folder))?;
     let report = output(
-        Command::new(release.join("stackline"))
+        Command::new(programs.join("stackline"))
             .args(["report", "demo.json.gz"])
             .current_dir(&folder)
             .env("COLUMNS", COLUMNS.to_string()),

@@ -1,7 +1,8 @@
 //! Runs the commands that the README shows, so that none of them goes stale.
 //!
-//! Every block fenced as `sh` runs, in order, in one shell (`bash -eu`) at the repository's root, with the release
-//! binaries first in `PATH`. Lines that call `./dev test` are left out: this runs inside it.
+//! Every block fenced as `sh` runs, in order, in one shell (`bash -eu`) at the repository's root. Lines that call
+//! `./dev test` are left out: this runs inside it. Where `./dev test` built the programs in another profile, that
+//! profile's folder takes the place of `target/release`.
 
 use std::process::Command;
 
@@ -23,9 +24,10 @@ pub(crate) fn run(file: &str) -> Result<()> {
             script.push('\n');
         });
     }
+    let programs = files::programs().display().to_string();
+    let script = script.replace("$PWD/target/release", &programs);
     let path = std::env::var("PATH").unwrap_or_default();
-    let path =
-        format!("{}:{}:{path}", files::target().join("release").display(), files::root().join(".venv/bin").display());
+    let path = format!("{programs}:{}:{path}", files::root().join(".venv/bin").display());
     let status = Command::new("bash")
         .args(["-c", &script])
         .current_dir(files::root())

@@ -1,7 +1,5 @@
 //! What trees of calls count beside times: launches, copied bytes, idle GPU time, memory.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;

@@ -1,7 +1,5 @@
 //! Calls of a trace as a tree, and questions to it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use proptest::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{

@@ -1,5 +1,4 @@
 //! Trees turned round that are made no further than they can be seen.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;
 use stackline_analyze::calls::{CallView, Shape, ViewOptions, view, view_upwards};

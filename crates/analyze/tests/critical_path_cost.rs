@@ -1,7 +1,6 @@
 //! What the analysis costs on the largest trace of the corpus, once the trace is read.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "test code outside test functions")]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{Mini, corpus, read_trace};
 use stackline_analyze::critical_path::ctda::{self, CtdaOptions};

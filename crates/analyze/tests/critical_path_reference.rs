@@ -1,8 +1,7 @@
 //! The critical path of method "hta" against HTA 0.6.1's own results over the corpus: checks C1 to C7, C12 and the
 //! counts of C9 and C10 of the specification, for every parameter set of every reference file.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "test code outside test functions")]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{corpus, read_json, read_trace};
 use serde_json::Value;

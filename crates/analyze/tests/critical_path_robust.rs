@@ -1,8 +1,7 @@
 //! What HTA cannot analyse gives a result or a clear reason (C14), the same bytes come out however the input is
 //! arranged (C15), and random traces agree with a search of all paths.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "test code outside test functions")]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{Mini, corpus, read_json, read_trace, read_trace_bytes, unpacked};
 use proptest::prelude::*;

@@ -1,7 +1,6 @@
 //! Each rule of method "hta" on a trace of a few events, and the pins of the specification (C5 to C8).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "test code outside test functions")]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{Mini, corpus, read_trace};
 use serde_json::json;

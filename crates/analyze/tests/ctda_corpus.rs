@@ -1,8 +1,7 @@
 //! Method "ctda" over real traces: coverage where threads depend on each other, agreement with HTA where they do not, and
 //! what must hold for any trace.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code outside test functions")]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{corpus, read_trace};
 use stackline_analyze::critical_path::ctda::{self, CtdaEdgeKind, CtdaOptions, CtdaPath};

@@ -1,7 +1,6 @@
 //! The figures of the CTDA-CPA paper as small traces, and odd inputs. Times are in µs.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code outside test functions")]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{Mini, read_trace_bytes};
 use serde_json::{Value, json};

@@ -4,8 +4,6 @@
 //! included, so that a change of any of it is seen and decided upon. A new analysis is covered as soon as it is
 //! registered (accept its snapshot with `cargo insta review`).
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::fmt::Write;
 
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};

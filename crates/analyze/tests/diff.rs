@@ -1,9 +1,6 @@
 //! Comparisons: the test against SciPy, false alarms and planted changes over many made-up pairs, TraceLens' comparison.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: it stops at what it does not expect")]
-
-#[allow(dead_code, reason = "other tests read more of the references")]
-mod tl_support;
+use crate::tl_support;
 
 use stackline_analyze::Scope;
 use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};

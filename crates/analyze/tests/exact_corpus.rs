@@ -1,6 +1,5 @@
 //! The exact critical path over the whole corpus: path = window, every operation in the graph, replay gives the
 //! observed times back.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use rustc_hash::FxHashMap;
 use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};

@@ -7,7 +7,7 @@
     reason = "test code outside test functions"
 )]
 
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::Mini;
 use serde_json::json;

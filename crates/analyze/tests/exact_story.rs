@@ -7,8 +7,8 @@
     reason = "test code outside test functions"
 )]
 
-mod corpus_support;
-mod critical_path_support;
+use crate::corpus_support;
+use crate::critical_path_support;
 
 use corpus_support::for_each_trace;
 use critical_path_support::Mini;

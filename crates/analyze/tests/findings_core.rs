@@ -1,8 +1,6 @@
 //! The first rules, and how findings are ranked.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
-
-mod findings_support;
+use crate::findings_support;
 
 use findings_support::{Program, find, read, text};
 use serde_json::json;

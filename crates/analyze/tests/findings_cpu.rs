@@ -1,8 +1,6 @@
 //! Findings of programs without GPU, and of traces of which a part was lost.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod findings_support;
+use crate::findings_support;
 
 use findings_support::{Program, find, text};
 use serde_json::json;

@@ -1,8 +1,6 @@
 //! Traces with one record whose times cannot be true: it is never what should be changed first.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod critical_path_support;
+use crate::critical_path_support;
 
 use critical_path_support::{corpus, unpacked};
 use stackline_analyze::findings::{self, Findings, Options};

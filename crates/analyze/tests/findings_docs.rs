@@ -1,7 +1,5 @@
 //! The page of each finding, and the list of all: made from the rules (`STACKLINE_BLESS=1` writes them).
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use stackline_analyze::findings::{Area, Rule, rules};
 use stackline_model::words::capital;
 use std::fmt::Write;

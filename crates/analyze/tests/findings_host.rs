@@ -1,8 +1,6 @@
 //! Rules about the host: loading of data, copies, pauses, compilations, steps that differ.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
-
-mod findings_support;
+use crate::findings_support;
 
 use findings_support::{Program, find, text};
 use serde_json::json;

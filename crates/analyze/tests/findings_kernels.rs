@@ -1,8 +1,6 @@
 //! Rules about kernels: what runs on the GPU, and how it is launched.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod findings_support;
+use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;

@@ -1,8 +1,6 @@
 //! What fires on the real traces: a page for people, who say beside it what is true.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod corpus_support;
+use crate::corpus_support;
 
 use stackline_analyze::findings::{self, Finding};
 use std::cell::RefCell;

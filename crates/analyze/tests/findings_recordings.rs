@@ -1,8 +1,6 @@
 //! Findings that need what only recordings say: processors, and what recording itself cost.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod findings_support;
+use crate::findings_support;
 
 use findings_support::{Program, find, text};
 use insta::assert_snapshot;

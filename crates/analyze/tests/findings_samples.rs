@@ -1,8 +1,6 @@
 //! Findings in recordings whose samples are rarer than steps.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod findings_support;
+use crate::findings_support;
 
 use findings_support::{Program, find, read, text};
 use serde_json::json;

@@ -1,5 +1,4 @@
 //! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 use stackline_analyze::intervals::{total, union};
 use stackline_analyze::{Scope, analyses};

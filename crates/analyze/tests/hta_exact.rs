@@ -1,7 +1,6 @@
 //! The exact tables beside HTA's, over hand-made traces and by sums over the corpus; and HTA's tables of damaged traces.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code outside test functions")]
 
-mod hta_support;
+use crate::hta_support;
 
 use hta_support::{corpus, number, read, text};
 use stackline_analyze::analyses::{

@@ -2,7 +2,6 @@
 //! `fixtures/hta`. Where HTA's unstable sorts make its answer arbitrary, the fixture also has the answer of HTA with
 //! stable sorts (`<table>@stable`), and that one is compared; the unmodified one must agree in everything that does not
 //! depend on the order within one time (counts, and a series' last value of every time).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "test code outside test functions")]
 
 use serde_json::Value;
 use stackline_analyze::Scope;
@@ -15,7 +14,7 @@ use stackline_model::{Table, Trace};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-mod hta_support;
+use crate::hta_support;
 use hta_support::{corpus, number, read, root, text};
 
 fn fnv1a64(text: &str) -> u64 {

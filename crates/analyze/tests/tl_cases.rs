@@ -6,7 +6,6 @@
 //!                  f 190..240 { f 200..230 }
 //! GPU: k1 40..60, k2 50..70 (other stream), k3 80..110, k1 150..160, nccl 155..210, and 220..225 one that nobody launched
 //! ```
-#![allow(clippy::unwrap_used, reason = "a test: it stops at what it does not expect")]
 
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -1,5 +1,4 @@
 //! What must hold of TraceLens' tables, steps and operators on any trace, over all Kineto traces of the corpus.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: it stops at what it does not expect")]
 
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};

@@ -1,9 +1,7 @@
 //! Every number of TraceLens' reference tables over the corpus' Kineto traces, to 1e-6, in the definition of TraceLens;
 //! and in ours wherever TraceLens' definition loses nothing. `docs/analyses/tracelens-differences.md` has the reasons.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: it stops at what it does not expect")]
-
-mod tl_support;
+use crate::tl_support;
 
 use serde_json::Value;
 use stackline_analyze::Scope;

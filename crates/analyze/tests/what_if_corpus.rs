@@ -1,7 +1,6 @@
 //! What-if over the corpus: replay without edits gives the observed times back, edits stay within reason.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-mod corpus_support;
+use crate::corpus_support;
 
 use corpus_support::for_each_trace;
 use stackline_analyze::critical_path::exact::what_if::{self, Candidate, Edit, SweepOptions};

@@ -1,7 +1,6 @@
 //! `calls` and the exports of recordings, over made-up ones.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{failure, stackline, stdout};
 use serde_json::Value;

@@ -1,9 +1,8 @@
 //! Exports of recordings, opened by the programs that they are for (`python/consumers`), which find what `calls` shows.
 //!
 //! No registry has the Firefox Profiler: what is known of its format is tested where the export is (`stackline-present`).
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::stdout;
 use serde_json::Value;

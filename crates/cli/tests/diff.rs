@@ -1,8 +1,6 @@
 //! `diff`: forms of output, exit codes, several runs and ranks, recordings, the action for pull requests and its example.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
+use crate::common;
 
 use common::{failure, recorder, run, stdout, torch};
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! `docs/cli` holds the help of every command, as the binary prints it. `STACKLINE_BLESS=1` writes it anew.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::stdout;
 use std::path::PathBuf;

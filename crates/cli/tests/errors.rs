@@ -1,7 +1,6 @@
 //! What goes wrong is said in one sentence: what, where, what to do; with the documented exit code.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{failure, run, stackline, stdout, write_sample};
 use std::io::Write;

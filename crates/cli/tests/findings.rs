@@ -1,12 +1,8 @@
 //! `findings`: forms of output, baselines, what is ignored, exit codes.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-#[path = "common/findings.rs"]
-mod findings;
-#[path = "common/junit.rs"]
-mod junit;
+use crate::common;
+use crate::findings_support as findings;
+use crate::junit;
 
 use common::{stackline, stdout};
 use findings::{Case, run, text, trace};

@@ -1,12 +1,8 @@
 //! `findings`: baselines, what is ignored, conditions of `--fail-on`.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-#[path = "common/findings.rs"]
-mod findings;
-#[path = "common/junit.rs"]
-mod junit;
+use crate::common;
+use crate::findings_support as findings;
+use crate::junit;
 
 use common::stdout;
 use findings::{Case, run, text};

@@ -1,8 +1,7 @@
 //! Real programs with one problem each: recorded, and found at the line that says so.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::{recorder, stackline, torch};
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! What counts as an input, and which rank each is.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{run, stdout, write_sample};
 use serde_json::Value;

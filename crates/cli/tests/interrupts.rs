@@ -1,8 +1,7 @@
 //! Ctrl-C in the middle of long work, as a terminal sends it.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::stackline;
 use std::io::Write;

@@ -1,7 +1,6 @@
 //! `memory`, over a small snapshot and a small program written by hand.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{corpus, failure, recorder, stackline, stdout, torch};
 use serde_json::{Value, json};

@@ -1,9 +1,7 @@
 //! Findings of memory: in `findings` and in `memory`, for other tools, beside an earlier run, and as a gate.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-#[path = "common/junit.rs"]
-mod junit;
+use crate::common;
+use crate::junit;
 
 use common::{failure, stackline, write_sample};
 use serde_json::{Value, json};

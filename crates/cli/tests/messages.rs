@@ -1,8 +1,7 @@
 //! Edits of `what-if` and of `critical-path --what-if`, and windows of `--compare`: what cannot be, or does nothing, is
 //! said, and why.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{corpus, failure, run, stackline, stdout, write_sample};
 use serde_json::Value;

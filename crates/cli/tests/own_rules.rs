@@ -2,11 +2,8 @@
 //! `python/tests/test_rules_cli.py` has those that do as they should.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-#[path = "common/junit.rs"]
-mod junit;
+use crate::common;
+use crate::junit;
 
 use common::{stackline, write_sample};
 use serde_json::Value;

@@ -1,8 +1,7 @@
 //! `record` runs a command as it runs alone; and with a real PyTorch, its calls are recorded.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::{recorder, stackline, torch};
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! The report that `import` keeps in a run says what is worked out without it, and never outlives the run.
 
-mod common;
+use crate::common;
 
 use common::{run, stdout, write_sample};
 use std::path::Path;

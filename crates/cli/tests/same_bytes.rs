@@ -1,7 +1,6 @@
 //! Output does not depend on threads, nor on whether the input is a file or the run made of it.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{corpus, run, stdout, write_sample};
 

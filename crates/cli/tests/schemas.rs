@@ -1,9 +1,7 @@
 //! The documents of `critical-path` and `what-if`: every key and type, as snapshots and against `docs/schemas`.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-#[path = "common/json_schema.rs"]
-mod json_schema;
+use crate::common;
+use crate::json_schema;
 
 use common::stdout;
 use json_schema::{closed, errors};

@@ -1,7 +1,6 @@
 //! What people see and which keys programs get, as snapshots.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{corpus, run, stdout, write_sample};
 use serde_json::Value;

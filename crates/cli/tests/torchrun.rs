@@ -1,8 +1,7 @@
 //! A job of several ranks that `torchrun` starts, recorded.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::{recorder, stackline, torch};
 use std::collections::BTreeMap;

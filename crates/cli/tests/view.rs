@@ -1,8 +1,7 @@
 //! `view`: how the browser learns of the page.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::{stackline, write_sample};
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,4 @@
 //! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_analyze::findings::{
     Confidence, Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules,

@@ -1,5 +1,4 @@
 //! Recordings of several processes: whose memory is looked at.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_engine::{OpenOptions, memory_beside, memory_findings, memory_of_processes, open_memory};
 use stackline_ingest::problems::processes_of;

@@ -1,5 +1,4 @@
 //! Clocks of ranks: estimates against generated offsets, and over real ranks.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use stackline_engine::{OpenOptions, RankClock, open, rank_clock_table, rank_clocks};
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -1,8 +1,6 @@
 //! Whatever a trace is packed in, and in whatever state, gives the trace or a reason.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
+use crate::common;
 
 use flate2::{Compression, write::GzEncoder};
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};

@@ -1,10 +1,7 @@
 //! Every event and every argument of every trace of the corpus, against what serde_json reads.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "common/oracle.rs"]
-mod oracle;
+use crate::common;
+use crate::oracle;
 
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 

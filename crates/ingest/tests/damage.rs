@@ -1,12 +1,9 @@
 //! Every row of the damage table, at seeded places of real traces: a result and a true report, or a reason with file
 //! and byte; never a panic, a hang, or a silent change.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
-#[path = "common/expected.rs"]
-mod expected;
-#[path = "common/invariants.rs"]
-mod invariants;
+use crate::common;
+use crate::expected;
+use crate::invariants;
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventId, Trace};

@@ -1,5 +1,4 @@
 //! The text form of memory traces: what it says, what it refuses and where, and that writing and reading agree.
-#![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use proptest::prelude::*;
 use stackline_ingest::memory::text::{read, write, write_counted};

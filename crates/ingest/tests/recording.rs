@@ -1,7 +1,5 @@
 //! Streams from the generator, and streams that are wrong on purpose.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use proptest::prelude::*;
 use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};

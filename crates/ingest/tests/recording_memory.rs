@@ -1,7 +1,5 @@
 //! Memory traces of recordings, from streams written by hand.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
 use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};

@@ -1,5 +1,4 @@
 //! Inputs that once gave a wrong number or lost something without a word.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::{EventId, Trace};

@@ -1,7 +1,5 @@
 //! Actions beside DrGPUM's, each on a program worked out by hand, and on programs of which too little is known for it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
 use stackline_memory::{Certainty, Facts, Rules, Study, patterns, tables};

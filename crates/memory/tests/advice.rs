@@ -1,7 +1,5 @@
 //! What is advised, how sure it is, and what is not: moving to the host what lies there, and freeing what training keeps.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use stackline_memory::allocator::{Allocator, AllocatorSettings};
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};

@@ -1,5 +1,4 @@
 //! The allocator's rules on sequences worked out by hand, and what must hold for any sequence.
-#![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use proptest::prelude::*;
 use serde_json::json;

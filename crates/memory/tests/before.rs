@@ -1,5 +1,4 @@
 //! Memory that is in use before the first call: it counts at the first call, whatever that does.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_ingest::memory::{read_bytes, text};
 use stackline_memory::curve::{alive_at, curves};

@@ -1,5 +1,4 @@
 //! Sources with numbers that cannot be: each is counted in the read report, and spoils nothing else.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
 use stackline_ingest::memory::read_bytes;

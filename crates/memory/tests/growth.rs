@@ -1,5 +1,4 @@
 //! Leaks of traces that end before the program: what grows round after round.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_memory::{Certainty, Measure, Origin, Pattern, PatternMatch, Rules, Study};
 use stackline_model::{MemoryCallId, MemoryPhase, MemoryTrace};

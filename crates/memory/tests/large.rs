@@ -3,7 +3,6 @@
 //! ```sh
 //! cargo test --release --locked -p stackline-memory --test large -- --ignored --nocapture
 //! ```
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use stackline_memory::replay::Replay;
 use stackline_memory::{Facts, Rules, curve, drgpum, patterns, suggest};

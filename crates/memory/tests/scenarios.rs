@@ -1,6 +1,5 @@
 //! The programs that DrGPUM's artifact was published with, as access traces (`fixtures/memory`): counts by the artifact's
 //! rules as published, findings by ours as worked out by hand, peaks to the byte, and what the published fixes save.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use stackline_memory::curve::curves;
 use stackline_memory::replay::Replay;

@@ -1,7 +1,6 @@
 //! Sources of memory traces, read from real and from generated files, and compared with what others say of them.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::corpus;
 use serde_json::Value as Json;

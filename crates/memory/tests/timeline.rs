@@ -1,7 +1,6 @@
 //! Memory timelines of `torch.profiler`: bytes in use, and what they are for, at each time.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::corpus;
 use stackline_ingest::memory::read_path;

@@ -1,7 +1,5 @@
 //! What is idle, or lies in slices, between calls that nothing orders is a guess.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use stackline_memory::suggest::{Action, suggestions};
 use stackline_memory::{Certainty, Facts, Pattern, PatternMatch, Rules, patterns};
 

@@ -1,5 +1,4 @@
 //! Memory that operators allocate for themselves, in execution traces, and what they touch beside the operators below them.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_ingest::memory::read_bytes;
 use stackline_memory::{Pattern, Study, curve::curves};

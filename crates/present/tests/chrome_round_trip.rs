@@ -1,5 +1,4 @@
 //! A trace written as Chrome JSON and read again is the same model: over every trace of the corpus.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::{AttrValue, EventId, Key, LinkTable, StrId, Trace, flags};

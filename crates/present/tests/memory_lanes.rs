@@ -1,5 +1,4 @@
 //! Lanes of memory traces whose calls do not stand in the order of their times.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_ingest::memory::text;
 use stackline_model::Trace;

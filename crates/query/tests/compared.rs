@@ -1,5 +1,4 @@
 //! Two runs beside each other.
-#![allow(clippy::expect_used, reason = "tests")]
 
 use serde_json::Value;
 use stackline_engine::OpenOptions;

@@ -1,7 +1,6 @@
 //! Queries about memory, over a small program written by hand.
-#![allow(clippy::expect_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{document, memory, numbers};
 use serde_json::{Value, json};

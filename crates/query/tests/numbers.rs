@@ -1,5 +1,4 @@
 //! Numbers that could be taken for others: each against what was put in.
-#![allow(clippy::expect_used, reason = "tests")]
 
 use serde_json::{Value, json};
 use stackline_engine::OpenOptions;

@@ -1,7 +1,6 @@
 //! Any question has an answer or a refusal, and sums of answers are those of the trace.
-#![allow(clippy::expect_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::{document, memory, numbers};
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
 //! What a flame graph is zoomed to, towards callers: only what is wide enough is worked out, and its numbers are those of the whole.
-#![allow(clippy::expect_used, reason = "tests")]
 
 use serde_json::Value;
 use stackline_engine::OpenOptions;

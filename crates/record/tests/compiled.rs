@@ -1,8 +1,6 @@
 //! Programs with `torch.compile`: when it compiles and what, and what it made.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::FrameKey;
 use std::path::Path;

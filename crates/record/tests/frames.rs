@@ -1,8 +1,6 @@
 //! Python frames against CPython itself, on every interpreter that is installed.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use std::process::Command;
 use support::{here, interpreters, recorder};

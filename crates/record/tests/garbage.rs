@@ -1,8 +1,6 @@
 //! Garbage collection of Python.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::FrameKey;
 use support::{here, recorded, streams, torch};

@@ -1,8 +1,6 @@
 //! What a recording may take of memory, and what it may not keep from the program.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::{Reader, Record};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! What operators do with tensors' memory: a program whose tensors are known, and training steps against PyTorch's own profiler.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{read_memory, read_recording};

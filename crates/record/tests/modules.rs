@@ -1,8 +1,6 @@
 //! Modules have the paths that they have when they are called.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::FrameKey;
 use std::collections::BTreeMap;

@@ -1,8 +1,6 @@
 //! Samples against what programs know about themselves.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_model::{CallMetric, CallNodeId};
 use stackline_recording::{FrameKey, Metric};

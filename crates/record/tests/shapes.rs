@@ -1,8 +1,6 @@
 //! Shapes and types of inputs against those that PyTorch's own profiler records, and what they make of trees.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_engine::OpenOptions;
 use stackline_model::{EventKind, StrId, Trace};

@@ -1,9 +1,7 @@
 //! A program that does much of what is hard to follow, over and over: its results stay the same, and the tree stops
 //! growing.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use std::process::Command;
 use support::{here, recorded, streams, torch};

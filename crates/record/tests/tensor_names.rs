@@ -1,8 +1,6 @@
 //! Names of parameters, their gradients and what optimizers keep of them, of a program whose tensors are known.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{read_memory, read_recording};

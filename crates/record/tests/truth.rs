@@ -1,8 +1,6 @@
 //! Operators, counts and call paths against PyTorch's own profiler with stacks, on five programs.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::FrameKey;
 use std::collections::BTreeMap;

@@ -1,8 +1,6 @@
 //! Where threads wait, against a program that waits in known places for known times.
 
-#![allow(clippy::unwrap_used, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::{FrameKey, Metric};
 use std::collections::BTreeMap;

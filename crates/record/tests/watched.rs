@@ -1,8 +1,6 @@
 //! What a recording must not change: output, exit code, signals, results; and what it must survive.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::{FrameKey, Metric, Stats};
 use std::collections::HashMap;
@@ -74,7 +72,7 @@ fn what_ends_by_os_exit_is_whole() {
         assert_eq!(called(&stream, "aten::cosh"), if is_child { 0 } else { 7 });
         assert_eq!(
             called(&stream, "aten::sinh"),
-            stream.exit.filter(|_| is_child).map_or(0, i32::cast_unsigned).into()
+            u64::from(stream.exit.filter(|_| is_child).map_or(0, i32::cast_unsigned))
         );
         assert!(is_child || stream.exit == Some(3), "{:?}", stream.exit);
     }

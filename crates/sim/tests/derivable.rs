@@ -1,7 +1,6 @@
 //! That the true path can be told from the trace alone: a second, plain implementation of the definitions finds it.
-#![allow(clippy::unwrap_used)]
 
-mod walker;
+use crate::walker;
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_sim::{Damage, Profile, simulate};

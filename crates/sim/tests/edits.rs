@@ -1,5 +1,4 @@
 //! Edited programs.
-#![allow(clippy::unwrap_used)]
 
 use stackline_sim::{Edit, Profile, Simulated, simulate};
 

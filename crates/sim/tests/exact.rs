@@ -1,5 +1,4 @@
 //! The exact method against the truth: time per cause, to the ns.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use stackline_analyze::critical_path::exact::{Category, Exact, Hop, Hops, WindowChoice};
 use stackline_analyze::critical_path::gpu_order::Evidence;

@@ -1,7 +1,6 @@
 //! Findings against the truth: problems are planted into programs, found, and mended.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod planted_support;
+use crate::planted_support;
 
 use planted_support::{PAGE, Score, put_into, try_clean, try_kind, write_table};
 use stackline_sim::planted::{self, Kind};

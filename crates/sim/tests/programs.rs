@@ -1,5 +1,4 @@
 //! Properties of simulated programs, and that their traces read as real ones do.
-#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -1,5 +1,4 @@
 //! Events of equal times: the order in which the source lists them changes nothing.
-#![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};

@@ -1,7 +1,6 @@
 //! What-if against the truth: the edited program runs again, and the prediction is compared with it.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod what_if_support;
+use crate::what_if_support;
 
 use stackline_sim::{Profile, simulate};
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! What-if on damaged traces: the truth stays within the bounds, and clocks that disagree do not mislead.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod what_if_support;
+use crate::what_if_support;
 
 use stackline_analyze::critical_path::exact::{WindowChoice, what_if};
 use stackline_sim::{Damage, Profile, simulate};

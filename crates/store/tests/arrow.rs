@@ -1,8 +1,6 @@
 //! The bridge to Arrow: what arrives is what the model holds.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
-
-mod common;
+use crate::common;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::RecordBatchStreamReader;

@@ -1,7 +1,5 @@
 //! Calling context trees come back from their tables as they were.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use stackline_model::{CallFrame, CallTree, Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
 use stackline_synth::recording::{Config, streams};

@@ -1,8 +1,6 @@
 //! Whatever happens while a run is written, its name means a whole run.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
-
-mod common;
+use crate::common;
 
 use common::{assert_same, random, sample};
 use stackline_model::TraceSet;

@@ -1,9 +1,7 @@
 //! Damaged, cut and foreign directories: an error that names the file and says what to do, never a panic, never a
 //! number that changed silently.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
-
-mod common;
+use crate::common;
 
 use common::{assert_same, random, sample};
 use stackline_model::TraceSet;

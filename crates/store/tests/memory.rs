@@ -1,5 +1,4 @@
 //! Memory traces come back from their tables as they were, or not at all.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use proptest::prelude::*;
 use stackline_ingest::memory::text;

@@ -1,8 +1,6 @@
 //! What is written comes back, whole or in the parts asked for.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
-
-mod common;
+use crate::common;
 
 use common::{assert_same, assert_same_rows, corpus, random, sample};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Runs of every format version that was ever written open, and hold what was put into them.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
-
-mod common;
+use crate::common;
 
 use common::{assert_same, sample};
 use stackline_ingest::memory::text;

@@ -4,15 +4,13 @@
 #[path = "../tests/support/made.rs"]
 mod made;
 
-use made::{Made, inlined, with_lines};
 use std::path::Path;
 use std::process::ExitCode;
 
 fn write(folder: &Path) -> std::io::Result<()> {
     let folder = folder.join("symbols");
     std::fs::create_dir_all(&folder)?;
-    let seeds = [with_lines(), inlined(0).finish(), inlined(3).finish(), inlined(40).finish(), Made::new().finish()];
-    for (number, seed) in seeds.iter().enumerate() {
+    for (number, seed) in made::seeds().iter().enumerate() {
         std::fs::write(folder.join(format!("seed-{number:04}")), seed)?;
     }
     Ok(())

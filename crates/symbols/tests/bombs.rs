@@ -1,9 +1,6 @@
 //! Small files that want to be large, slow or deep: each is answered within bounds, by what of it is plain.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-#[path = "support/made.rs"]
-mod made;
+use crate::made;
 
 use flate2::{Compression, write::ZlibEncoder};
 use made::{

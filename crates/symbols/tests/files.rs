@@ -1,8 +1,6 @@
 //! Which files are believed: separate debug files, libraries that changed or are gone, libraries without build id.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_symbols::{Frame, Library, Names, State, Symbolizer};
 use std::path::{Path, PathBuf};

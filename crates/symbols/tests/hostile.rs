@@ -1,10 +1,7 @@
 //! Whatever the bytes are, there is an answer and no panic.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-#[path = "support/made.rs"]
-mod made;
-mod support;
+use crate::made;
+use crate::support;
 
 use proptest::prelude::*;
 use stackline_symbols::{Library, Symbolizer, content, names_in};

@@ -1,8 +1,6 @@
 //! Against binutils, address by address.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_symbols::{Frame, State, Symbolizer};
 use std::path::Path;

@@ -4,6 +4,7 @@
 //! * [`replicate`] makes a trace of any length out of a real one: shifted times, fresh ids.
 //! * [`recording`] makes the streams that `stackline record` would have of a small training program.
 //! * [`damage`] breaks a trace in each of the ways that were seen in files from the wild.
+//! * [`mutate`] changes any bytes blindly, for tests of parsers.
 //!
 //! Everything is fixed by a seed: the same call gives the same bytes on every machine.
 //!
@@ -20,6 +21,7 @@ pub mod demo;
 mod error;
 pub mod io;
 pub mod kineto;
+pub mod mutate;
 pub mod recording;
 pub mod replicate;
 pub mod rng;

@@ -1,5 +1,4 @@
 //! The command says what it can do.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::process::{Command, Output};
 

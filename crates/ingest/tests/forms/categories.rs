@@ -1,6 +1,6 @@
 //! The vocabulary of every generation and vendor, and what is no category that we know.
 
-use crate::dump::{codes, read};
+use crate::forms::dump::{codes, read};
 use stackline_model::{EventKind, TrackKind};
 
 /// Kind, lane, and the categories that mean it: Kineto's ActivityType names, those of 2020 and 2021, other vendors'.

@@ -1,6 +1,6 @@
 //! Processes and threads by type and value; ranks.
 
-use crate::dump::{codes, expect, lines, read};
+use crate::forms::dump::{codes, expect, lines, read};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::TrackKind;
 

@@ -1,6 +1,6 @@
 //! What Kineto's writers of five years have in common, and the snapshot of one small trace as a whole.
 
-use crate::dump::{arrows, backward, codes, gpu, lines, read};
+use crate::forms::dump::{arrows, backward, codes, gpu, lines, read};
 
 /// One training step in small, as PyTorch's profiler writes it.
 const STEP: &str = include_str!("../common/step.json");

@@ -1,6 +1,6 @@
 //! Kernels to launches, owners, steps, forward to backward.
 
-use crate::dump::{backward, codes, gpu, read};
+use crate::forms::dump::{backward, codes, gpu, read};
 
 fn complete(category: &str, name: &str, pid: u32, tid: u32, ts: f64, dur: f64, args: &str) -> String {
     format!(
@@ -27,7 +27,7 @@ fn launched(json: &str) -> Vec<String> {
     let trace = read(json);
     let row = |i: usize| {
         let from = trace.gpu.launch[i].some().map_or("-".to_owned(), |e| {
-            let pid = crate::dump::key(&trace, trace.tracks.pid(trace.events.track[e.index()]));
+            let pid = crate::forms::dump::key(&trace, trace.tracks.pid(trace.events.track[e.index()]));
             format!("{}@{} of {pid}", trace.name(e), trace.events.start[e.index()] / 1000)
         });
         format!("{} <- {from}", trace.name(trace.gpu.event[i]))

@@ -1,6 +1,6 @@
 //! Chrome traces of anything: both outer forms, every phase that is a record by itself, metadata, stacks.
 
-use crate::dump::{expect, lines, read};
+use crate::forms::dump::{expect, lines, read};
 use stackline_ingest::{ReadOptions, read_bytes};
 
 const ONE: &str = r#"{"ph": "X", "name": "a", "pid": 1, "tid": 2, "ts": 1, "dur": 2}"#;

@@ -1,6 +1,6 @@
 //! Spans joined from two records: `B`/`E` on threads, `b`/`n`/`e` (and `S`/`T`/`F`) by id; flow arrows.
 
-use crate::dump::{arrows, expect, read};
+use crate::forms::dump::{arrows, expect, read};
 
 /// A record of pid 1 from phase, name, thread, time and further members.
 fn record(phase: char, name: &str, tid: u32, ts: f64, more: &str) -> String {
@@ -146,9 +146,9 @@ fn scoped_ids() {
         "plain async async:2/1 10000+2000 async",
     ];
     let trace = read(&json);
-    assert_eq!(crate::dump::lines(&trace)[..2], rows[..2]);
-    assert_eq!(crate::dump::lines(&trace)[3..], rows[3..]);
-    assert_eq!(crate::dump::codes(&trace), ["unmatched_end", "unfinished"]);
+    assert_eq!(crate::forms::dump::lines(&trace)[..2], rows[..2]);
+    assert_eq!(crate::forms::dump::lines(&trace)[3..], rows[3..]);
+    assert_eq!(crate::forms::dump::codes(&trace), ["unmatched_end", "unfinished"]);
 }
 
 const TWO: [&str; 2] = [

@@ -1,6 +1,6 @@
 //! GPU times that cannot be true, overlaps on one stream, clocks that differ, crossing spans.
 
-use crate::dump::{codes, lines, read, read_with};
+use crate::forms::dump::{codes, lines, read, read_with};
 use stackline_ingest::ReadOptions;
 
 fn host(name: &str, ts: f64, dur: f64) -> String {

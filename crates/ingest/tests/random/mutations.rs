@@ -1,6 +1,6 @@
 //! Damage of any kind: reading ends, and what comes out is a sound trace.
 
-use crate::{STEP, invariants};
+use crate::random::{STEP, invariants};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -1,6 +1,6 @@
 //! Where the reader's window ends changes nothing, nor how many bytes come at a time.
 
-use crate::STEP;
+use crate::random::STEP;
 use stackline_ingest::{ReadOptions, sources};
 use stackline_model::Trace;
 use stackline_synth::damage;

@@ -1,6 +1,6 @@
 //! Bounds on the clocks of devices.
 
-use crate::{common, list, read, x};
+use crate::repairs::{common, list, read, x};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{DeviceClock, Trace};
 

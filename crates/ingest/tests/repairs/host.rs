@@ -1,6 +1,6 @@
 //! Host records whose times cannot be true.
 
-use crate::{common, list, read, x};
+use crate::repairs::{common, list, read, x};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
 

@@ -1,6 +1,6 @@
 //! Spans that nobody closed.
 
-use crate::{list, read, x};
+use crate::repairs::{list, read, x};
 use stackline_model::{EventId, RECORDED_DURATION, Trace, flags};
 
 fn frame(name: &str, ts: i64, dur: i64) -> String {

@@ -1,6 +1,6 @@
 //! What lowers the peak together, against all combinations there are.
 
-use crate::program::{Program, programs};
+use crate::random::program::{Program, programs};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

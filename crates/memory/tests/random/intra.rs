@@ -1,6 +1,6 @@
 //! Patterns inside of objects against counting every byte, and the paper's way to find redundant allocations against ours.
 
-use crate::program::{Program, programs};
+use crate::random::program::{Program, programs};
 use proptest::prelude::*;
 use stackline_memory::patterns::{find, paper_one_pass};
 use stackline_memory::{Facts, Measure, Pattern, Rules};
@@ -16,8 +16,8 @@ fn counts(program: &Program, object: usize, opaque: bool) -> Option<Vec<Vec<u32>
         let touches: Vec<_> = program.touches(at).iter().filter(|touch| touch.object == object).collect();
         for touch in &touches {
             let (begin, end) = program.covered(touch)?;
-            any_part |=
-                end - begin < program.sizes[object] || matches!(touch.extent, crate::program::Extent::Bytes(..));
+            any_part |= end - begin < program.sizes[object]
+                || matches!(touch.extent, crate::random::program::Extent::Bytes(..));
             bytes[begin as usize..end as usize].iter_mut().for_each(|count| *count += 1);
         }
         if !touches.is_empty() {

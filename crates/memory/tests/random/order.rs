@@ -1,6 +1,6 @@
 //! The order of calls against definition 5.1 taken literally, and all-pairs reachability.
 
-use crate::program::{Program, Step, programs};
+use crate::random::program::{Program, Step, programs};
 use proptest::prelude::*;
 use stackline_memory::graph::OrderTracker;
 use stackline_model::{MemoryCallKind, call_flags};

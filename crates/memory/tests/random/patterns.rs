@@ -1,7 +1,7 @@
 //! Each pattern against its definition, worked out by looking at everything.
 
-use crate::order::reachable;
-use crate::program::{Program, Step, Touch, programs};
+use crate::random::order::reachable;
+use crate::random::program::{Program, Step, Touch, programs};
 use proptest::prelude::*;
 use stackline_memory::curve::curves;
 use stackline_memory::{Certainty, Facts, Pattern, PatternMatch, Rules, patterns};

@@ -1,7 +1,7 @@
 //! Replay truth: the program is changed as the suggestions say and run again; its peak is the predicted one to the byte,
 //! and it touches nothing that is not there.
 
-use crate::program::{Extent, Program, Step, Touch, programs};
+use crate::random::program::{Extent, Program, Step, Touch, programs};
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};

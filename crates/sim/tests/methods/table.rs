@@ -1,6 +1,6 @@
 //! From programs to a table.
 
-use crate::found::{Found, KINDS};
+use crate::methods::found::{Found, KINDS};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

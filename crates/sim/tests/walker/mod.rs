@@ -1,6 +1,5 @@
 //! The critical path by the plainest reading of its definition, from the trace alone: slow, and with nothing of the
 //! simulator's in it.
-#![allow(clippy::unwrap_used)]
 
 mod device;
 

@@ -259,3 +259,8 @@ pub fn with_lines() -> Vec<u8> {
         .notes(2, 2)
         .finish()
 }
+
+/// Seed inputs of the fuzz target `symbols`.
+pub fn seeds() -> Vec<Vec<u8>> {
+    vec![with_lines(), inlined(0).finish(), inlined(3).finish(), inlined(40).finish(), Made::new().finish()]
+}

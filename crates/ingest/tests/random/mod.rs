@@ -1,15 +1,11 @@
 //! Random inputs: valid documents in any spelling, damaged ones, ones that aim at the reader's time and at the edges of
 //! its window.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
+
+use crate::invariants;
 
 mod documents;
 mod hostile;
-#[path = "../common/invariants.rs"]
-mod invariants;
 mod mutations;
-#[path = "../common/oracle.rs"]
-#[allow(dead_code, reason = "the fuzz targets use the rest")]
-mod oracle;
 mod windows;
 
 /// One training step in small: see the forms' snapshot for what is read from it.

@@ -1,5 +1,4 @@
 //! Random programs against definitions taken literally.
-#![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 mod combine;
 mod dead;

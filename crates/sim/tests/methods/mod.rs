@@ -1,6 +1,5 @@
 //! The methods against the truth, side by side: what they cover, which operations they put on the path, and how far their
 //! times are off. The table stands in `docs/critical-path-accuracy.md`.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 mod found;
 mod table;

@@ -1,8 +1,6 @@
 //! Times that cannot be true as recorded: what the reader estimates, cuts or leaves out of the window.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 
 mod clocks;
 mod garbled;

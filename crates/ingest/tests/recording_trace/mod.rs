@@ -1,7 +1,5 @@
 //! Recordings with single calls as traces: what was recorded stays as it was, what is inferred follows from it.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 mod machine;
 mod samples;
 mod steps;

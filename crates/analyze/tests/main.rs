@@ -1,0 +1,49 @@
+//! Integration tests of this crate, in one binary: linked once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::iter_over_hash_type,
+    reason = "tests fail by panicking, and say what they skip"
+)]
+
+mod call_metrics;
+mod call_trees;
+mod call_views_upwards;
+mod corpus_support;
+mod critical_path_cost;
+mod critical_path_reference;
+mod critical_path_robust;
+mod critical_path_rules;
+mod critical_path_support;
+mod ctda_corpus;
+mod ctda_figures;
+mod demo_snapshots;
+mod diff;
+mod exact_corpus;
+mod exact_doubt;
+mod exact_slack;
+mod exact_story;
+mod findings_comm;
+mod findings_core;
+mod findings_cpu;
+mod findings_damaged;
+mod findings_docs;
+mod findings_host;
+mod findings_kernels;
+mod findings_real;
+mod findings_recordings;
+mod findings_samples;
+mod findings_support;
+mod gpu_time_and_coverage;
+mod hta_exact;
+mod hta_support;
+mod hta_tables;
+mod tl_cases;
+mod tl_invariants;
+mod tl_reference;
+mod tl_support;
+mod what_if_corpus;
+mod what_if_nothing;

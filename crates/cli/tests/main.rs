@@ -1,0 +1,39 @@
+//! Integration tests of this crate, in one binary: linked once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::iter_over_hash_type,
+    reason = "tests fail by panicking, and say what they skip"
+)]
+
+mod calls;
+mod common;
+mod consumers;
+mod diff;
+mod docs;
+mod errors;
+mod findings;
+mod findings_kept;
+mod findings_programs;
+#[path = "common/findings.rs"]
+mod findings_support;
+mod inputs;
+mod interrupts;
+#[path = "common/json_schema.rs"]
+mod json_schema;
+#[path = "common/junit.rs"]
+mod junit;
+mod memory;
+mod memory_gate;
+mod messages;
+mod own_rules;
+mod record;
+mod report_cache;
+mod same_bytes;
+mod schemas;
+mod snapshots;
+mod torchrun;
+mod view;

@@ -1,0 +1,65 @@
+//! Replay of the fuzz targets' seeds, whole and mutated, without coverage guidance (`./dev fuzz` has that).
+
+#[path = "../../../../fuzz/checks/chrome.rs"]
+mod chrome;
+#[path = "../../../../fuzz/checks/document.rs"]
+mod document;
+#[path = "../../../../fuzz/checks/memory.rs"]
+mod memory;
+#[path = "../../../../fuzz/checks/numbers.rs"]
+mod numbers;
+#[path = "../../../../fuzz/checks/packed.rs"]
+mod packed;
+#[path = "../../../../fuzz/checks/recording.rs"]
+mod recording;
+mod seeds;
+
+use stackline_synth::mutate::mutate;
+
+/// Mutated inputs per target.
+const MUTATED: usize = 2000;
+
+/// Runs a target's check over its seeds and over mutations of them; a failure names the input by its number.
+fn replay(target: &str, check: fn(&[u8])) {
+    let seeds: Vec<Vec<u8>> =
+        seeds::seeds().expect("seeds").into_iter().filter(|(of, _)| *of == target).map(|(_, bytes)| bytes).collect();
+    assert!(seeds.len() >= 6, "{} seeds of {target}", seeds.len());
+    seeds.iter().for_each(|seed| check(seed));
+    for number in 0..MUTATED {
+        let input = mutate(&seeds, number as u64);
+        if let Err(panic) = std::panic::catch_unwind(|| check(&input)) {
+            eprintln!("mutated input {number} of {target}: {}", input.escape_ascii());
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn seeds_of_chrome() {
+    replay("chrome", chrome::check);
+}
+
+#[test]
+fn seeds_of_document() {
+    replay("document", document::check);
+}
+
+#[test]
+fn seeds_of_memory() {
+    replay("memory", memory::check);
+}
+
+#[test]
+fn seeds_of_numbers() {
+    replay("numbers", numbers::check);
+}
+
+#[test]
+fn seeds_of_packed() {
+    replay("packed", packed::check);
+}
+
+#[test]
+fn seeds_of_recording() {
+    replay("recording", recording::check);
+}

@@ -1,0 +1,97 @@
+//! Seed inputs of the fuzz targets: small excerpts of the generated training step, each damaged in every known way, so
+//! that fuzzing starts from realistic traces. None of them is stored in the repository.
+
+use stackline_synth::{damage, demo, io, recording, scan};
+
+/// Records per excerpt: the fuzzer is quickest on inputs of a few kilobytes.
+const RECORDS: usize = 8;
+const EXCERPTS: usize = 12;
+
+/// Documents of a few records each, taken from all over a generated step; object form and array form in turn.
+fn excerpts() -> Option<Vec<Vec<u8>>> {
+    let config = demo::Config { steps: 1, layers: 1, ..demo::Config::default() };
+    let text = demo::generate(&config).into_bytes();
+    let layout = scan::layout(&text)?;
+    let records = scan::elements(&text, &layout.events)?;
+    let stride = records.len() / EXCERPTS;
+    let excerpt = |n: usize| {
+        let some = records[n * stride..].iter().take(RECORDS).map(|range| &text[range.clone()]);
+        let list = some.collect::<Vec<_>>().join(&b",\n"[..]);
+        if n.is_multiple_of(2) {
+            [
+                &b"{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 1718000000000000000, \"traceEvents\": [\n"[..],
+                &list,
+                b"\n]}",
+            ]
+            .concat()
+        } else {
+            [&b"[\n"[..], &list, b"\n]"].concat()
+        }
+    };
+    Some((0..EXCERPTS).map(excerpt).collect())
+}
+
+/// Forms that the generated step has none of.
+const OTHERS: &[&str] = &[
+    r#"[{"ph":"B","name":"a","pid":1,"tid":1,"ts":1},{"ph":"E","pid":1,"tid":1,"ts":2,"args":{"x":1}}]"#,
+    r#"[{"ph":"b","cat":"c","id":"0x1","name":"a","pid":1,"ts":1},{"ph":"n","cat":"c","id":"0x1","name":"m","pid":1,"ts":2},{"ph":"e","cat":"c","id":"0x1","name":"a","pid":1,"ts":3}]"#,
+    r#"[{"ph":"b","id2":{"local":"0x1"},"name":"a","pid":1,"ts":1},{"ph":"e","id2":{"local":"0x1"},"name":"a","pid":1,"ts":3}]"#,
+    r#"{"stackFrames":{"1":{"name":"main"},"2":{"name":"f","parent":"1"}},"traceEvents":[{"ph":"P","name":"s","sf":2,"ts":1,"pid":1,"tid":1}]}"#,
+    r#"[{"ph":"C","name":"c","pid":1,"ts":1,"args":{"a":1,"b":2.5}},{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"t"}}]"#,
+    r#"{"deviceProperties":[{"name":"NVIDIA B200","computeMajor":10}],"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":5,"args":{"correlation":1,"stream":7}},{"ph":"X","cat":"kernel","name":"l","pid":0,"tid":7,"ts":3,"dur":5}]}"#,
+];
+
+/// Memory traces, one of each form.
+const MEMORY: &[&[u8]] = &[
+    b"\x80\x02}q\x00(X\x0d\x00\x00\x00device_tracesq\x01]q\x02]q\x03}q\x04(X\x06\x00\x00\x00actionq\x05X\x05\x00\x00\x00allocq\x06X\x04\x00\x00\x00addrq\x07K\x10X\x04\x00\x00\x00sizeq\x08K\x08uaau.",
+    br#"{"device_traces":[[{"action":"alloc","addr":16,"size":8,"time_us":1},{"action":"free_requested","addr":16,"size":8}]],"segments":[{"device":0,"address":0,"total_size":64,"blocks":[{"size":64,"state":"active_allocated"}]}]}"#,
+    b"[[-1, 1, 512, 0], [5, 2, 64, 3], [6, 3, -64, 3], [6, 3, 64, 4], [7, 4, -64, 4]]",
+    br#"{"schema":"1.0.1","nodes":[{"name":"aten::add","id":3,"parent":1,"op_schema":"aten::add(Tensor self, Tensor(a!) out) -> Tensor","inputs":[[2,4,0,8,4,"cpu"]],"input_shapes":[[8]],"input_types":["Tensor(float)"],"outputs":[[5,6,0,8,4,"cpu"]],"output_shapes":[[8]],"output_types":["Tensor(float)"]}]}"#,
+    b"a x 256; h x; k scale x>x\nd x; f x; end",
+    br#"[{"name": "snapshot.pickle", "base64": "gAJ9Lg=="}]"#,
+];
+
+/// The records of a stream, without its header and the length and checksum before each chunk.
+fn records(stream: &[u8]) -> Vec<u8> {
+    let mut records = Vec::new();
+    let mut rest = &stream[8..];
+    while let Some((prefix, chunk)) = rest.split_at_checked(8) {
+        let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
+        let (this, next) = chunk.split_at(length.min(chunk.len()));
+        records.extend(this);
+        rest = next;
+    }
+    records
+}
+
+/// Seed inputs, each with the fuzz target that it is for.
+pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
+    let excerpts = excerpts()?;
+    let mut seeds = Vec::new();
+    for text in OTHERS.iter().map(|t| t.as_bytes().to_vec()).chain(excerpts.iter().cloned()) {
+        seeds.push(("document", text.clone()));
+        seeds.push(("chrome", text));
+    }
+    for (_, stream) in recording::streams(&recording::Config { steps: 1, ..recording::Config::default() }) {
+        seeds.push(("recording", records(&stream)));
+    }
+    seeds.extend(MEMORY.iter().map(|bytes| ("memory", bytes.to_vec())));
+    for (i, kind) in damage::kinds().iter().enumerate() {
+        for seed in 0..3 {
+            seeds.push(("chrome", damage::apply(kind, &excerpts[(i + seed) % excerpts.len()], seed as u64)));
+        }
+    }
+    for (i, text) in excerpts.iter().enumerate() {
+        // The first byte chooses how the rest is packed.
+        seeds.push(("packed", [&[i as u8][..], text].concat()));
+        seeds.push(("packed", [&[0][..], &io::gzip(text)].concat()));
+    }
+    for number in
+        ["1419247332972.313", "0.0625", "1e-3", "1.5E+3", "-17", "1695835535123456001", "00", "9007199254740993"]
+    {
+        let digits = number.bytes().map(|b| b"0123456789.-+eE0".iter().position(|a| *a == b.to_ascii_lowercase()));
+        let digits: Vec<u8> = digits.map(|d| d.unwrap_or(0) as u8).collect();
+        seeds.push(("numbers", [&digits[..], &digits[..]].concat()));
+    }
+    Some(seeds)
+}

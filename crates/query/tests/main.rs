@@ -1,0 +1,17 @@
+//! Integration tests of this crate, in one binary: linked once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::iter_over_hash_type,
+    reason = "tests fail by panicking, and say what they skip"
+)]
+
+mod common;
+mod compared;
+mod memory;
+mod numbers;
+mod questions;
+mod zoomed;

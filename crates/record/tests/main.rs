@@ -1,0 +1,25 @@
+//! Integration tests of this crate, in one binary: linked once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::iter_over_hash_type,
+    reason = "tests fail by panicking, and say what they skip"
+)]
+
+mod compiled;
+mod frames;
+mod garbage;
+mod limits;
+mod memory;
+mod modules;
+mod samples;
+mod shapes;
+mod soak;
+mod support;
+mod tensor_names;
+mod truth;
+mod waits;
+mod watched;

@@ -1,0 +1,19 @@
+//! Replay of the fuzz target `symbols`: its seeds, whole and mutated, without coverage guidance.
+
+#[path = "../../../fuzz/checks/symbols.rs"]
+mod symbols;
+
+use crate::made;
+use stackline_synth::mutate::mutate;
+
+/// Mutated inputs.
+const MUTATED: u64 = 1000;
+
+#[test]
+fn seeds_and_mutations_have_answers() {
+    let seeds = made::seeds();
+    seeds.iter().for_each(|seed| symbols::check(seed));
+    for number in 0..MUTATED {
+        symbols::check(&mutate(&seeds, number));
+    }
+}

@@ -1,0 +1,2 @@
+//! Nothing but dependencies: see `Cargo.toml`.
+#![forbid(unsafe_code)]

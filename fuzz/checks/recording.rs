@@ -1,0 +1,19 @@
+//! Streams of recordings with any records in a whole chunk: what is read is a tree, and its values add up.
+
+use stackline_ingest::recording::read_streams;
+
+/// Panics where it does not hold.
+pub(crate) fn check(data: &[u8]) {
+    // The right length and checksum: only records are left to be wrong.
+    let prefix = [(data.len() as u32).to_le_bytes(), crc32fast::hash(data).to_le_bytes()].concat();
+    let file = [b"SLREC\0\0\x01", prefix.as_slice(), data].concat();
+    let tree = read_streams([("fuzz", file.as_slice())]);
+    if let Err(rule) = tree.check() {
+        panic!("{rule}");
+    }
+    for metric in tree.measured() {
+        let exclusive = tree.exclusive(metric, |_| true);
+        let inclusive = tree.inclusive(metric, &exclusive);
+        assert!(inclusive[0].sum >= exclusive[0].sum);
+    }
+}
