@@ -10,10 +10,10 @@
 use crate::capi::{COMPILATION_FRAME, Frame, NATIVE_FRAME, NO_FRAME, OPERATOR_FRAME, PYTHON_FRAME};
 use crate::capi_names::{kept, name_of};
 use crate::dispatch::interpreter;
+use crate::native;
 use crate::path::{Sources, native_frames};
 use crate::python::{Beyond, Interpreter, PythonFrame, SeenFrame};
 use crate::thread::{OpenOperator, Thread};
-use crate::native;
 use rustc_hash::FxHashMap;
 use std::ffi::{CString, c_char};
 
