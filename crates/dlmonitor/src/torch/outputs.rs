@@ -38,8 +38,8 @@ pub(super) fn find(library: Library, layout: &'static Layout) -> Result<usize, S
     }
     let shim = Shim::find(library)?;
     let (sender, found) = std::sync::mpsc::channel();
-    // Nobody may be there any more to take it.
-    let search = move || drop(sender.send(search(&shim, layout)));
+    // The thread's own calls are not reported: callbacks find it in use. Nobody may be there any more to take the result.
+    let search = move || crate::thread::with(|_| drop(sender.send(search(&shim, layout))));
     crate::thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(search))
         .map_err(|error| format!("no thread to find the outputs of operators: {error}"))?;
     let found = found.recv_timeout(probe::PATIENCE);

@@ -78,8 +78,8 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
     let shim = Shim::find(library)?;
     check_types(library)?;
     let (sender, found) = std::sync::mpsc::channel();
-    // Nobody may be there any more to take it.
-    let look = move || drop(sender.send(find(&shim)));
+    // The thread's own calls are not reported: callbacks find it in use. Nobody may be there any more to take the result.
+    let look = move || crate::thread::with(|_| drop(sender.send(find(&shim))));
     crate::thread::without_signals(|| std::thread::Builder::new().spawn(look))
         .map_err(|error| format!("no thread to find the layout of tensors: {error}"))?;
     // The caller holds Python's lock, and an operator that the program made its own may wait for it.

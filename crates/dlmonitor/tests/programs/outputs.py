@@ -10,7 +10,9 @@ assert tool.register_set(0) == OK
 assert tool.init() == OK
 x + 1
 assert tool.last_outputs() == b"status %d" % UNAVAILABLE, "off by default"
+before = tool.begins(0)
 assert tool.enable_outputs() == OK
+assert tool.begins(0) == before, "calls of DLMonitor's own are not reported"
 
 
 def outputs(function):
