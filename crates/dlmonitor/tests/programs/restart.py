@@ -56,7 +56,7 @@ def with_open_span():
     done.append(tool.last_path().decode())
 
 
-thread = threading.Thread(target=with_open_span)
+thread = threading.Thread(target=with_open_span, daemon=True)
 thread.start()
 ready.wait()
 with torch.profiler.record_function("begins, and ends while stopped"):

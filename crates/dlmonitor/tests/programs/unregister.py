@@ -33,7 +33,7 @@ def work():
         y.neg_()
 
 
-threads = [threading.Thread(target=work) for _ in range(3)]
+threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
 for thread in threads:
     thread.start()
 for _ in range(5):
