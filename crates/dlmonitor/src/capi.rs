@@ -1,13 +1,16 @@
 //! The C interface (`include/dlmonitor.h`), for tools that are not written in Rust.
 
-use crate::capi_inputs;
+use crate::capi_names::{self, Names, name_of};
+use crate::capi_path::{Output, PathCache};
+use crate::capi_start::{self, session};
 use crate::dispatch::Observer;
-use crate::path::{PathFrame, Sources, call_path};
+use crate::path::Sources;
 use crate::thread::{OpenOperator, Thread};
 use crate::torch::{Compilation, Operator, Scope};
-use std::collections::HashSet;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use crate::{capi_callbacks, capi_inputs};
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::{NonNull, null};
 
 /// `dlmonitor_event`.
 #[derive(Debug)]
@@ -24,15 +27,15 @@ pub struct Event {
 }
 
 /// `dlmonitor_frame`.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame {
-    kind: c_int,
-    name: *const c_char,
-    file: *const c_char,
-    line: u32,
-    address: u64,
-    offset: u64,
+    pub(crate) kind: c_int,
+    pub(crate) name: *const c_char,
+    pub(crate) file: *const c_char,
+    pub(crate) line: u32,
+    pub(crate) address: u64,
+    pub(crate) offset: u64,
 }
 
 /// `dlmonitor_status`.
@@ -49,6 +52,10 @@ pub enum Status {
     Full = 3,
     /// The framework is not loaded, or not known.
     Unavailable = 4,
+    /// No such callback is registered.
+    NotFound = 5,
+    /// Done, but the callback may still be running on another thread.
+    Running = 6,
 }
 
 /// `dlmonitor_callback`.
@@ -64,37 +71,15 @@ const COMPILATION_END: c_int = 5;
 const PHASE_BEGIN: c_int = 6;
 const PHASE_END: c_int = 7;
 /// `dlmonitor_frame_kind`.
-const PYTHON_FRAME: c_int = 0;
-const OPERATOR_FRAME: c_int = 1;
-const NATIVE_FRAME: c_int = 2;
-const COMPILATION_FRAME: c_int = 3;
+pub(crate) const PYTHON_FRAME: c_int = 0;
+pub(crate) const OPERATOR_FRAME: c_int = 1;
+pub(crate) const NATIVE_FRAME: c_int = 2;
+pub(crate) const COMPILATION_FRAME: c_int = 3;
 /// `DLMONITOR_API_VERSION`.
-const VERSION: c_uint = 2;
-/// Callbacks that may be registered.
-const MOST: usize = 8;
+const VERSION: c_uint = 3;
 
-/// A callback and what it wants to be called with.
-#[derive(Clone, Copy, Debug)]
-struct Registered(Callback, *mut c_void);
-
-// SAFETY: the pointer is only handed back to the callback, which the tool says may run on any thread.
-unsafe impl Send for Registered {}
-// SAFETY: as above.
-unsafe impl Sync for Registered {}
-
-static CALLBACKS: [OnceLock<Registered>; MOST] = [const { OnceLock::new() }; MOST];
-/// Serialises registering; callbacks are read without it.
-static REGISTERING: Mutex<()> = Mutex::new(());
-static STARTED: OnceLock<bool> = OnceLock::new();
-
-struct Forward;
-
-fn call(event: &Event) {
-    for registered in CALLBACKS.iter().map_while(OnceLock::get) {
-        // SAFETY: the tool registered this function with this argument for this purpose.
-        unsafe { registered.0(event, registered.1) };
-    }
-}
+pub(crate) const NO_FRAME: Frame =
+    Frame { kind: 0, name: c"".as_ptr(), file: c"".as_ptr(), line: 0, address: 0, offset: 0 };
 
 const NOTHING: Event = Event {
     kind: 0,
@@ -109,50 +94,84 @@ const NOTHING: Event = Event {
 
 thread_local! {
     /// The thread whose callback runs now, for `dlmonitor_callpath_get`.
-    static CURRENT: std::cell::Cell<*const Thread> = const { std::cell::Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const Thread> = const { Cell::new(null()) };
 }
 
-/// Calls the callbacks while paths of `thread` may be asked for.
-fn call_on(thread: &Thread, event: &Event) {
+/// What the C interface keeps for a thread, in [`Thread::client`].
+#[derive(Debug, Default)]
+struct State {
+    names: Names,
+    path: PathCache,
+}
+
+/// The observer of this process for tools that use the C interface.
+pub(crate) struct Forward;
+
+fn state(thread: &mut Thread) -> NonNull<State> {
+    let client = thread.client.get_or_insert_with(|| {
+        // SAFETY: the address of a box is not null.
+        unsafe { NonNull::new_unchecked(Box::into_raw(Box::<State>::default())) }.cast()
+    });
+    client.cast()
+}
+
+/// Call the callbacks while paths of `thread` may be asked for.
+fn call_on(thread: &mut Thread, event: &Event) {
+    let state = state(thread);
     CURRENT.set(thread);
-    call(event);
-    CURRENT.set(std::ptr::null());
+    capi_callbacks::deliver(event);
+    CURRENT.set(null());
+    // SAFETY: a box that only this thread uses, and `dlmonitor_callpath_get` returned.
+    unsafe { &mut *state.as_ptr() }.path.callback_returned();
 }
 
 impl Observer for Forward {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
-        let name = interned(operator.name().text());
-        if let Some(opened) = thread.open.last_mut() {
-            opened.client[0] = name.as_ptr() as u64;
-        }
+        let state = state(thread);
+        let Some(opened) = thread.open.last_mut() else { return };
+        let is_span = matches!(operator.scope(), Scope::User | Scope::Unknown);
+        // SAFETY: a box that only this thread uses.
+        let name = unsafe { &mut *state.as_ptr() }.names.put(opened, operator.name(), is_span);
+        opened.client[2] = session();
         let event = Event {
             kind: OPERATOR_BEGIN,
-            name: name.as_ptr(),
+            name,
             handle: operator.handle() as u64,
             sequence_number: operator.sequence_number().map_or(-1, u64::cast_signed),
             forward_thread: operator.forward_thread().unwrap_or(0),
             is_backward: c_int::from(operator.scope() == Scope::Backward),
             ..NOTHING
         };
-        capi_inputs::of(operator, || call_on(thread, &event));
+        capi_inputs::while_begins(operator, || call_on(thread, &event));
     }
 
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
-        call_on(thread, &Event { kind: OPERATOR_END, handle: ended.handle as u64, ..NOTHING });
+        if ended.client[2] == session() {
+            let event = Event { kind: OPERATOR_END, handle: ended.handle as u64, ..NOTHING };
+            capi_inputs::while_ends(&Operator::new(ended.handle as *const u8), || call_on(thread, &event));
+        }
+        capi_names::free(ended);
+    }
+
+    fn operator_dropped(&self, ended: &OpenOperator) {
+        capi_names::free(ended);
     }
 
     fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
-        let (name, is_phase) = (interned(compilation.name).as_ptr(), compilation.is_phase);
-        if let Some(opened) = thread.open.last_mut() {
-            opened.client = [name as u64, u64::from(is_phase), 0, 0];
-        }
-        let kind = if is_phase { PHASE_BEGIN } else { COMPILATION_BEGIN };
+        let Some(opened) = thread.open.last_mut() else { return };
+        let (kind, flags) =
+            if compilation.is_phase { (PHASE_BEGIN, capi_names::PHASE) } else { (COMPILATION_BEGIN, 0) };
+        let name = capi_names::put_copy(opened, compilation.name, flags);
+        opened.client[2] = session();
         call_on(thread, &Event { kind, name, handle: compilation.handle as u64, ..NOTHING });
     }
 
     fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
-        let kind = if ended.client[1] == 1 { PHASE_END } else { COMPILATION_END };
-        call_on(thread, &Event { kind, name: name_of(ended), handle: ended.handle as u64, ..NOTHING });
+        if ended.client[2] == session() {
+            let kind = if ended.client[1] & capi_names::PHASE == 0 { COMPILATION_END } else { PHASE_END };
+            call_on(thread, &Event { kind, name: name_of(ended), handle: ended.handle as u64, ..NOTHING });
+        }
+        capi_names::free(ended);
     }
 
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
@@ -162,43 +181,24 @@ impl Observer for Forward {
     fn freed(&self, address: usize, thread: &mut Thread) {
         call_on(thread, &Event { kind: FREE, address: address as u64, ..NOTHING });
     }
-}
 
-/// The name that was kept when it began; empty if it began before there was anybody to keep it.
-fn name_of(open: &OpenOperator) -> *const c_char {
-    let name = open.client[0] as *const c_char;
-    if name.is_null() { c"".as_ptr() } else { name }
-}
-
-/// The text, kept for the life of the process.
-fn interned(text: &CStr) -> &'static CStr {
-    static TEXTS: Mutex<Option<HashSet<&'static CStr>>> = Mutex::new(None);
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let texts = texts.get_or_insert_default();
-    if let Some(&known) = texts.get(text) {
-        return known;
+    fn thread_ends(&self, thread: &mut Thread) {
+        thread.open.drain(..).for_each(|open| capi_names::free(&open));
+        if let Some(client) = thread.client.take() {
+            // SAFETY: `state` made this box, and the thread uses it no more.
+            drop(unsafe { Box::from_raw(client.cast::<State>().as_ptr()) });
+        }
     }
-    let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
-    texts.insert(kept);
-    kept
+
+    fn forked(&self) {
+        capi_callbacks::forked();
+    }
 }
 
 /// `dlmonitor_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_init() -> Status {
-    if !*STARTED.get_or_init(|| crate::init(Box::new(Forward))) {
-        return Status::InUse;
-    }
-    if crate::interpreter().is_none() {
-        let _ = crate::start_python();
-    }
-    if crate::start_torch().state.is_err() {
-        return Status::Unavailable;
-    }
-    let _ = crate::start_memory();
-    let _ = crate::start_native();
-    crate::start_compilations();
-    Status::Ok
+    capi_start::start()
 }
 
 /// `dlmonitor_api_version`.
@@ -210,7 +210,7 @@ pub extern "C" fn dlmonitor_api_version() -> c_uint {
 /// `dlmonitor_callback_register`.
 ///
 /// # Safety
-/// `callback` must be callable with `user` from any thread, for the life of the process.
+/// `callback` must be callable with `user` from any thread, until it is unregistered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlmonitor_callback_register(
     domain: c_int,
@@ -218,12 +218,18 @@ pub unsafe extern "C" fn dlmonitor_callback_register(
     user: *mut c_void,
 ) -> Status {
     let (0, Some(callback)) = (domain, callback) else { return Status::Unsupported };
-    let _serial = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
-    let free = CALLBACKS.iter().find(|place| place.get().is_none());
-    match free.map(|place| place.set(Registered(callback, user))) {
-        Some(Ok(())) => Status::Ok,
-        _ => Status::Full,
-    }
+    capi_callbacks::register(callback, user)
+}
+
+/// `dlmonitor_callback_unregister`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlmonitor_callback_unregister(
+    domain: c_int,
+    callback: Option<Callback>,
+    user: *mut c_void,
+) -> Status {
+    let (0, Some(callback)) = (domain, callback) else { return Status::Unsupported };
+    capi_callbacks::unregister(callback, user)
 }
 
 /// `dlmonitor_callpath_get`.
@@ -242,46 +248,21 @@ pub unsafe extern "C" fn dlmonitor_callpath_get(
     if frames.is_null() || length.is_null() {
         return Status::Unsupported;
     }
-    let path =
-        call_path(thread, Sources { python: sources & 1 != 0, operators: sources & 2 != 0, native: sources & 4 != 0 });
-    for (at, frame) in path.iter().take(capacity).enumerate() {
-        // SAFETY: `at` is below `capacity`.
-        unsafe { frames.add(at).write(c_frame(thread, frame)) };
-    }
+    let Some(state) = thread.client else { return Status::Unavailable };
+    let sources = Sources { python: sources & 1 != 0, operators: sources & 2 != 0, native: sources & 4 != 0 };
+    let mut output = Output { frames, capacity, length: 0 };
+    // A signal handler that asks meanwhile gets nothing.
+    CURRENT.set(null());
+    // SAFETY: `call_on` made this box, which only this thread uses.
+    unsafe { &mut *state.cast::<State>().as_ptr() }.path.write(thread, sources, &mut output);
+    CURRENT.set(thread);
     // SAFETY: not null, and valid by contract.
-    unsafe { length.write(path.len()) };
+    unsafe { length.write(output.length) };
     Status::Ok
-}
-
-fn c_frame(thread: &Thread, frame: &PathFrame) -> Frame {
-    let none = Frame { kind: 0, name: c"".as_ptr(), file: c"".as_ptr(), line: 0, address: 0, offset: 0 };
-    match frame {
-        PathFrame::Python(line) => {
-            let (name, file) = (c_text(&line.function), c_text(&line.file));
-            Frame { kind: PYTHON_FRAME, name, file, line: line.line, ..none }
-        }
-        PathFrame::Operator(index) => {
-            let open = thread.open.get(*index);
-            let is_compilation = open.is_some_and(OpenOperator::is_compilation);
-            let kind = if is_compilation { COMPILATION_FRAME } else { OPERATOR_FRAME };
-            Frame { kind, name: open.map_or(none.name, name_of), ..none }
-        }
-        PathFrame::Native(native) => {
-            let address = native.address as u64;
-            let (file, offset) = native.module.as_ref().map_or((none.file, 0), |module| {
-                (c_text(&module.path.to_string_lossy()), address - module.range.start as u64)
-            });
-            Frame { kind: NATIVE_FRAME, file, address, offset, ..none }
-        }
-    }
-}
-
-fn c_text(text: &str) -> *const c_char {
-    CString::new(text).map_or(c"".as_ptr(), |text| interned(&text).as_ptr())
 }
 
 /// `dlmonitor_finalize`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_finalize() {
-    crate::finalize();
+    capi_start::stop();
 }

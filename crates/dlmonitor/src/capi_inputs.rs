@@ -1,7 +1,8 @@
-//! Inputs of operators in the C interface (`include/dlmonitor.h`).
+//! Inputs and outputs of operators in the C interface (`include/dlmonitor.h`).
 
 use crate::capi::Status;
-use crate::torch::{Input, Operator, Tensor};
+use crate::capi_start;
+use crate::torch::{Input, Inputs, Operator, Tensor};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::ptr::null;
@@ -26,13 +27,22 @@ const OTHER: c_int = 4;
 thread_local! {
     /// The operator whose begin is reported now.
     static BEGINS: Cell<*const Operator> = const { Cell::new(null()) };
+    /// The operator whose end is reported now.
+    static ENDS: Cell<*const Operator> = const { Cell::new(null()) };
 }
 
 /// Runs `report` while inputs of `operator` may be asked for.
-pub(crate) fn of(operator: &Operator, report: impl FnOnce()) {
+pub(crate) fn while_begins(operator: &Operator, report: impl FnOnce()) {
     BEGINS.set(operator);
     report();
     BEGINS.set(null());
+}
+
+/// Runs `report` while outputs of `operator` may be asked for.
+pub(crate) fn while_ends(operator: &Operator, report: impl FnOnce()) {
+    ENDS.set(operator);
+    report();
+    ENDS.set(null());
 }
 
 fn plain(kind: c_int, length: usize) -> CInput {
@@ -50,9 +60,9 @@ fn described(tensor: Option<Tensor<'_>>) -> CInput {
     }
 }
 
-/// All inputs one after the other, lists followed by their tensors.
-fn each(operator: &Operator, mut put: impl FnMut(CInput)) -> Option<()> {
-    for input in operator.inputs()? {
+/// All values one after the other, lists followed by their tensors.
+fn each(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
+    for input in values {
         match input {
             Input::Tensor(tensor) => put(described(Some(tensor))),
             Input::Tensors(tensors) => {
@@ -64,16 +74,42 @@ fn each(operator: &Operator, mut put: impl FnMut(CInput)) -> Option<()> {
             Input::Gaps(_) | Input::Other => put(plain(OTHER, 0)),
         }
     }
-    Some(())
+}
+
+/// Writes values to the tool's array.
+///
+/// # Safety
+/// `array` has room for `capacity` values, and `length` is valid for a write, unless they are null.
+unsafe fn write(values: Option<Inputs<'_>>, array: *mut CInput, capacity: usize, length: *mut usize) -> Status {
+    if length.is_null() || array.is_null() && capacity > 0 {
+        return Status::Unsupported;
+    }
+    let mut count = 0;
+    let known = values.is_some();
+    if let Some(values) = values {
+        each(values, |value| {
+            if count < capacity {
+                // SAFETY: `count` is below `capacity`.
+                unsafe { array.add(count).write(value) };
+            }
+            count += 1;
+        });
+    }
+    // SAFETY: not null, and valid by contract.
+    unsafe { length.write(count) };
+    if known { Status::Ok } else { Status::Unavailable }
 }
 
 /// `dlmonitor_inputs_enable`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_inputs_enable() -> Status {
-    match crate::start_shapes().state {
-        Ok(_) => Status::Ok,
-        Err(_) => Status::Unavailable,
-    }
+    capi_start::want_inputs()
+}
+
+/// `dlmonitor_outputs_enable`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlmonitor_outputs_enable() -> Status {
+    capi_start::want_outputs()
 }
 
 /// `dlmonitor_inputs_get`.
@@ -82,20 +118,21 @@ pub extern "C" fn dlmonitor_inputs_enable() -> Status {
 /// `inputs` has room for `capacity` inputs, and `length` is valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlmonitor_inputs_get(inputs: *mut CInput, capacity: usize, length: *mut usize) -> Status {
-    // SAFETY: set by `of` for as long as the operator is borrowed, null otherwise.
+    // SAFETY: set by `while_begins` for as long as the operator is borrowed, null otherwise.
     let Some(operator) = (unsafe { BEGINS.get().as_ref() }) else { return Status::Unavailable };
-    if length.is_null() || inputs.is_null() && capacity > 0 {
-        return Status::Unsupported;
-    }
-    let mut count = 0;
-    let found = each(operator, |input| {
-        if count < capacity {
-            // SAFETY: `count` is below `capacity`.
-            unsafe { inputs.add(count).write(input) };
-        }
-        count += 1;
-    });
-    // SAFETY: not null, and valid by contract.
-    unsafe { length.write(count) };
-    if found.is_some() { Status::Ok } else { Status::Unavailable }
+    // SAFETY: by contract.
+    unsafe { write(operator.inputs(), inputs, capacity, length) }
+}
+
+/// `dlmonitor_outputs_get`.
+///
+/// # Safety
+/// `outputs` has room for `capacity` outputs, and `length` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlmonitor_outputs_get(outputs: *mut CInput, capacity: usize, length: *mut usize) -> Status {
+    // SAFETY: set by `while_ends` for as long as the operator is borrowed, null otherwise.
+    let Some(operator) = (unsafe { ENDS.get().as_ref() }) else { return Status::Unavailable };
+    let values = if capi_start::wants_outputs() { operator.outputs() } else { None };
+    // SAFETY: by contract.
+    unsafe { write(values, outputs, capacity, length) }
 }

@@ -17,6 +17,8 @@ pub trait Observer: Send + Sync {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread);
     /// An operator ends; its entry was taken off the shadow stack.
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
+    /// An operator or a compilation ends while nothing is reported ([`crate::finalize`]): what its entry holds can go.
+    fn operator_dropped(&self, _ended: &OpenOperator) {}
     /// `torch.compile` begins to compile, or comes to a phase of that; the last of [`Thread::open`] is its entry on the
     /// shadow stack. The caller holds Python's lock.
     fn compilation_begins(&self, _compilation: &Compilation<'_>, _thread: &mut Thread) {}
@@ -63,6 +65,11 @@ pub(crate) fn set_observer(observer: Box<dyn Observer>) -> bool {
 
 pub(crate) fn activate(active: bool) {
     ACTIVE.store(active, Ordering::Release);
+}
+
+/// Whether callbacks are reported.
+pub(crate) fn is_active() -> bool {
+    ACTIVE.load(Ordering::Acquire)
 }
 
 #[inline]
@@ -122,10 +129,11 @@ fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Threa
             // Halfway between begins that are timed.
             let since = (thread.turn == cost::EVERY / 2).then(clock::ticks);
             let mut ended = OpenOperator::default();
-            if thread.close(handle, &mut ended)
-                && let Some(observer) = observer()
-            {
-                tell(observer, &ended, thread);
+            if thread.close(handle, &mut ended) {
+                match observer() {
+                    Some(observer) => tell(observer, &ended, thread),
+                    None => drop_entry(&ended),
+                }
             }
             if let Some(since) = since
                 && is_of_observer(&ended)
@@ -134,6 +142,13 @@ fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Threa
             }
         });
     });
+}
+
+#[cold]
+fn drop_entry(ended: &OpenOperator) {
+    if let Some(observer) = OBSERVER.get() {
+        observer.operator_dropped(ended);
+    }
 }
 
 /// A compilation begins, or a phase of one. The newest `passing` Python frames only lead to this: they return while it

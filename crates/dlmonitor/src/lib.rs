@@ -7,7 +7,11 @@
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
 pub mod capi;
+mod capi_callbacks;
 pub mod capi_inputs;
+mod capi_names;
+mod capi_path;
+mod capi_start;
 pub mod clock;
 mod cost;
 mod dispatch;
@@ -86,6 +90,12 @@ pub fn measure_torch() {
 /// each operator together, which costs time.
 pub fn start_shapes() -> SourceState {
     SourceState { name: "shapes", state: torch::start_inputs() }
+}
+
+/// Reports operators with their outputs, which a callback for the end of an operator may read (C interface:
+/// `dlmonitor_outputs_get`). `PyTorch` then keeps the outputs of each operator until its callbacks returned, which costs time.
+pub fn start_outputs() -> SourceState {
+    SourceState { name: "outputs", state: torch::start_outputs() }
 }
 
 /// Reports allocations of `PyTorch`'s CPU allocator from now on; after [`start_torch`].

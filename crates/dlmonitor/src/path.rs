@@ -63,7 +63,7 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     let mut path = Vec::with_capacity(frames.len() + thread.open.len());
     let mut placed = 0;
     for (index, open) in thread.open.iter().enumerate().take(among) {
-        let entered = open.python.and_then(|entered| frames.iter().rposition(|frame| frame.address == entered.address));
+        let entered = open.python.and_then(|entered| frames.iter().rposition(|frame| frame.is_call(entered)));
         let upto = entered.map_or(placed, |at| placed.max(at + 1));
         path.extend(frames[placed..upto].iter().map(describe));
         placed = upto;
@@ -80,7 +80,7 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
 }
 
 /// Native frames, innermost first in each segment, and the operators below them; segments outermost first.
-fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
+pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
     let at = Registers::here();
     let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };
     let walker = walker.get_or_insert_with(|| {

@@ -246,7 +246,7 @@ impl Python {
 
 /// # Safety
 /// `F` is the type of the function with this name.
-unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
+pub(super) unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
     // SAFETY: by contract; a function pointer is as large as any other, as asserted.
     symbols::global(name).map(|address| unsafe { std::mem::transmute_copy(&address) })

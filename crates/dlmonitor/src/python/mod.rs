@@ -4,6 +4,7 @@
 //! code objects alive; so it may be read as plain memory. A signal handler must not do that: there the chain may be
 //! half built (see `crate::python::fault`, which reads through the kernel).
 
+pub(crate) mod audit;
 mod compare;
 mod describe;
 pub(crate) mod embedded;
@@ -32,6 +33,15 @@ pub struct PythonFrame {
     pub code: usize,
     /// Where it is: the address of its instruction (from 3.11) or a number that is unique within the code (3.10).
     pub instruction: usize,
+}
+
+impl PythonFrame {
+    /// Whether it is the frame that was seen before, as far as that can be known: another call may have the place of one
+    /// that returned.
+    #[inline]
+    pub(crate) fn is_call(&self, seen: Self) -> bool {
+        self.address == seen.address && self.code == seen.code
+    }
 }
 
 /// Code object whose calls are calls of a module, 0 if there is none.

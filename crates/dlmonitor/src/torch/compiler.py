@@ -327,6 +327,11 @@ def compilations():
     _upon_import("torch._dynamo.utils", _nothing, _watch_phases)
 
 
+def torch():
+    """Says when PyTorch's libraries are loaded."""
+    _upon_import("torch._C", _nothing, lambda *_: _imported())
+
+
 def kernels():
     """Has kernels named that are compiled from now on."""
     _upon_import("torch._inductor.config", _ask_for_kernels, _see_whether_kernels)

@@ -7,6 +7,7 @@ use crate::SourceState;
 use crate::python::embedded::{Embedded, Method, arguments, number};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A compilation, or a part of one, that begins now.
@@ -27,7 +28,14 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("comp
     Err(_) => panic!("the source contains a null"),
 };
 static PYTHON: Embedded = Embedded::new(c"<stackline>", SOURCE, &METHODS);
-static METHODS: [Method; 3] = [Method::new(c"_begin", begin), Method::new(c"_end", end), Method::new(c"_say", say)];
+static METHODS: [Method; 4] = [
+    Method::new(c"_begin", begin),
+    Method::new(c"_end", end),
+    Method::new(c"_say", say),
+    Method::new(c"_imported", imported),
+];
+/// What to do once PyTorch is imported.
+static ON_IMPORT: OnceLock<fn()> = OnceLock::new();
 
 /// Names of the sources, by the numbers that Python has for them.
 const NAMES: [&str; 2] = ["compilations", "kernels"];
@@ -58,6 +66,22 @@ pub(crate) fn start_kernels() {
     if let Err(reason) = PYTHON.call(c"kernels") {
         put(1, Err(reason));
     }
+}
+
+/// Call `action` once PyTorch's extension module is imported, or at once if it is; nothing without a running interpreter.
+/// Waits for Python's lock, and `action` runs with it.
+pub(crate) fn upon_import(action: fn()) {
+    ON_IMPORT.get_or_init(|| action);
+    let _ = PYTHON.call(c"torch");
+}
+
+/// `_imported()`.
+unsafe extern "C" fn imported(_: *mut c_void, _: *mut c_void) -> *mut c_void {
+    if let Some(action) = ON_IMPORT.get() {
+        // A panic of ours must not pass through the interpreter.
+        let _ = std::panic::catch_unwind(action);
+    }
+    number(0)
 }
 
 /// Stops listening, if the calling thread holds Python's lock; otherwise what is heard leads to nothing.

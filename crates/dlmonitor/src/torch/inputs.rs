@@ -49,6 +49,8 @@ const MOST: usize = 4096;
 const LONG: usize = 30;
 
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
+/// In `RecordFunction`: the `std::vector<IValue>` of outputs, once [`super::outputs`] verified it.
+pub(super) static OUTPUTS: OnceLock<usize> = OnceLock::new();
 
 /// `c10::IValue`: 16 bytes in every version.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +142,16 @@ impl Operator {
         let layout = Layout::current()?;
         let (first, count) = (self.word(layout.inputs), self.word(layout.inputs + 8));
         let left = if first == 0 { 0 } else { (count as usize).min(MOST) };
+        Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
+    }
+
+    /// Outputs of a call that ends now; `None` unless [`crate::start_outputs`] found out how to read them. Empty where
+    /// torch hands over none: of spans, of calls that throw, of calls that began before outputs were asked for.
+    #[must_use]
+    pub(crate) fn outputs(&self) -> Option<Inputs<'_>> {
+        let (layout, at) = (Layout::current()?, *OUTPUTS.get()?);
+        let (first, end) = (self.word(at), self.word(at + 8));
+        let left = (end.saturating_sub(first) as usize / size_of::<Value>()).min(MOST);
         Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
     }
 }

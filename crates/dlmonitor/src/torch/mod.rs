@@ -9,6 +9,7 @@ mod fields;
 mod inputs;
 pub(crate) mod memory;
 mod operator;
+mod outputs;
 pub(crate) mod overhead;
 mod probe;
 
@@ -69,6 +70,8 @@ static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 /// Whether operators shall be reported with their inputs.
 static INPUTS: AtomicBool = AtomicBool::new(false);
+/// Whether operators shall be reported with their outputs.
+static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
 /// The functions, once [`start`] found them.
 #[inline]
@@ -118,7 +121,8 @@ pub(crate) fn start() -> Result<(), String> {
             FUNCTIONS.get_or_init(|| found)
         }
     };
-    let callback = RecordFunctionCallback::new(on_start, on_end, INPUTS.load(Ordering::Acquire));
+    let mut callback = RecordFunctionCallback::new(on_start, on_end, INPUTS.load(Ordering::Acquire));
+    callback.needs_outputs = u8::from(OUTPUTS.load(Ordering::Acquire));
     // SAFETY: the struct has torch's layout, and both callbacks live as long as the process.
     let handle = unsafe { (functions.add)(callback) };
     REGISTERED.store(handle, Ordering::Release);
@@ -130,22 +134,48 @@ pub(crate) fn start() -> Result<(), String> {
 /// # Errors
 /// A sentence that says why their inputs cannot be read; they are reported without.
 pub(crate) fn start_inputs() -> Result<String, String> {
-    let layout = match inputs::Layout::current() {
-        Some(layout) => layout,
-        None => probe::run(Library::loaded(c"libtorch_cpu.so").ok_or("PyTorch is not loaded")?)?.set(),
-    };
-    if REGISTERED.load(Ordering::Acquire) != 0 && !INPUTS.load(Ordering::Acquire) {
-        stop();
-        INPUTS.store(true, Ordering::Release);
+    let layout = layout()?;
+    request(&INPUTS)?;
+    Ok(layout.describe())
+}
+
+/// Report operators with their outputs from now on, or from [`start`] on. Call it while no operator runs.
+///
+/// # Errors
+/// A sentence that says why outputs cannot be read; operators are reported without.
+pub(crate) fn start_outputs() -> Result<String, String> {
+    let layout = layout()?;
+    let library = Library::loaded(c"libtorch_cpu.so").ok_or("PyTorch is not loaded")?;
+    let offset = outputs::find(library, layout)?;
+    request(&OUTPUTS)?;
+    Ok(format!("outputs at {offset}"))
+}
+
+/// The layout of tensors and values, found by [`probe`] at the first call.
+fn layout() -> Result<&'static inputs::Layout, String> {
+    match inputs::Layout::current() {
+        Some(layout) => Ok(layout),
+        None => Ok(probe::run(Library::loaded(c"libtorch_cpu.so").ok_or("PyTorch is not loaded")?)?.set()),
+    }
+}
+
+/// Set a flag of the registered callback, which is registered anew if the flag was not set.
+fn request(flag: &AtomicBool) -> Result<(), String> {
+    if !flag.swap(true, Ordering::AcqRel) && REGISTERED.load(Ordering::Acquire) != 0 {
+        unregister();
         start()?;
     }
-    INPUTS.store(true, Ordering::Release);
-    Ok(layout.describe())
+    Ok(())
 }
 
 /// Stops reporting. Operators that run now still end silently.
 pub(crate) fn stop() {
     INPUTS.store(false, Ordering::Release);
+    OUTPUTS.store(false, Ordering::Release);
+    unregister();
+}
+
+fn unregister() {
     let handle = REGISTERED.swap(0, Ordering::AcqRel);
     if let (Some(functions), true) = (FUNCTIONS.get(), handle != 0) {
         // SAFETY: the handle came from `add` and was not removed since.

@@ -61,8 +61,8 @@ const KNOWN: [(&[i64], u8); 7] = [
 ];
 
 /// Bytes that are looked at, of a `RecordFunction` and of a `TensorImpl`.
-const RECORD_FUNCTION: usize = 384;
-const TENSOR_IMPL: usize = 256;
+pub(super) const RECORD_FUNCTION: usize = 384;
+pub(super) const TENSOR_IMPL: usize = 256;
 /// Where in a `TensorImpl` its storage may be, and in that its memory.
 const STORAGE_AT: usize = 64;
 const STORAGE_IMPL: usize = 64;
@@ -78,8 +78,8 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
     let shim = Shim::find(library)?;
     check_types(library)?;
     let (sender, found) = std::sync::mpsc::channel();
-    // Nobody may be there any more to take it.
-    let look = move || drop(sender.send(find(&shim)));
+    // The thread's own calls are not reported: callbacks find it in use. Nobody may be there any more to take the result.
+    let look = move || crate::thread::with(|_| drop(sender.send(find(&shim))));
     crate::thread::without_signals(|| std::thread::Builder::new().spawn(look))
         .map_err(|error| format!("no thread to find the layout of tensors: {error}"))?;
     // The caller holds Python's lock, and an operator that the program made its own may wait for it.
@@ -204,7 +204,7 @@ impl<'a> Owned<'a> {
     }
 
     /// Address of the `TensorImpl`.
-    fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         // SAFETY: an `at::Tensor` is a pointer to it.
         unsafe { *self.0 as usize }
     }
@@ -221,7 +221,7 @@ fn strides(sizes: &[i64]) -> Vec<i64> {
     (0..sizes.len()).map(|at| sizes[at + 1..].iter().product()).collect()
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
@@ -301,7 +301,7 @@ fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
 }
 
 /// Whether a tensor has these sizes there.
-fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]) -> bool {
+pub(super) fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]) -> bool {
     if word(tensor, at) != Some(sizes.len()) {
         return false;
     }
@@ -381,7 +381,7 @@ impl Call {
 }
 
 /// So many values: payload and tag.
-fn values<const N: usize>(memory: &Memory, address: usize) -> Option<[(usize, u32); N]> {
+pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<[(usize, u32); N]> {
     let mut bytes = vec![0; N * size_of::<Value>()];
     if memory.read(address, &mut bytes) != bytes.len() {
         return None;
@@ -408,4 +408,4 @@ unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> 
     context
 }
 
-unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}
+pub(super) unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}

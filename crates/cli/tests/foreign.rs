@@ -1,0 +1,186 @@
+//! Programs that know nothing of Stackline (`programs/foreign`), alone and recorded: same output, same bits, same exit
+//! code, and as many calls of each operator as PyTorch's own profiler counts.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+mod common;
+
+use common::{recorder, stackline, torch};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// All that the recorder can do at once.
+const EVERYTHING: &[&str] = &["--native", "--mode", "trace", "--shapes", "--memory"];
+
+type Counts = BTreeMap<String, i64>;
+
+/// A program, and how it is started.
+struct Foreign<'a> {
+    python: &'a Path,
+    /// The file, after the options of Python that start it.
+    command: Vec<String>,
+    /// Ranks write in any order, and their launcher writes times.
+    is_job: bool,
+}
+
+impl<'a> Foreign<'a> {
+    fn new(python: &'a Path, name: &str) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/foreign").join(name);
+        Self { python, command: vec![file.to_str().unwrap().to_owned()], is_job: false }
+    }
+
+    /// As a job of two ranks.
+    fn of_ranks(mut self) -> Self {
+        let job = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"];
+        self.command = job.into_iter().map(str::to_owned).chain(self.command).collect();
+        self.is_job = true;
+        self
+    }
+
+    fn run(&self, mut command: Command, environment: &[(&str, &str)]) -> Output {
+        // Whatever network interface the machine has, gloo shall use its own.
+        command.args(&self.command).env("OMP_NUM_THREADS", "1").env("GLOO_SOCKET_IFNAME", "lo");
+        for inherited in ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
+            command.env_remove(inherited);
+        }
+        command.envs(environment.iter().copied()).output().unwrap()
+    }
+
+    fn alone(&self, environment: &[(&str, &str)]) -> Output {
+        self.run(Command::new(self.python), environment)
+    }
+
+    fn recorded(&self, options: &[&str], run: &Path, environment: &[(&str, &str)]) -> Output {
+        let end = ["-o", run.to_str().unwrap(), "--", self.python.to_str().unwrap()];
+        let mut command = stackline(&[&["record"], options, &end].concat());
+        command.env("STACKLINE_RECORDER", recorder());
+        self.run(command, environment)
+    }
+
+    /// What the program itself writes.
+    fn said(&self, output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
+        let lines = |bytes: &[u8]| -> Vec<String> {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            text.lines().filter(|line| !line.starts_with("stackline:")).map(str::to_owned).collect()
+        };
+        let (mut out, mut err) = (lines(&output.stdout), lines(&output.stderr));
+        if self.is_job {
+            out.sort();
+            err.clear();
+        }
+        (output.status.code(), out, err)
+    }
+}
+
+/// Calls per operator of the processes of a recording that were not started by another one in it, or of all.
+fn counts(run: &Path, is_job: bool) -> Counts {
+    let json = |options: &[&str]| -> Value {
+        let run = run.to_str().unwrap();
+        let text = common::stdout(&[&["calls", run, "--format", "json", "--metric", "call_time"], options].concat());
+        serde_json::from_str(&text).unwrap()
+    };
+    let document = json(&["--view", "flat", "--top", "0", "--by", "process"]);
+    let processes = document["recording"]["processes"].as_array().unwrap();
+    assert!(processes.iter().all(|process| process["lost"] == serde_json::json!([])), "{processes:?}");
+    let pids: Vec<u64> = processes.iter().filter_map(|process| process["pid"].as_u64()).collect();
+    let is_first = |process: &&Value| is_job || !pids.contains(&process["parent_pid"].as_u64().unwrap_or(0));
+    let first: Vec<u64> = processes.iter().filter(is_first).filter_map(|process| process["pid"].as_u64()).collect();
+    let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
+    let mut counts = Counts::new();
+    let mut is_counted = false;
+    for row in rows {
+        let name = row["name"].as_str().unwrap_or_default();
+        if row["depth"] == 0 {
+            is_counted = first.iter().any(|pid| name.split(' ').any(|word| word == pid.to_string()));
+        } else if is_counted && name.starts_with("aten::") {
+            *counts.entry(name.to_owned()).or_default() += row["count"].as_i64().unwrap_or(0);
+        }
+    }
+    counts
+}
+
+/// What PyTorch's profiler counted: one file, or one of each rank.
+fn profiled(path: &Path) -> Counts {
+    let mut counts = Counts::new();
+    for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+        let file = entry.unwrap().path();
+        if file.file_name().unwrap().to_str().unwrap().starts_with("profile.json") {
+            let one: Counts = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+            one.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
+        }
+    }
+    counts
+}
+
+fn holds(program: &Foreign<'_>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| -> PathBuf { folder.path().join(name) };
+    let alone = program.said(&program.alone(&[]));
+    assert!(!alone.1.is_empty(), "{alone:?}");
+    for (number, options) in [&[][..], EVERYTHING].into_iter().enumerate() {
+        let run = path(&format!("run{number}.stackline"));
+        let recorded = program.recorded(options, &run, &[]);
+        assert_eq!(program.said(&recorded), alone, "{options:?}");
+    }
+    let empty = path("empty.stackline");
+    program.recorded(&[], &empty, &[("FOREIGN_EMPTY", "1")]);
+    let profile = path("profile.json");
+    program.alone(&[("FOREIGN_PROFILE", profile.to_str().unwrap())]);
+
+    let expected = profiled(&profile);
+    let total: i64 = expected.values().sum();
+    assert!(total > 50, "{expected:?}");
+    // Imports run operators, too.
+    let imports = counts(&empty, program.is_job);
+    for number in 0..2 {
+        let mut recorded = counts(&path(&format!("run{number}.stackline")), program.is_job);
+        imports.iter().for_each(|(name, count)| *recorded.entry(name.clone()).or_default() -= count);
+        recorded.retain(|_, count| *count != 0);
+        assert_eq!(recorded, expected, "run {number}");
+    }
+}
+
+macro_rules! foreign {
+    ($($(#[$attribute:meta])* $name:ident: $file:literal;)*) => {
+        $(
+            #[test]
+            $(#[$attribute])*
+            fn $name() {
+                let Some(python) = torch() else { return };
+                holds(&Foreign::new(&python, $file));
+            }
+        )*
+    };
+}
+
+foreign! {
+    an_lstm: "lstm.py";
+    a_decoder_with_a_cache: "decoder.py";
+    #[ignore = "long: ./dev test --long"]
+    a_vision_transformer_with_workers: "vit.py";
+    #[ignore = "long: ./dev test --long"]
+    a_graph_network: "gnn.py";
+    #[ignore = "long: ./dev test --long"]
+    recompilation: "compiled.py";
+    #[ignore = "long: ./dev test --long"]
+    custom_functions_hooks_and_checkpoints: "autograd.py";
+    #[ignore = "long: ./dev test --long"]
+    threads_and_a_server: "server.py";
+    #[ignore = "long: ./dev test --long"]
+    numpy_and_pandas: "arrays.py";
+    #[ignore = "long: ./dev test --long"]
+    exceptions: "exceptions.py";
+    #[ignore = "long: ./dev test --long"]
+    an_extension_with_threads: "extension.py";
+    #[ignore = "long: ./dev test --long"]
+    deep_recursion: "recursion.py";
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn a_job_of_two_ranks() {
+    let Some(python) = torch() else { return };
+    holds(&Foreign::new(&python, "ddp.py").of_ranks());
+}

@@ -1,0 +1,145 @@
+//! Strings of the C interface: bounded, whatever a program calls its spans.
+//!
+//! Names of operators, Python functions, files and libraries are limited by the program's code. They are kept for the
+//! life of the process, in a table with a limit. Names of spans and compilations hold numbers (`iteration 17`): each is
+//! a copy that lives as long as its span.
+
+use crate::thread::OpenOperator;
+use crate::torch::OperatorName;
+use rustc_hash::FxHashSet;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Mutex, TryLockError};
+
+/// Limits of the table of kept strings.
+const MAX_STRINGS: usize = 1 << 16;
+const MAX_BYTES: usize = 8 << 20;
+/// Attempts to get the table's lock: it may be held for ever in a forked child.
+const ATTEMPTS: u32 = 200;
+/// Names of operators that a thread knows by their address; power of two.
+const PLACES: usize = 256;
+
+/// Bits of `client[1]` of an open operator.
+pub(crate) const PHASE: u64 = 1;
+const COPIED: u64 = 2;
+
+#[derive(Default)]
+struct Table {
+    strings: FxHashSet<&'static CStr>,
+    bytes: usize,
+}
+
+static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+
+/// The text, kept for the life of the process; `None` if there is no room for it.
+pub(crate) fn kept(text: &CStr) -> Option<&'static CStr> {
+    let mut attempts = 0;
+    let mut table = loop {
+        match TABLE.try_lock() {
+            Ok(table) => break table,
+            Err(TryLockError::Poisoned(table)) => break table.into_inner(),
+            Err(TryLockError::WouldBlock) if attempts == ATTEMPTS => return None,
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+        attempts += 1;
+    };
+    let table = table.get_or_insert_default();
+    if let Some(&known) = table.strings.get(text) {
+        return Some(known);
+    }
+    let bytes = text.count_bytes() + 1;
+    if table.strings.len() == MAX_STRINGS || table.bytes + bytes > MAX_BYTES {
+        return None;
+    }
+    let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
+    table.strings.insert(kept);
+    table.bytes += bytes;
+    Some(kept)
+}
+
+/// Names of operators that began on one thread, by where torch has them.
+#[derive(Debug)]
+pub(crate) struct Names(Box<[(usize, &'static CStr); PLACES]>);
+
+impl Default for Names {
+    fn default() -> Self {
+        Self(Box::new([(0, c""); PLACES]))
+    }
+}
+
+impl Names {
+    /// Give an operator that begins its name: a kept one, or a copy of its own if it is a span's.
+    #[inline]
+    pub(crate) fn put(&mut self, opened: &mut OpenOperator, name: OperatorName<'_>, is_span: bool) -> *const c_char {
+        let known = if is_span { None } else { self.known(name) };
+        match known {
+            Some(known) => {
+                opened.client[0] = known.as_ptr() as u64;
+                known.as_ptr()
+            }
+            None => put_copy(opened, name.text(), 0),
+        }
+    }
+
+    #[inline]
+    fn known(&mut self, name: OperatorName<'_>) -> Option<&'static CStr> {
+        let place = &mut self.0[(name.address() >> 4) % PLACES];
+        // Another name may lie at the same address.
+        if place.0 == name.address() && name.is(place.1.to_bytes_with_nul()) {
+            return Some(place.1);
+        }
+        let known = kept(name.text())?;
+        *place = (name.address(), known);
+        Some(known)
+    }
+}
+
+/// Give a span that begins a copy of its name, which [`free`] frees.
+pub(crate) fn put_copy(opened: &mut OpenOperator, name: &CStr, flags: u64) -> *const c_char {
+    let copy = name.to_owned().into_raw();
+    opened.client = [copy as u64, flags | COPIED, 0, 0];
+    copy
+}
+
+/// Free the copied name of a span that ended.
+pub(crate) fn free(ended: &OpenOperator) {
+    if ended.client[1] & COPIED != 0 {
+        // SAFETY: `put_copy` made it, and a span ends once.
+        drop(unsafe { CString::from_raw(ended.client[0] as *mut c_char) });
+    }
+}
+
+/// The name that was put; empty if the operator began while nobody watched.
+pub(crate) fn name_of(open: &OpenOperator) -> *const c_char {
+    let name = open.client[0] as *const c_char;
+    if name.is_null() { c"".as_ptr() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_STRINGS, TABLE, free, kept, name_of, put_copy};
+    use crate::thread::OpenOperator;
+    use std::ffi::{CStr, CString};
+
+    #[test]
+    fn the_table_of_strings_is_bounded() {
+        let mut refused = 0;
+        for number in 0..MAX_STRINGS + 10 {
+            refused += usize::from(kept(&CString::new(format!("name {number}")).unwrap()).is_none());
+        }
+        assert!(refused >= 10, "{refused}");
+        let first = kept(c"name 0").expect("kept since the beginning");
+        assert_eq!(kept(c"name 0").map(CStr::as_ptr), Some(first.as_ptr()), "the same string again");
+        assert_eq!(TABLE.lock().unwrap().as_ref().unwrap().strings.len(), MAX_STRINGS);
+    }
+
+    #[test]
+    fn a_copied_name_lives_as_long_as_its_span() {
+        let mut open = OpenOperator::default();
+        let name = put_copy(&mut open, c"iteration 17", 0);
+        // SAFETY: not freed yet.
+        assert_eq!(unsafe { CStr::from_ptr(name) }, c"iteration 17");
+        assert_eq!(name_of(&open), name);
+        free(&open);
+        assert_eq!(name_of(&OpenOperator::default()), c"".as_ptr());
+    }
+}

@@ -1,0 +1,88 @@
+//! An audit hook (PEP 578) that tells when `torch` is imported, for interpreters that are still to start.
+//!
+//! CPython documents that such a hook may be added before the interpreter starts, and that it cannot be removed: it is
+//! added only where no interpreter runs yet.
+
+use super::embedded::function;
+use crate::symbols;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+type Hook = unsafe extern "C" fn(*const c_char, *mut c_void, *mut c_void) -> c_int;
+
+/// The functions of the C API that the hook uses.
+#[derive(Clone, Copy)]
+struct Api {
+    size: unsafe extern "C" fn(*mut c_void) -> isize,
+    item: unsafe extern "C" fn(*mut c_void, isize) -> *mut c_void,
+    text: unsafe extern "C" fn(*mut c_void, *mut isize) -> *const c_char,
+    clear_error: unsafe extern "C" fn(),
+    action: fn(),
+}
+
+static API: OnceLock<Api> = OnceLock::new();
+
+/// Whether the process has an interpreter that does not run yet.
+pub(crate) fn is_needed() -> bool {
+    // SAFETY: the signature of `int Py_IsInitialized(void)`, which may be called at any time.
+    symbols::global(c"Py_IsInitialized").is_some_and(|function| unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(function.as_ptr())() == 0
+    })
+}
+
+/// Call `action` whenever `torch` is about to be imported, with Python's lock held; once per process. Call it only while
+/// no interpreter runs.
+pub(crate) fn install(action: fn()) {
+    // SAFETY: the signatures of the functions with these names, all of the stable ABI.
+    let api = || unsafe {
+        Some(Api {
+            size: function(c"PyTuple_Size")?,
+            item: function(c"PyTuple_GetItem")?,
+            text: function(c"PyUnicode_AsUTF8AndSize")?,
+            clear_error: function(c"PyErr_Clear")?,
+            action,
+        })
+    };
+    // SAFETY: `int PySys_AddAuditHook(Py_AuditHookFunction, void *)`.
+    let add: Option<unsafe extern "C" fn(Hook, *mut c_void) -> c_int> = unsafe { function(c"PySys_AddAuditHook") };
+    let (Some(add), Some(api)) = (add, api()) else { return };
+    if API.set(api).is_ok() {
+        // SAFETY: the hook lives as long as the process, and no interpreter runs.
+        unsafe { add(hook, std::ptr::null_mut()) };
+    }
+}
+
+/// Never raises.
+unsafe extern "C" fn hook(event: *const c_char, arguments: *mut c_void, _: *mut c_void) -> c_int {
+    // SAFETY: a null-terminated name of an event.
+    if unsafe { CStr::from_ptr(event) } == c"import"
+        && let Some(api) = API.get()
+    {
+        // SAFETY: the interpreter passes a tuple, which holds anything if a program calls `sys.audit`, and holds its lock.
+        let is_torch = unsafe { first_text(api, arguments) } == Some(c"torch");
+        if is_torch {
+            let _ = std::panic::catch_unwind(api.action);
+        }
+    }
+    0
+}
+
+/// The first item of a tuple, if it is a text.
+///
+/// # Safety
+/// The calling thread holds Python's lock, and the tuple outlives the result.
+unsafe fn first_text<'a>(api: &Api, tuple: *mut c_void) -> Option<&'a CStr> {
+    // SAFETY: by contract; both references are borrowed, and errors are cleared.
+    unsafe {
+        if tuple.is_null() || (api.size)(tuple) < 1 {
+            (api.clear_error)();
+            return None;
+        }
+        let text = (api.text)((api.item)(tuple, 0), std::ptr::null_mut());
+        if text.is_null() {
+            (api.clear_error)();
+            return None;
+        }
+        Some(CStr::from_ptr(text))
+    }
+}
