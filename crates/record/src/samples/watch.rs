@@ -6,8 +6,8 @@
 use super::open::Open;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
-use super::waits::Waiting;
-use super::{Sampler, handler, lock};
+use super::waits::{self, Waiting};
+use super::{Sampler, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long a thread may run without being noticed.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Looks between two checks whether a thread blocks its signals.
+const CHECK: u32 = 20;
 
 /// Our own threads have names that begin like this.
 const OURS: &str = "stackline";
@@ -28,7 +31,8 @@ pub(super) struct Thread {
     /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
-    #[expect(dead_code, reason = "deleted when they are dropped")]
+    /// Whether it blocks its signals: then it has no timers.
+    is_closed: bool,
     timers: Vec<Timer>,
 }
 
@@ -42,6 +46,9 @@ pub(super) struct Watched {
     /// Records for the next threads.
     pub(super) free: Vec<usize>,
     pub(super) stopped: bool,
+    /// Signal number of the timers.
+    signal: i32,
+    looks: u32,
 }
 
 /// Whether a library of this name is OpenMP's.
@@ -103,6 +110,7 @@ impl Sampler {
         if watched.stopped {
             return;
         }
+        self.keep_signal(watched);
         watched.ours.retain(|tid| tids.contains(tid));
         let ended = &mut watched.ended;
         watched.threads.retain_mut(|thread| {
@@ -130,7 +138,36 @@ impl Sampler {
                 }
             }
         }
+        self.check_masks(watched);
         self.find_operators(watched);
+    }
+
+    /// Makes sure that the handler is installed. If the program took its number, all timers are made anew with another one.
+    fn keep_signal(&self, watched: &mut Watched) {
+        let signal = signal::keep(handler::handle).unwrap_or(0);
+        self.unsignaled.fetch_add(u64::from(signal == 0), Ordering::Relaxed);
+        if std::mem::replace(&mut watched.signal, signal) != signal {
+            // Signals of the old number that are pending already cannot be called back.
+            watched.threads.iter_mut().for_each(|thread| thread.timers.clear());
+            self.signal.store(signal, Ordering::Release);
+            for thread in &mut watched.threads {
+                thread.timers = self.make_timers(signal, thread);
+            }
+        }
+    }
+
+    /// A thread that blocks all signals expects no interruption: it has timers only while it does not.
+    fn check_masks(&self, watched: &mut Watched) {
+        watched.looks = watched.looks.wrapping_add(1);
+        let checks_all = watched.looks.is_multiple_of(CHECK);
+        for thread in watched.threads.iter_mut().filter(|thread| thread.is_closed || checks_all) {
+            let is_closed = waits::is_closed(thread.tid, watched.signal);
+            if is_closed != std::mem::replace(&mut thread.is_closed, is_closed) {
+                thread.timers.clear();
+                thread.timers = self.make_timers(watched.signal, thread);
+                self.closed.fetch_add(u64::from(is_closed), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Gives a thread its timers.
@@ -139,17 +176,30 @@ impl Sampler {
         let record = self.record(index)?;
         record.assign(tid, name);
         record.counters.start(&self.counters, tid);
+        let is_closed = waits::is_closed(tid, watched.signal);
+        self.closed.fetch_add(u64::from(is_closed), Ordering::Relaxed);
+        let waiting = Waiting::default();
+        let mut thread = Thread { tid, record: index, used: 0, waiting, is_closed, timers: Vec::new() };
+        thread.timers = self.make_timers(watched.signal, &thread);
+        Some(thread)
+    }
+
+    /// Timers of a thread on all clocks; none without a signal, or for a thread that blocks its signals.
+    fn make_timers(&self, signal: i32, thread: &Thread) -> Vec<Timer> {
+        let Some(record) = self.record(thread.record).filter(|_| signal != 0 && !thread.is_closed) else {
+            return Vec::new();
+        };
         let serial = record.serial.load(Ordering::Relaxed);
         let mut timers = Vec::new();
         for (clock, hz) in self.clocks() {
-            match Timer::start(clock, tid, self.signal, handler::value(index, serial, clock), hz) {
+            match Timer::start(clock, thread.tid, signal, handler::value(thread.record, serial, clock), hz) {
                 Ok(timer) => timers.push(timer),
                 Err(_) => {
                     self.refused.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        Some(Thread { tid, record: index, used: 0, waiting: Waiting::default(), timers })
+        timers
     }
 
     fn make_record(&self) -> Option<usize> {
