@@ -6,6 +6,7 @@ from jupyter_client.manager import start_new_kernel
 
 CELL = """
 import faulthandler, hashlib, torch
+faulthandler.enable()
 torch.set_num_threads(1)
 torch.manual_seed(1)
 weights = torch.randn(64, 64)

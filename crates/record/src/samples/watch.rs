@@ -110,7 +110,6 @@ impl Sampler {
         if watched.stopped {
             return;
         }
-        self.keep_signal(watched);
         watched.ours.retain(|tid| tids.contains(tid));
         let ended = &mut watched.ended;
         watched.threads.retain_mut(|thread| {
@@ -121,6 +120,7 @@ impl Sampler {
             }
             lives
         });
+        self.keep_signal(watched);
         let mut new: Vec<u32> = tids.into_iter().filter(|tid| !watched.ours.contains(tid)).collect();
         let known: HashSet<u32> = watched.threads.iter().map(|thread| thread.tid).collect();
         new.retain(|tid| !known.contains(tid));
