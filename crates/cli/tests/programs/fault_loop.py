@@ -4,6 +4,7 @@ import hashlib
 import sys
 import threading
 
+import guarded_stack
 import torch
 
 STEPS = int(sys.argv[1])
@@ -32,6 +33,7 @@ def run(seeds):
     return digests
 
 
+guarded_stack.guard()
 torch.set_num_threads(1)
 digests = {}
 work(0, digests)

@@ -1,12 +1,16 @@
 """Starts an IPython kernel, has it run a cell, and prints what the cell printed."""
 
+import os
 import sys
 
 from jupyter_client.manager import start_new_kernel
 
 CELL = """
-import faulthandler, hashlib, torch
+import faulthandler, hashlib, sys, torch
+sys.path.insert(0, %r)
+import guarded_stack
 faulthandler.enable()
+guarded_stack.guard()
 torch.set_num_threads(1)
 torch.manual_seed(1)
 weights = torch.randn(64, 64)
@@ -25,7 +29,7 @@ def output(message):
     texts.append(str(content.get("text") or content.get("data") or content.get("ename") or ""))
 
 
-reply = client.execute_interactive(CELL % int(sys.argv[1]), timeout=300, output_hook=output)
+reply = client.execute_interactive(CELL % (os.path.dirname(os.path.abspath(__file__)), int(sys.argv[1])), timeout=300, output_hook=output)
 client.stop_channels()
 manager.shutdown_kernel()
 print(reply["content"]["status"], [text for text in texts if text])

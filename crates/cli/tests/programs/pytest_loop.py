@@ -2,8 +2,11 @@
 
 import hashlib
 
+import guarded_stack
 import pytest
 import torch
+
+guarded_stack.guard()
 
 
 @pytest.mark.parametrize("size", [8, 32, 64])

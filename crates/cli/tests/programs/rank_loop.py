@@ -3,10 +3,12 @@
 import faulthandler
 import hashlib
 
+import guarded_stack
 import torch
 import torch.distributed as dist
 
 faulthandler.enable()
+guarded_stack.guard()
 dist.init_process_group("gloo")
 torch.manual_seed(1)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 8)))

@@ -229,7 +229,10 @@ impl Sampler {
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),
             (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
             (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
-            (sum(|record| record.losses.no_stack.load(Ordering::Relaxed)), "have no native frames: no memory for a stack"),
+            (
+                sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
+                "have no native frames: no memory for a stack",
+            ),
             (self.refused.load(Ordering::Relaxed), "threads got no timer"),
             (self.unsignaled.load(Ordering::Relaxed), "looks found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),

@@ -49,7 +49,8 @@ pub(super) fn keep(handler: Handler) -> Option<c_int> {
     let is_open = known != RESERVED || found.is_some_and(|found| found.handler == PREVIOUS.load(Ordering::Relaxed));
     let signal = (is_open && is_reserved()).then_some(RESERVED).or_else(|| {
         // The first numbers are popular.
-        (libc::SIGRTMIN() + 5..=libc::SIGRTMAX()).find(|&signal| action(signal).is_some_and(|a| a.handler == libc::SIG_DFL))
+        (libc::SIGRTMIN() + 5..=libc::SIGRTMAX())
+            .find(|&signal| action(signal).is_some_and(|a| a.handler == libc::SIG_DFL))
     })?;
     if signal == RESERVED {
         PREVIOUS.store(action(signal)?.handler, Ordering::Release);
