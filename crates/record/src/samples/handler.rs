@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 const LATE: u64 = 5_000_000;
 
 /// Marks the values of our signals, between the serial number and the record: others may send the same signal.
-const OURS: usize = 0x5ac_4e << 12;
+const OURS: usize = 0x5_ac4e << 12;
 const MARK: usize = 0xf_ffff << 12;
 
 /// What a timer sends, or who asks: whose it is, which clock.
