@@ -21,6 +21,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Looks between two checks whether a thread blocks its signals.
 const CHECK: u32 = 20;
 
+/// Checks after which a thread counts as one that blocks its signals: many do for a moment, as when they start another one.
+const LASTS: u32 = 4;
+
 /// Our own threads have names that begin like this.
 const OURS: &str = "stackline";
 
@@ -31,8 +34,8 @@ pub(super) struct Thread {
     /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
-    /// Whether it blocks its signals: then it has no timers.
-    is_closed: bool,
+    /// Checks since it blocks its signals, 0 while it does not. It has no timers then.
+    closed: u32,
     timers: Vec<Timer>,
 }
 
@@ -160,14 +163,29 @@ impl Sampler {
     fn check_masks(&self, watched: &mut Watched) {
         watched.looks = watched.looks.wrapping_add(1);
         let checks_all = watched.looks.is_multiple_of(CHECK);
-        for thread in watched.threads.iter_mut().filter(|thread| thread.is_closed || checks_all) {
-            let is_closed = waits::is_closed(thread.tid, watched.signal);
-            if is_closed != std::mem::replace(&mut thread.is_closed, is_closed) {
-                thread.timers.clear();
-                thread.timers = self.make_timers(watched.signal, thread);
-                self.closed.fetch_add(u64::from(is_closed), Ordering::Relaxed);
+        let Watched { threads, ours, ended, signal, .. } = watched;
+        threads.retain_mut(|thread| {
+            if thread.closed == 0 && !checks_all {
+                return true;
             }
-        }
+            let before = thread.closed;
+            thread.closed = if waits::is_closed(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
+            if (before == 0) != (thread.closed == 0) {
+                thread.timers.clear();
+                thread.timers = self.make_timers(*signal, thread);
+            }
+            if thread.closed != LASTS {
+                return true;
+            }
+            // Our own threads block all signals, and have their names soon after they began.
+            let is_ours = thread_name(thread.tid).is_some_and(|name| name.starts_with(OURS));
+            if is_ours {
+                ours.insert(thread.tid);
+                ended.push(thread.record);
+            }
+            self.closed.fetch_add(u64::from(!is_ours), Ordering::Relaxed);
+            !is_ours
+        });
     }
 
     /// Gives a thread its timers.
@@ -176,17 +194,16 @@ impl Sampler {
         let record = self.record(index)?;
         record.assign(tid, name);
         record.counters.start(&self.counters, tid);
-        let is_closed = waits::is_closed(tid, watched.signal);
-        self.closed.fetch_add(u64::from(is_closed), Ordering::Relaxed);
+        let closed = u32::from(waits::is_closed(tid, watched.signal));
         let waiting = Waiting::default();
-        let mut thread = Thread { tid, record: index, used: 0, waiting, is_closed, timers: Vec::new() };
+        let mut thread = Thread { tid, record: index, used: 0, waiting, closed, timers: Vec::new() };
         thread.timers = self.make_timers(watched.signal, &thread);
         Some(thread)
     }
 
     /// Timers of a thread on all clocks; none without a signal, or for a thread that blocks its signals.
     fn make_timers(&self, signal: i32, thread: &Thread) -> Vec<Timer> {
-        let Some(record) = self.record(thread.record).filter(|_| signal != 0 && !thread.is_closed) else {
+        let Some(record) = self.record(thread.record).filter(|_| signal != 0 && thread.closed == 0) else {
             return Vec::new();
         };
         let serial = record.serial.load(Ordering::Relaxed);
