@@ -109,7 +109,7 @@ fn a_program_may_use_every_signal_number() {
             let stream = &streams(run.path())[0];
             for function in ["python_handlers", "c_handlers", "after_taken"] {
                 let (all, _) = samples_in(stream, function);
-                assert!(all > 20, "{}, {function}: {all} samples", python.display());
+                assert!(all > 5, "{}, {function}: {all} samples", python.display());
             }
             assert!(stream.ended && !stream.damaged);
             println!("{}: {} signals came before the recorder noticed", python.display(), text(&output.stderr).trim());
