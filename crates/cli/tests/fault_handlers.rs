@@ -45,7 +45,11 @@ fn prepared(command: &mut Command, home: &Path) -> Output {
     for name in ["HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"] {
         command.env(name, home);
     }
-    command.env("OMP_NUM_THREADS", "1").env("GLOO_SOCKET_IFNAME", "lo").env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+        .env("COLUMNS", "110")
+        .env("OMP_NUM_THREADS", "1")
+        .env("GLOO_SOCKET_IFNAME", "lo")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     for inherited in ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTEST_ADDOPTS"] {
         command.env_remove(inherited);
     }
