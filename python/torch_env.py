@@ -34,6 +34,9 @@ NEWEST_FOR = {(3, 10): "2.14.1"}
 # To be raised whenever this file makes other environments than before: those with another number are made anew.
 RECIPE = 1
 STAMP = "stackline-env.json"
+# Programs that tests record; added to environments that lack them, without making these anew.
+TOOLS = ["pytest==9.2.0", "ipykernel==6.31.0; python_version < '3.11'", "ipykernel==7.4.0; python_version >= '3.11'"]
+TOOLS_STAMP = "stackline-tools.json"
 # PyTorch 2.6's wheel is 0.77 GB and unpacks to 1.9 GB.
 NEEDED_GB = 4
 NO_DEVICE = 100
@@ -181,6 +184,15 @@ def make(home: Path, interpreter: str, torch: str, jax: bool, lock: int) -> None
     partial.rename(home / STAMP)
 
 
+def add_tools(home: Path, lock: int) -> None:
+    """Installs the programs that tests record."""
+    say(f"adding pytest and ipykernel to {home} (once; 25 MB to fetch)")
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    pip = [home / "bin" / "python", "-I", "-m", "pip", "install", "--quiet"]
+    run([*pip, "--only-binary", ":all:", *TOOLS], env=environment, keep=[lock])
+    put_stamp(home, TOOLS_STAMP, TOOLS)
+
+
 def requirements_of_torch(site: Path) -> list[str]:
     """What the wheel wants, less what is of use only with a GPU; markers are left to pip. NumPy is optional to PyTorch,
     but without it DataLoader and many programs are not what users run."""
@@ -276,13 +288,15 @@ def environment(interpreter: str, torch: str | None, jax: bool, root: Path) -> P
     torch = torch or NEWEST_FOR.get(version, NEWEST)
     home = root / f"torch-{torch}-py{version[0]}{version[1]}{'-jax' if jax else ''}"
     python = home / "bin" / "python"
-    if complete(home, torch):
+    if complete(home, torch) and is_stamped(home, TOOLS_STAMP, TOOLS):
         return python
     try:
         root.mkdir(parents=True, exist_ok=True)
         with locked(root / f"{home.name}.lock") as lock:
             if not complete(home, torch):
                 make(home, interpreter, torch, jax, lock)
+            if not is_stamped(home, TOOLS_STAMP, TOOLS):
+                add_tools(home, lock)
     except OSError as error:
         raise Failure(f"{error}: give a place with --root (or STACKLINE_CACHE) that can be written to.") from error
     return python

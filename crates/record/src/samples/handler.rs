@@ -1,108 +1,129 @@
 //! The signal handler: finds the record of its thread by what the timer carries, and writes a sample.
 //!
-//! It uses no memory of its own, no lock and no thread-local variable but `errno`. It is never taken away: a signal that
-//! was under way when sampling ended finds no sampler.
+//! It allocates nothing, takes no lock and touches no thread-local variable but `errno`. On the stack that it interrupts it only finds
+//! the record; the sample is taken on the record's own stack ([`super::scratch`]). It is never uninstalled: a signal that was pending
+//! when sampling ended finds no sampler. A panic would abort the process, so nothing in here may panic.
 
 use super::Sampler;
+use super::record::ThreadRecord;
+use super::signal;
 use super::timer::Clock;
 use crate::session::Session;
 use dlmonitor::native::Registers;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// An answer that comes so much later (ns) than it was asked for is not where the thread waited.
 const LATE: u64 = 5_000_000;
 
-/// The signal of this process, 0 as long as none was chosen.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Marks the values of our signals, between the serial number and the record: others may send the same signal.
+const OURS: usize = 0x5_ac4e << 12;
+const MARK: usize = 0xf_ffff << 12;
 
 /// What a timer sends, or who asks: whose it is, which clock.
 pub(super) fn value(record: usize, serial: u32, clock: Clock) -> usize {
-    (serial as usize) << 32 | record << 2 | clock as usize
+    (serial as usize) << 32 | OURS | record << 2 | clock as usize
 }
 
-fn parse(value: usize) -> (usize, u32, Clock) {
-    ((value & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::numbered(value as u64 & 3))
+/// The parts of a value, `None` if it is not ours.
+fn parse(value: usize) -> Option<(usize, u32, Clock)> {
+    let parts = ((value & !MARK & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::numbered(value as u64 & 3));
+    (value & MARK == OURS).then_some(parts)
 }
 
-/// Takes a real-time signal that nobody uses. Once per process; children inherit it.
-pub(super) fn install() -> Option<c_int> {
-    let known = SIGNAL.load(Ordering::Acquire);
-    if known != 0 {
-        return Some(known);
-    }
-    // The first ones are popular.
-    let signal = (libc::SIGRTMIN() + 5..=libc::SIGRTMAX()).find(|&signal| is_free(signal))?;
-    // SAFETY: an all-zero `sigaction` is valid, and every field that matters is set.
-    let installed = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigfillset(&raw mut action.sa_mask);
-        libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-    };
-    if installed != 0 {
-        return None;
-    }
-    SIGNAL.store(signal, Ordering::Release);
-    Some(signal)
-}
-
-fn is_free(signal: c_int) -> bool {
-    // SAFETY: asks only; the structure is valid for writes.
+/// The value of a signal of this process's timers and questions.
+///
+/// # Safety
+/// `info` is what a signal handler was given.
+unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
+    // SAFETY: by contract; with these codes the signal has a value, and with the second one a sender.
     unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_DFL
+        let code = (*info).si_code;
+        let is_sent = code == libc::SI_QUEUE;
+        if code != libc::SI_TIMER && !(is_sent && (*info).si_pid() == libc::getpid()) {
+            return None;
+        }
+        parse((*info).si_value().sival_ptr as usize).filter(|&(.., clock)| is_sent == (clock == Clock::Wait))
     }
 }
 
-unsafe extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// The handler. Little of it runs on the interrupted stack.
+pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
         let errno = *libc::__errno_location();
-        let code = (*info).si_code;
-        if code == libc::SI_TIMER || code == libc::SI_QUEUE {
-            let (record, serial, clock) = parse((*info).si_value().sival_ptr as usize);
-            // Other processes may send what they like.
-            let is_ours = (code == libc::SI_QUEUE) == (clock == Clock::Wait)
-                && (code == libc::SI_TIMER || (*info).si_pid() == libc::getpid());
-            if let Some(sampler) = Sampler::current().filter(|_| is_ours) {
-                take(sampler, record, serial, clock, Registers::of_signal(context));
-            }
+        match ours(info) {
+            Some(whose) => take(whose, context),
+            None => signal::pass_on(signal, info, context),
         }
         *libc::__errno_location() = errno;
     }
 }
 
+/// A sample to take, for [`on_scratch`].
+struct Call {
+    sampler: &'static Sampler,
+    record: &'static ThreadRecord,
+    clock: Clock,
+    context: *mut c_void,
+    /// Whether the stack has room for native unwinding.
+    has_room: bool,
+}
+
 /// Writes a sample into the record with this number, if it is that of the calling thread.
 ///
 /// # Safety
-/// Only the signal handler may call it.
-unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock, at: Registers) {
+/// Only the signal handler may call it, with the context that it was given.
+unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_void) {
+    let Some(sampler) = Sampler::current() else { return };
     let Some(record) = sampler.record(record) else { return };
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() }.cast_unsigned();
     if record.tid.load(Ordering::Acquire) != tid || record.serial.load(Ordering::Relaxed) != serial {
         return;
     }
-    if clock == Clock::Wait {
-        let asked = record.asked.swap(0, Ordering::Relaxed);
-        // By then it may do something else.
-        if clock.now(tid).is_none_or(|now| now.saturating_sub(asked) > LATE) {
-            return;
-        }
+    // Against the one who empties the table of codes: it waits for those that are busy, we stay away once it began. Whoever calls this
+    // handler from a handler of his own may be interrupted by it: then the stack below is in use.
+    if record.busy.swap(true, Ordering::SeqCst) {
+        return;
     }
-    // Against the one who empties the table of codes: it waits for those that are busy, we stay away once it began.
-    record.busy.store(true, Ordering::SeqCst);
-    if !sampler.paused.load(Ordering::SeqCst) {
-        if Session::current().is_some_and(|session| session.window.is_open()) {
-            // SAFETY: the record is that of this thread.
-            unsafe { record.sample(clock, sampler, at) };
-        } else {
-            record.skip(clock, sampler.counters.len());
+    let mut call = Call { sampler, record, clock, context, has_room: record.stack.is_some() };
+    let data = (&raw mut call).cast();
+    // SAFETY: the stack is that of this thread's handler, which does not run twice: `busy` says so. The function returns.
+    unsafe {
+        match &record.stack {
+            Some(stack) => stack.run(on_scratch, data),
+            None => on_scratch(data),
         }
     }
     record.busy.store(false, Ordering::Release);
+}
+
+/// Takes the sample.
+///
+/// # Safety
+/// `call` points to a [`Call`] of this thread's handler.
+unsafe extern "C" fn on_scratch(call: *mut c_void) {
+    // SAFETY: by contract.
+    let Call { sampler, record, clock, context, has_room } = unsafe { &*call.cast::<Call>() };
+    let clock = *clock;
+    if clock == Clock::Wait {
+        let asked = record.asked.swap(0, Ordering::Relaxed);
+        // By then it may do something else.
+        let now = clock.now(record.tid.load(Ordering::Relaxed));
+        if now.is_none_or(|now| now.saturating_sub(asked) > LATE) {
+            return;
+        }
+    }
+    if sampler.paused.load(Ordering::SeqCst) {
+        return;
+    }
+    if Session::current().is_some_and(|session| session.window.is_open()) {
+        // SAFETY: the context is that of the handler, the record that of this thread.
+        unsafe { record.sample(clock, sampler, Registers::of_signal(*context), *has_room) };
+    } else {
+        record.skip(clock, sampler.counters.len());
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +135,14 @@ mod tests {
         for (record, serial, clock) in
             [(0, 0, Clock::Cpu), (1023, 77, Clock::Real), (5, u32::MAX, Clock::Cpu), (1023, 1, Clock::Wait)]
         {
-            assert_eq!(parse(value(record, serial, clock)), (record, serial, clock));
+            assert_eq!(parse(value(record, serial, clock)), Some((record, serial, clock)));
+        }
+    }
+
+    #[test]
+    fn values_of_others_are_none() {
+        for other in [0, 7, usize::MAX, value(3, 1, Clock::Cpu) ^ 1 << 20] {
+            assert_eq!(parse(other), None, "{other:x}");
         }
     }
 }

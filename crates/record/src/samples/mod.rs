@@ -12,6 +12,8 @@ mod open;
 mod record;
 mod resolve;
 mod ring;
+mod scratch;
+mod signal;
 mod timer;
 mod waits;
 mod watch;
@@ -22,7 +24,7 @@ use crate::process::Process;
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use timer::Clock;
@@ -58,7 +60,8 @@ pub(crate) struct Rates {
 pub(crate) struct Sampler {
     /// A forked child has its parent's sampler until it makes its own.
     process: u32,
-    signal: i32,
+    /// Signal number of the timers; 0 until the watching thread has installed the handler, and where no number is free.
+    signal: AtomicI32,
     rates: Rates,
     records: Box<[AtomicPtr<ThreadRecord>]>,
     codes: Codes,
@@ -72,6 +75,10 @@ pub(crate) struct Sampler {
     openmp: [[AtomicUsize; 2]; OPENMP],
     /// Threads that got no timer.
     refused: AtomicU64,
+    /// Looks at which no signal number was free.
+    unsignaled: AtomicU64,
+    /// Threads that were found to block their signals.
+    closed: AtomicU64,
     /// Looks that found a thread waiting in a call that is not interrupted.
     unasked: AtomicU64,
     /// Counters that are read with each sample.
@@ -99,14 +106,13 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
     }
     let can_see_waits = rates.waits == 0 || waits::can_be_seen();
     let rates = if can_see_waits { rates } else { Rates { waits: 0, ..rates } };
-    let signal = handler::install().ok_or("no signal is free")?;
     let counters::Available { counters, mut remarks } = counters::available(counters);
     if !can_see_waits {
         remarks.push_str("; waits cannot be seen here (/proc/self/task/*/syscall)");
     }
     let sampler: &'static Sampler = Box::leak(Box::new(Sampler {
         process: std::process::id(),
-        signal,
+        signal: AtomicI32::new(0),
         rates,
         records: (0..MAX_THREADS).map(|_| AtomicPtr::default()).collect(),
         codes: Codes::new(),
@@ -117,6 +123,8 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
         resolver: Mutex::default(),
         openmp: Default::default(),
         refused: AtomicU64::new(0),
+        unsignaled: AtomicU64::new(0),
+        closed: AtomicU64::new(0),
         unasked: AtomicU64::new(0),
         counters,
         remarks,
@@ -221,7 +229,13 @@ impl Sampler {
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),
             (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
             (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
+            (
+                sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
+                "have no native frames: no memory for a stack",
+            ),
             (self.refused.load(Ordering::Relaxed), "threads got no timer"),
+            (self.unsignaled.load(Ordering::Relaxed), "looks found no free signal number"),
+            (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
             (self.unasked.load(Ordering::Relaxed), "looks found waits that were not interrupted to ask where"),
             (counters::refused(), "counters of threads got no file"),
         ];

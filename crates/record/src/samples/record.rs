@@ -5,6 +5,7 @@ use super::codes::{Codes, UNKNOWN};
 use super::counters::Counters;
 use super::open::{Interrupted, Open};
 use super::ring::Ring;
+use super::scratch::ScratchStack;
 use super::timer::Clock;
 use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
@@ -32,6 +33,8 @@ pub(super) struct Losses {
     pub(super) broken: AtomicU64,
     /// Native frames that end before their time.
     pub(super) lost: AtomicU64,
+    /// No stack to read native frames on.
+    pub(super) no_stack: AtomicU64,
 }
 
 /// What only the handler of the thread touches.
@@ -61,6 +64,8 @@ pub(super) struct ThreadRecord {
     pub(super) names: Ring,
     pub(super) losses: Losses,
     pub(super) counters: Counters,
+    /// The stack that its handler runs on.
+    pub(super) stack: Option<ScratchStack>,
     scratch: UnsafeCell<Scratch>,
 }
 
@@ -85,6 +90,7 @@ impl ThreadRecord {
             names: Ring::new(NAMES),
             losses: Losses::default(),
             counters: Counters::default(),
+            stack: ScratchStack::new(),
             scratch: UnsafeCell::new(Scratch { python, native, words }),
         }
     }
@@ -106,11 +112,11 @@ impl ThreadRecord {
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Writes a sample of the calling thread.
+    /// Writes a sample of the calling thread, without native frames if the stack has no room to read them.
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
-    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) {
+    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers, has_room: bool) {
         // What was counted up to here is that of what ran, not of the wait.
         let counters = if clock == Clock::Wait { 0 } else { sampler.counters.len() };
         let codes = &sampler.codes;
@@ -128,7 +134,10 @@ impl ThreadRecord {
             found = self.python(codes, interpreter, python, &mut scratch.words);
             found.walk = walk;
         }
-        if let Some(native) = &mut scratch.native {
+        if scratch.native.is_some() && !has_room {
+            self.losses.no_stack.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(native) = scratch.native.as_mut().filter(|_| has_room) {
             let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
             let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
             let ended = native.interrupted(at, bounds, Memory::of_thread(tid));

@@ -17,6 +17,9 @@ const ANSWER: u64 = 100_000;
 /// A wait is asked about again after so many parts of it: what comes after the last time is not seen.
 const PARTS: u64 = 10;
 
+/// Blocked signals of a thread that blocks all but those of its own faults, of the 60 that a program can block.
+const NEARLY_ALL: u32 = 48;
+
 /// What is known of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -56,6 +59,10 @@ pub(super) fn can_be_seen() -> bool {
 impl Sampler {
     /// Asks each thread that runs operators and waits where it is.
     pub(super) fn look_for_waits(&self) {
+        let signal = self.signal.load(Ordering::Acquire);
+        if signal == 0 {
+            return;
+        }
         let is_open = Session::current().is_some_and(|session| session.window.is_open());
         let mut watched = lock(&self.watched);
         let Watched { threads, stopped: false, .. } = &mut *watched else { return };
@@ -69,12 +76,12 @@ impl Sampler {
                 thread.waiting = Waiting::default();
                 continue;
             }
-            let Some(look) = thread.waiting.look(now, used, || doing_of(thread.tid, self.signal)) else { continue };
+            let Some(look) = thread.waiting.look(now, used, || doing_of(thread.tid, signal)) else { continue };
             if let Some(settled) = look.settled {
                 record.settle(Clock::Wait, settled);
             }
             match look.doing {
-                Doing::Waiting => self.ask(thread.record, record, now),
+                Doing::Waiting => self.ask(signal, thread.record, record, now),
                 Doing::Elsewhere => _ = self.unasked.fetch_add(1, Ordering::Relaxed),
                 Doing::Running => {}
             }
@@ -82,10 +89,10 @@ impl Sampler {
     }
 
     /// Asks a thread where it is, unless it has not answered yet.
-    fn ask(&self, index: usize, record: &ThreadRecord, now: u64) {
+    fn ask(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
         let (tid, serial) = (record.tid.load(Ordering::Relaxed), record.serial.load(Ordering::Relaxed));
         let is_free = record.asked.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if is_free && !send(self.signal, tid, handler::value(index, serial, Clock::Wait)) {
+        if is_free && !send(signal, tid, handler::value(index, serial, Clock::Wait)) {
             record.asked.store(0, Ordering::Relaxed);
         }
     }
@@ -133,10 +140,17 @@ fn is_pipe(descriptor: u64) -> bool {
     link.is_ok_and(|link| link.to_string_lossy().starts_with("pipe:"))
 }
 
-/// Whether a thread blocks a signal, as its `status` says.
+/// Whether a thread blocks the sampler's signal, as its `status` says, or nearly all signals: then it expects no interruption, even
+/// if it cannot block this one ([`super::signal`]).
 fn blocks(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigBlk:")?.trim(), 16).ok());
-    mask.is_none_or(|mask| u32::try_from(signal - 1).is_ok_and(|bit| mask >> bit & 1 == 1))
+    let blocks = |mask: u64| u32::try_from(signal - 1).is_ok_and(|bit| mask >> bit & 1 == 1);
+    mask.is_none_or(|mask| blocks(mask) || mask.count_ones() >= NEARLY_ALL)
+}
+
+/// Whether a thread blocks the sampler's signal or nearly all signals; `false` if it is gone.
+pub(super) fn is_closed(tid: u32, signal: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).is_ok_and(|text| blocks(&text, signal))
 }
 
 /// What the system says of a thread: `running`, or the number of the call that it waits in and its arguments.
@@ -224,6 +238,10 @@ mod tests {
         let status = "Name:\tpython\nSigBlk:\t0000000400000001\nSigIgn:\tffffffffffffffff\n";
         assert_eq!([1, 2, 34, 35, 64].map(|signal| blocks(status, signal)), [true, false, false, true, false]);
         assert!(blocks("Name:\tpython\n", 35), "what is not known is not touched");
+        // What `sigfillset` blocks, without the numbers that glibc reserves, and that without the signals of faults.
+        for mask in ["fffffffe7ffbfeff", "fffffffe7ffbfa07"] {
+            assert!(blocks(&format!("SigBlk:\t{mask}\n"), 33), "{mask}");
+        }
     }
 
     const ASKED: Option<Look> = Some(Look { doing: Doing::Waiting, settled: None });

@@ -6,8 +6,8 @@
 use super::open::Open;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
-use super::waits::Waiting;
-use super::{Sampler, handler, lock};
+use super::waits::{self, Waiting};
+use super::{Sampler, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
@@ -17,6 +17,12 @@ use std::time::{Duration, Instant};
 
 /// How long a thread may run without being noticed.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Looks between two checks whether a thread blocks its signals.
+const CHECK: u32 = 20;
+
+/// Checks after which a thread counts as one that blocks its signals: many do for a moment, as when they start another one.
+const LASTS: u32 = 4;
 
 /// Our own threads have names that begin like this.
 const OURS: &str = "stackline";
@@ -28,7 +34,8 @@ pub(super) struct Thread {
     /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
-    #[expect(dead_code, reason = "deleted when they are dropped")]
+    /// Checks since it blocks its signals, 0 while it does not. It has no timers then.
+    closed: u32,
     timers: Vec<Timer>,
 }
 
@@ -42,6 +49,9 @@ pub(super) struct Watched {
     /// Records for the next threads.
     pub(super) free: Vec<usize>,
     pub(super) stopped: bool,
+    /// Signal number of the timers.
+    signal: i32,
+    looks: u32,
 }
 
 /// Whether a library of this name is OpenMP's.
@@ -113,6 +123,7 @@ impl Sampler {
             }
             lives
         });
+        self.keep_signal(watched);
         let mut new: Vec<u32> = tids.into_iter().filter(|tid| !watched.ours.contains(tid)).collect();
         let known: HashSet<u32> = watched.threads.iter().map(|thread| thread.tid).collect();
         new.retain(|tid| !known.contains(tid));
@@ -130,7 +141,51 @@ impl Sampler {
                 }
             }
         }
+        self.check_masks(watched);
         self.find_operators(watched);
+    }
+
+    /// Makes sure that the handler is installed. If the program took its number, all timers are made anew with another one.
+    fn keep_signal(&self, watched: &mut Watched) {
+        let signal = signal::keep(handler::handle).unwrap_or(0);
+        self.unsignaled.fetch_add(u64::from(signal == 0), Ordering::Relaxed);
+        if std::mem::replace(&mut watched.signal, signal) != signal {
+            // Signals of the old number that are pending already cannot be called back.
+            watched.threads.iter_mut().for_each(|thread| thread.timers.clear());
+            self.signal.store(signal, Ordering::Release);
+            for thread in &mut watched.threads {
+                thread.timers = self.make_timers(signal, thread);
+            }
+        }
+    }
+
+    /// A thread that blocks all signals expects no interruption: it has timers only while it does not.
+    fn check_masks(&self, watched: &mut Watched) {
+        watched.looks = watched.looks.wrapping_add(1);
+        let checks_all = watched.looks.is_multiple_of(CHECK);
+        let Watched { threads, ours, ended, signal, .. } = watched;
+        threads.retain_mut(|thread| {
+            if thread.closed == 0 && !checks_all {
+                return true;
+            }
+            let before = thread.closed;
+            thread.closed = if waits::is_closed(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
+            if (before == 0) != (thread.closed == 0) {
+                thread.timers.clear();
+                thread.timers = self.make_timers(*signal, thread);
+            }
+            if thread.closed != LASTS {
+                return true;
+            }
+            // Our own threads block all signals, and have their names soon after they began.
+            let is_ours = thread_name(thread.tid).is_some_and(|name| name.starts_with(OURS));
+            if is_ours {
+                ours.insert(thread.tid);
+                ended.push(thread.record);
+            }
+            self.closed.fetch_add(u64::from(!is_ours), Ordering::Relaxed);
+            !is_ours
+        });
     }
 
     /// Gives a thread its timers.
@@ -139,17 +194,29 @@ impl Sampler {
         let record = self.record(index)?;
         record.assign(tid, name);
         record.counters.start(&self.counters, tid);
+        let closed = u32::from(waits::is_closed(tid, watched.signal));
+        let waiting = Waiting::default();
+        let mut thread = Thread { tid, record: index, used: 0, waiting, closed, timers: Vec::new() };
+        thread.timers = self.make_timers(watched.signal, &thread);
+        Some(thread)
+    }
+
+    /// Timers of a thread on all clocks; none without a signal, or for a thread that blocks its signals.
+    fn make_timers(&self, signal: i32, thread: &Thread) -> Vec<Timer> {
+        let Some(record) = self.record(thread.record).filter(|_| signal != 0 && thread.closed == 0) else {
+            return Vec::new();
+        };
         let serial = record.serial.load(Ordering::Relaxed);
         let mut timers = Vec::new();
         for (clock, hz) in self.clocks() {
-            match Timer::start(clock, tid, self.signal, handler::value(index, serial, clock), hz) {
+            match Timer::start(clock, thread.tid, signal, handler::value(thread.record, serial, clock), hz) {
                 Ok(timer) => timers.push(timer),
                 Err(_) => {
                     self.refused.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        Some(Thread { tid, record: index, used: 0, waiting: Waiting::default(), timers })
+        timers
     }
 
     fn make_record(&self) -> Option<usize> {

@@ -1,0 +1,140 @@
+//! Programs that handle signals on small alternate stacks, recorded with native frames and sampling: they end as they do alone.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+mod common;
+
+use common::{recorder, stackline, torch};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Runs of each program by default, and by the long test unless `STACKLINE_REPEATS` says another number.
+const FEW: usize = 3;
+const MANY: usize = 100;
+
+/// A program, with the arguments of its interpreter.
+struct Program {
+    name: &'static str,
+    arguments: Vec<String>,
+    /// Whether standard error is the program's alone, and the same each time.
+    compares_errors: bool,
+}
+
+fn programs() -> [Program; 4] {
+    let file = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        folder.join(name).to_str().unwrap().to_owned()
+    };
+    let program = |name, compares_errors, arguments: &[&str]| Program {
+        name,
+        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        compares_errors,
+    };
+    let job = "-m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2";
+    let torchrun: Vec<&str> = job.split(' ').collect();
+    [
+        program("faulthandler", true, &["-X", "faulthandler", &file("fault_loop.py"), "100"]),
+        program("pytest", true, &["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", &file("pytest_loop.py")]),
+        program("ipykernel", false, &[&file("kernel_cell.py"), "1000"]),
+        program("torchrun", false, &[&torchrun[..], &[&file("rank_loop.py")]].concat()),
+    ]
+}
+
+/// The environment of a program alone and recorded: no files of this user, one thread per process, and no other job's ranks.
+fn prepared(command: &mut Command, home: &Path) -> Output {
+    for name in ["HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"] {
+        command.env(name, home);
+    }
+    command
+        .env("COLUMNS", "110")
+        .env("OMP_NUM_THREADS", "1")
+        .env("GLOO_SOCKET_IFNAME", "lo")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    for inherited in ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTEST_ADDOPTS"] {
+        command.env_remove(inherited);
+    }
+    command.current_dir(home).output().unwrap()
+}
+
+/// Text without what differs between two runs of a program: the time that pytest took.
+fn stable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let without_time = |line: &str| match line.rsplit_once(" in ") {
+        Some((before, time)) if time.ends_with('s') => before.to_owned(),
+        _ => line.to_owned(),
+    };
+    text.lines().map(without_time).collect::<Vec<_>>().join("\n")
+}
+
+/// Why a recorded run differs from the one alone.
+fn difference(program: &Program, alone: &Output, recorded: &Output) -> Option<String> {
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let same = alone.status == recorded.status && stable(&alone.stdout) == stable(&recorded.stdout);
+    // The last line is that of `record`.
+    let errors = stable(&recorded.stderr);
+    let errors = errors.rsplit_once('\n').map_or("", |(before, _)| before);
+    let same_errors = !program.compares_errors || stable(&alone.stderr) == errors;
+    let texts = [&alone.stdout, &recorded.stdout].map(|text| String::from_utf8_lossy(text).into_owned());
+    let both = (&alone.status, &recorded.status, texts, said(alone), said(recorded));
+    (!same || !same_errors).then(|| format!("{}: {both:#?}", program.name))
+}
+
+/// Runs a program alone and recorded so many times; returns what went wrong.
+fn differences(python: &Path, program: &Program, repeats: usize) -> Vec<String> {
+    let home = tempfile::tempdir().unwrap();
+    let alone = prepared(Command::new(python).args(&program.arguments), home.path());
+    let expected = if program.name == "pytest" { Some(1) } else { Some(0) };
+    assert_eq!(alone.status.code(), expected, "{}: {}", program.name, String::from_utf8_lossy(&alone.stderr));
+    let mut wrong = Vec::new();
+    for repeat in 0..repeats {
+        let run = home.path().join(format!("{repeat}.stackline"));
+        let options = ["record", "--native", "--counters", "page-faults", "--sample-hz", "499", "-o"];
+        let mut command = stackline(&options);
+        command.arg(&run).arg("--").arg(python).args(&program.arguments).env("STACKLINE_RECORDER", recorder());
+        wrong.extend(difference(program, &alone, &prepared(&mut command, home.path())));
+        let streams = run.join("streams").read_dir().map_or(0, Iterator::count);
+        if streams == 0 {
+            wrong.push(format!("{}: nothing was recorded", program.name));
+        }
+        std::fs::remove_dir_all(&run).unwrap();
+    }
+    wrong
+}
+
+fn check(name: &str, repeats: usize) {
+    let Some(python): Option<PathBuf> = torch() else { return };
+    for program in programs().iter().filter(|program| program.name == name) {
+        let wrong = differences(&python, program, repeats);
+        println!("{name}: {} of {repeats} recorded runs end as the one alone", repeats - wrong.len().min(repeats));
+        assert!(wrong.is_empty(), "{} of {repeats}: {}", wrong.len(), wrong[0]);
+    }
+}
+
+#[test]
+fn faulthandler_runs_as_alone() {
+    check("faulthandler", FEW);
+}
+
+#[test]
+fn pytest_runs_as_alone() {
+    check("pytest", FEW);
+}
+
+#[test]
+fn ipython_kernel_runs_as_alone() {
+    check("ipykernel", FEW);
+}
+
+#[test]
+fn torchrun_runs_as_alone() {
+    check("torchrun", FEW);
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn every_run_of_many_is_as_alone() {
+    let named = std::env::var("STACKLINE_REPEATS").ok().and_then(|text| text.parse().ok());
+    for program in programs() {
+        check(program.name, named.unwrap_or(MANY));
+    }
+}

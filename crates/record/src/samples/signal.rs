@@ -1,0 +1,114 @@
+//! Signal number of the sampler: choice, installation of the handler, and the check that it is still installed.
+//!
+//! glibc reserves signal 33 (`SIGSETXID`) for `setuid` and similar calls of programs with threads. Its functions reject the number
+//! (`sigaction`, `sigaddset`, `timer_create`) or leave it out (`sigfillset`, `pthread_sigmask`), so that a program can neither install
+//! a handler for it, nor block it, nor wait for it. The sampler uses this number: its signals never reach the program's own handlers,
+//! `sigwait` or `signalfd`. Both users tell their signals apart: glibc's handler ignores everything but `SI_TKILL` of its own
+//! process, and ours passes on whatever carries no value of ours.
+//!
+//! With another C library, or where a program took 33 by a plain system call, the sampler uses a free real-time signal, and moves on
+//! when the program installs a handler for that one.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+/// `SIGSETXID` of glibc.
+const RESERVED: c_int = 33;
+
+/// Number that the handler is installed for; 0 before the first installation. Children inherit it.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Handler of [`RESERVED`] before ours.
+static PREVIOUS: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+/// Signature of a signal handler.
+pub(super) type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// `struct sigaction` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Action {
+    handler: usize,
+    flags: c_ulong,
+    restorer: usize,
+    mask: u64,
+}
+
+/// `SA_RESTORER`: the kernel returns from handlers through [`Action::restorer`].
+#[cfg(target_arch = "x86_64")]
+const SA_RESTORER: c_ulong = 0x0400_0000;
+
+/// Installs `handler` unless it is installed; returns its signal number, which is another one than before if the program took that.
+/// Only the watching thread may call it: glibc installs its own handler for [`RESERVED`] when a process starts its first thread.
+pub(super) fn keep(handler: Handler) -> Option<c_int> {
+    let known = SIGNAL.load(Ordering::Acquire);
+    let found = (known != 0).then(|| action(known)).flatten();
+    if found.is_some_and(|action| action.handler == handler as usize) {
+        return Some(known);
+    }
+    // A program that took the number keeps it. glibc may set its own handler again.
+    let is_open = known != RESERVED || found.is_some_and(|found| found.handler == PREVIOUS.load(Ordering::Relaxed));
+    let signal = (is_open && is_reserved()).then_some(RESERVED).or_else(|| {
+        // The first numbers are popular.
+        (libc::SIGRTMIN() + 5..=libc::SIGRTMAX())
+            .find(|&signal| action(signal).is_some_and(|a| a.handler == libc::SIG_DFL))
+    })?;
+    if signal == RESERVED {
+        PREVIOUS.store(action(signal)?.handler, Ordering::Release);
+    }
+    install(signal, handler).then(|| SIGNAL.store(signal, Ordering::Release))?;
+    Some(signal)
+}
+
+/// Whether the C library keeps programs away from [`RESERVED`].
+fn is_reserved() -> bool {
+    // SAFETY: a query only; the structure is valid for writes.
+    let refused = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(RESERVED, std::ptr::null(), &raw mut action) != 0
+    };
+    cfg!(target_env = "gnu") && refused
+}
+
+/// Calls the handler that had the signal before, for signals that are not ours.
+///
+/// # Safety
+/// Only the signal handler may call it, with its own arguments.
+pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let previous = PREVIOUS.load(Ordering::Acquire);
+    if signal == RESERVED && previous != libc::SIG_DFL && previous != libc::SIG_IGN {
+        // SAFETY: the kernel called this address for the same signal before. Handlers with one parameter ignore the others.
+        unsafe { std::mem::transmute::<usize, Handler>(previous)(signal, info, context) };
+    }
+}
+
+/// Current action of a signal.
+fn action(signal: c_int) -> Option<Action> {
+    let mut action = Action::default();
+    // SAFETY: a query only; the structure is valid for writes, and has the size of the kernel's.
+    let result = unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, signal, std::ptr::null::<Action>(), &raw mut action, size_of::<u64>())
+    };
+    (result == 0).then_some(action)
+}
+
+/// Installs the handler by a system call: the C library rejects its reserved numbers.
+fn install(signal: c_int, handler: Handler) -> bool {
+    let flags = (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as c_ulong;
+    // All signals are blocked while the handler runs.
+    let mut action = Action { handler: handler as usize, flags, restorer: 0, mask: u64::MAX };
+    #[cfg(target_arch = "x86_64")]
+    {
+        action.flags |= SA_RESTORER;
+        action.restorer = restore as *const () as usize;
+    }
+    let none = std::ptr::null_mut::<Action>();
+    // SAFETY: the structure is that of the kernel; handler and restorer live as long as the process, which never unloads them.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, size_of::<u64>()) == 0 }
+}
+
+/// `rt_sigreturn`, in the bytes by which debuggers recognize it: `mov rax, 15; syscall`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn restore() {
+    std::arch::naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05")
+}

@@ -1,0 +1,119 @@
+//! The sampler's signal handler on small alternate stacks, and beside every other user of signals.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod support;
+
+use stackline_recording::{FrameKey, Metric};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::{Stream, here, interpreters, recorded, streams};
+
+/// Most bytes that the handler may use of the stack that it interrupts, whatever the options.
+const MOST: usize = 4096;
+
+fn installed() -> Vec<PathBuf> {
+    let found: Vec<PathBuf> =
+        ["3.10", "3.11", "3.12", "3.13"].iter().filter_map(|version| interpreters(version).pop()).collect();
+    if found.is_empty() {
+        println!("skipped: no CPython on PATH or in pyenv");
+    }
+    found
+}
+
+/// Compile `programs/signals.c` into `folder`; `None` without a compiler.
+fn compile(folder: &Path) -> Option<PathBuf> {
+    let library = folder.join("libsignals.so");
+    let mut command = Command::new("cc");
+    command.args(["-g", "-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(here("tests/programs/signals.c"));
+    match command.status() {
+        Ok(status) => assert!(status.success()),
+        Err(_) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs a C compiler");
+            println!("skipped: no C compiler");
+            return None;
+        }
+    }
+    Some(library)
+}
+
+/// Samples of CPU time: how many have a Python function on their path, and how many of them end in native frames.
+fn samples_in(stream: &Stream, function: &str) -> (u64, u64) {
+    let (mut all, mut native) = (0, 0);
+    for (&(thread, node, _), stats) in stream.stats.iter().filter(|(key, _)| key.2 == Metric::CpuTime) {
+        let path = stream.path(thread, node);
+        let is = |frame: &&FrameKey| matches!(frame, FrameKey::Python { function: name, .. } if stream.text(*name) == function);
+        if path.iter().any(is) {
+            all += stats.count;
+            native += if matches!(path.last(), Some(FrameKey::Native { .. })) { stats.count } else { 0 };
+        }
+    }
+    (all, native)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// All that makes a sample large: native frames, counters, wall-clock time.
+const OPTIONS: [(&str, &str); 4] = [
+    ("STACKLINE_NATIVE", "1"),
+    ("STACKLINE_COUNTERS", "page-faults,context-switches,cpu-migrations,cycles,instructions"),
+    ("STACKLINE_SAMPLE_HZ", "999"),
+    ("STACKLINE_REAL_HZ", "199"),
+];
+
+#[test]
+fn the_handler_uses_little_of_a_small_stack() {
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(library) = compile(folder.path()) else { return };
+        let run = folder.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        let mut command = recorded(&python, &run);
+        command.envs(OPTIONS).arg(here("tests/programs/small_stacks.py")).arg(library).arg("0.4");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}: {} {}", python.display(), output.status, text(&output.stderr));
+        let said = text(&output.stdout);
+        println!("{}: stack, its size, bytes that the kernel used, bytes used in all\n{said}", python.display());
+        assert_eq!(said.lines().count(), 3, "{said}");
+        for line in said.lines() {
+            let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let [size, kernel, touched] = numbers[..] else { panic!("{line}") };
+            assert!(touched > kernel, "{line}: no sample was taken on the stack");
+            assert!(touched < size && touched - kernel <= MOST, "{line}: {} bytes", touched - kernel);
+        }
+        let stream = &streams(&run)[0];
+        let (all, native) = samples_in(stream, "work");
+        assert!(all > 100 && native * 2 > all, "{all} samples, {native} with native frames");
+        assert!(stream.ended && !stream.damaged);
+    }
+}
+
+fn every_signal(command: &mut Command, library: &Path) -> Output {
+    let output = command.arg(here("tests/programs/every_signal.py")).arg(library).arg("0.3").output().unwrap();
+    assert!(output.status.success(), "{} {}", output.status, text(&output.stderr));
+    output
+}
+
+#[test]
+fn a_program_may_use_every_signal_number() {
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(library) = compile(folder.path()) else { return };
+        let truth = text(&every_signal(&mut Command::new(&python), &library).stdout);
+        for options in [&OPTIONS[2..3], &OPTIONS[..]] {
+            let run = tempfile::tempdir().unwrap();
+            let output = every_signal(recorded(&python, run.path()).envs(options.iter().copied()), &library);
+            assert_eq!(text(&output.stdout), truth, "{}, {options:?}", python.display());
+            let stream = &streams(run.path())[0];
+            for function in ["python_handlers", "c_handlers", "after_taken"] {
+                let (all, _) = samples_in(stream, function);
+                assert!(all > 5, "{}, {function}: {all} samples", python.display());
+            }
+            assert!(stream.ended && !stream.damaged);
+            println!("{}: {} signals came before the recorder noticed", python.display(), text(&output.stderr).trim());
+        }
+        println!("{truth}");
+    }
+}
