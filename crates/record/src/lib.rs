@@ -13,6 +13,7 @@ mod modules;
 mod names;
 mod natives;
 mod options;
+mod output;
 mod paths;
 mod process;
 mod recorder;

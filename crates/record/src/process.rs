@@ -19,6 +19,9 @@ const MAX_FRAMES: usize = 1 << 20;
 /// Threads that ended and wait for the writer before it is woken, in `trace` mode.
 const MANY_ENDED: usize = 64;
 
+/// Threads that ended and wait for the writer at most, while the disk is full.
+const MOST_ENDED: usize = 1024;
+
 /// So many threads that ended keep their trees. Beyond, the next threads go on with them: memory is bounded by how many run at
 /// once, not by how many there were.
 const KEPT_TREES: usize = 64;
@@ -64,6 +67,8 @@ struct Ended {
     lost_calls: u64,
     lost_touches: u64,
     overflows: u64,
+    /// Trees that went before they could be written.
+    dropped: u64,
 }
 
 /// What a process keeps besides times by call path.
@@ -241,9 +246,27 @@ impl Process {
         for &tree in leaving {
             let Some(registered) = trees.by_id.remove(&tree) else { continue };
             ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
-            ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost());
-            ended.lost_touches += registered.touches.map_or(0, |inbox| inbox.lost());
+            // What was not taken never will be.
+            ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
+            ended.lost_touches += registered.touches.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
         }
+    }
+
+    /// Keeps trees that ended for the next time, as they could not be written. Returns those that are too many: they are
+    /// gone, and counted.
+    pub(crate) fn keep(&self, mut leaving: Vec<u32>) -> Vec<u32> {
+        let dropped = leaving.split_off(leaving.len().min(MOST_ENDED));
+        self.release(&dropped);
+        let mut ended = lock(&self.ended);
+        ended.dropped += dropped.len() as u64;
+        leaving.append(&mut ended.trees);
+        ended.trees = leaving;
+        dropped
+    }
+
+    /// Trees that went before they could be written.
+    pub(crate) fn dropped_trees(&self) -> u64 {
+        lock(&self.ended).dropped
     }
 
     /// Makes a thread known by torch's id, under which backward nodes ask for it.

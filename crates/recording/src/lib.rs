@@ -26,12 +26,14 @@ mod chunk;
 pub mod inputs;
 mod reader;
 mod record;
+mod stats;
 mod tensors;
 
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
 pub use reader::{Damage, Reader};
 pub use record::{
-    COUNTERS, Cost, FrameKey, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Process, Processors, Record, Role, Source,
-    Stats, Thread,
+    COUNTERS, Cost, FrameKey, IDENTIFIER, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP, OTHER_NAMES, Process,
+    Processors, Record, Role, Source, Thread,
 };
+pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

@@ -204,7 +204,8 @@ mod tests {
     /// Each of these bytes looks like the begin of a long chunk: the search gives up before it takes for ever.
     #[test]
     fn a_hostile_file_is_given_up() {
-        let file: Vec<u8> = HEADER.iter().copied().chain([0xff, 0xff, 0x3f, 0x00].into_iter().cycle().take(16 << 20)).collect();
+        let file: Vec<u8> =
+            HEADER.iter().copied().chain([0xff, 0xff, 0x3f, 0x00].into_iter().cycle().take(16 << 20)).collect();
         let since = std::time::Instant::now();
         let (records, damages) = read(&file);
         assert_eq!((records.len(), damages.len()), (0, 1));
