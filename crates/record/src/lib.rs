@@ -7,6 +7,7 @@
 
 mod events;
 pub mod extension;
+mod folding;
 mod frames;
 mod memory;
 mod modules;

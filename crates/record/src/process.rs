@@ -1,15 +1,17 @@
 //! What all threads of a process share.
 
-use crate::events::{Call, Inbox, TimedSample, Touch, mailbox};
+use crate::events::{Call, CallName, Inbox, TimedSample, Touch, mailbox};
+use crate::folding::Verdict;
 use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
-use crate::state::State;
+use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
 use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,11 +38,15 @@ pub(crate) struct Registered {
     pub(crate) inbox: Option<Inbox<Call>>,
     /// Where arrives what happens to tensors' memory, in `trace` mode with memory.
     pub(crate) touches: Option<Inbox<Touch>>,
+    /// Where exact names of its calls arrive, in `trace` mode.
+    pub(crate) names: Option<Inbox<CallName>>,
 }
 
 impl Registered {
-    fn new(thread: Thread, owner: &Owner, inbox: Option<Inbox<Call>>, touches: Option<Inbox<Touch>>) -> Self {
-        Self { thread, tree: Arc::clone(&owner.shared), overflows: Arc::clone(&owner.overflows), inbox, touches }
+    /// A tree to which nothing is posted.
+    fn new(thread: Thread, owner: &Owner) -> Self {
+        let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
+        Self { thread, tree, overflows, inbox: None, touches: None, names: None }
     }
 }
 
@@ -66,6 +72,7 @@ struct Ended {
     /// What those that are gone had lost.
     lost_calls: u64,
     lost_touches: u64,
+    lost_names: u64,
     overflows: u64,
     /// Trees that went before they could be written.
     dropped: u64,
@@ -151,6 +158,22 @@ impl Process {
         frames.frame(key)
     }
 
+    /// The frame of a span, of its own or shared with others of its template (none: its name has no number). A tree that
+    /// is full gets no new one.
+    pub(crate) fn span_frame(&self, full: bool, name: &CStr, template: Option<&[u8]>) -> (u32, Verdict) {
+        let name = name.to_string_lossy();
+        let mut frames = lock(&self.frames);
+        if full || frames.len() >= MAX_FRAMES {
+            return frames.known_span(&name, template).unwrap_or((self.overflow, Verdict::Own));
+        }
+        frames.span(&name, template)
+    }
+
+    /// Keeps an example of the names that share a frame.
+    pub(crate) fn keep_example(&self, frame: u32, name: &str) {
+        lock(&self.frames).keep_example(frame, name);
+    }
+
     /// All texts and frames, locked.
     pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
         lock(&self.frames)
@@ -182,10 +205,13 @@ impl Process {
         drop(free);
         let id = trees.next;
         let (outbox, inbox) = self.trace.then(mailbox).unzip();
-        let (touch, touched) = self.touches().then(mailbox).unzip();
+        let (touch, touches) = self.touches().then(mailbox).unzip();
+        let (call_name, names) = self.trace.then(mailbox).unzip();
         let owner = Owner::new(id, self.limit);
-        let state = Box::new(State::new(self.address(), owner, (outbox, touch), self.shapes));
-        trees.add(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox, touched));
+        let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
+        let state = Box::new(State::new(self.address(), owner, outboxes, self.shapes));
+        let registered = Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree);
+        trees.add(Registered { inbox, touches, names, ..registered });
         state.published.enter(tid);
         state
     }
@@ -195,7 +221,7 @@ impl Process {
         let mut trees = lock(&self.trees);
         let owner = Owner::new(trees.next, self.limit);
         let thread = Thread { id: owner.shared.id, tid, torch_id: 0, name };
-        trees.add(Registered::new(thread, &owner, None, None));
+        trees.add(Registered::new(thread, &owner));
         owner
     }
 
@@ -248,6 +274,7 @@ impl Process {
             ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
             // What was not taken never will be.
             ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
+            ended.lost_names += registered.names.map_or(0, |inbox| inbox.lost());
             ended.lost_touches += registered.touches.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
         }
     }
@@ -316,6 +343,13 @@ impl Process {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.touches.as_ref()).map(Inbox::lost).sum();
         alive + lock(&self.ended).lost_touches
+    }
+
+    /// How many exact names of calls found no room on their way to the writer.
+    pub(crate) fn lost_names(&self) -> u64 {
+        let alive: u64 =
+            lock(&self.trees).by_id.values().filter_map(|known| known.names.as_ref()).map(Inbox::lost).sum();
+        alive + lock(&self.ended).lost_names
     }
 
     /// So many more tensors that operators were called with were too many to look at.

@@ -4,7 +4,8 @@
 //! ([`Output`]), so the file never has a record that refers to one that it lacks. While chunks wait, nothing more is taken
 //! from trees, whose values are sums, and single calls are taken up to a limit.
 
-use crate::events::{Call, Inbox, TimedSample, Touch};
+use crate::events::{Call, CallName, Inbox, TimedSample, Touch};
+use crate::folding::Examples;
 use crate::output::{Outage, Output};
 use crate::process::{Process, Registered};
 use crate::tensors;
@@ -23,6 +24,8 @@ const COMPACT: u64 = 8 << 20;
 /// Bytes of single calls that wait while the file cannot be written. Beyond, calls stay with their threads, which count what
 /// finds no room.
 const MAX_WAITING: usize = 32 << 20;
+/// Names of calls that have not ended, of a thread.
+const MAX_NAMES: usize = 1 << 16;
 /// Outages that are told one by one.
 const MAX_OUTAGES: usize = 64;
 
@@ -40,6 +43,8 @@ struct Written {
     last_touch: (i64, usize),
     /// Autograd's last number.
     last_number: i64,
+    /// Exact names of calls that have not ended, by their numbers.
+    names: BTreeMap<u32, Box<str>>,
     /// Count of each slot when it was written last; a slot that changed has another.
     counts: Vec<u64>,
 }
@@ -59,6 +64,8 @@ pub(crate) struct Stream {
     chunks: u64,
     in_chunk: u64,
     records: usize,
+    /// How often the examples of each shared name had changed when they were written.
+    examples: Vec<u32>,
     trees: BTreeMap<u32, Written>,
     sources: Vec<Source>,
     /// As they were written last.
@@ -121,6 +128,7 @@ impl Stream {
             chunks: 0,
             in_chunk: 0,
             records: 0,
+            examples: Vec::new(),
             trees: BTreeMap::new(),
             sources: Vec::new(),
             processors: None,
@@ -280,11 +288,10 @@ impl Stream {
         let touches: Vec<Vec<Touch>> =
             trees.iter().map(|registered| registered.touches.as_ref().map(Inbox::take).unwrap_or_default()).collect();
         let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
-        let records: Vec<Record> = process.frames().records(self.records).to_vec();
-        self.records += records.len();
-        for record in &records {
-            self.push(record);
-        }
+        // After their calls: a name is posted before its call.
+        let names: Vec<Vec<CallName>> =
+            trees.iter().map(|registered| registered.names.as_ref().map(Inbox::take).unwrap_or_default()).collect();
+        self.append_frames(process);
         for source in sources {
             if !self.sources.contains(source) {
                 self.push(&Record::Source(source.clone()));
@@ -298,8 +305,8 @@ impl Stream {
         for (registered, nodes) in trees.iter().zip(nodes) {
             self.append_tree(registered, nodes);
         }
-        for (registered, calls) in trees.iter().zip(calls) {
-            self.append_calls(registered, &calls);
+        for (registered, (calls, names)) in trees.iter().zip(calls.into_iter().zip(names)) {
+            self.append_calls(registered, &calls, names);
         }
         for (registered, touches) in trees.iter().zip(touches) {
             self.append_touches(registered, &touches);
@@ -309,6 +316,7 @@ impl Stream {
         self.note_lost("tree_full", process.overflows());
         self.note_lost("calls_too_fast", process.lost_calls().saturating_sub(self.refused.calls));
         self.note_lost("calls_not_written", self.refused.calls);
+        self.note_lost("calls_without_names", process.lost_names());
         self.note_lost("samples_not_written", self.refused.samples);
         self.note_lost("calls_over_limit", self.calls_cut);
         self.note_lost("touches_too_fast", process.lost_touches().saturating_sub(self.refused.touches));
@@ -318,6 +326,23 @@ impl Stream {
         self.note_lost("inputs_over_limit", process.inputs_left_out());
         self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut);
         self.send()
+    }
+
+    fn append_frames(&mut self, process: &Process) {
+        let (records, examples) = {
+            let frames = process.frames();
+            (frames.records(self.records).to_vec(), frames.span_names().examples().to_vec())
+        };
+        self.records += records.len();
+        for record in &records {
+            self.push(record);
+        }
+        self.examples.resize(examples.len(), 0);
+        for (at, Examples { frame, first, last, version }) in examples.into_iter().enumerate() {
+            if std::mem::replace(&mut self.examples[at], version) != version {
+                self.push(&Record::FoldedNames { frame, first, last });
+            }
+        }
     }
 
     fn append_tree(&mut self, registered: &Registered, nodes: usize) {
@@ -353,8 +378,16 @@ impl Stream {
         }
     }
 
-    fn append_calls(&mut self, registered: &Registered, calls: &[Call]) {
+    fn append_calls(&mut self, registered: &Registered, calls: &[Call], names: Vec<CallName>) {
         let thread = registered.thread.id;
+        if !names.is_empty() {
+            let waiting = &mut self.written(thread).names;
+            waiting.extend(names.into_iter().map(|name| (name.number, name.name)));
+            // Those of calls that were lost never are asked for.
+            while waiting.len() > MAX_NAMES {
+                waiting.pop_first();
+            }
+        }
         for (at, call) in calls.iter().enumerate() {
             if self.calls_left == 0 {
                 self.calls_cut += (calls.len() - at) as u64;
@@ -363,10 +396,14 @@ impl Stream {
             let (start, duration_ns) = (call.start, call.took_ns);
             let written = self.written(thread);
             let start_delta_ns = start - std::mem::replace(&mut written.last_end, start + duration_ns.cast_signed());
+            let name = if call.name == 0 { None } else { written.names.remove(&call.name) };
             if let Some((number, forward_thread)) = call.sequence.get() {
                 let number = number.cast_signed();
                 let delta = number - std::mem::replace(&mut written.last_number, number);
                 self.push_single(&Record::Sequence { thread, delta, forward_thread });
+            }
+            if let Some(name) = name {
+                self.push_single(&Record::EventName { thread, name: name.into() });
             }
             self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns });
         }

@@ -96,7 +96,7 @@ impl Recorded {
         self.state.tree.add_call(NodeId(node.0), took, took);
         if let Some(outbox) = &mut self.state.outbox {
             let sequence = Sequence::new(Some(start as u64), None);
-            outbox.post(Call { start, took_ns: took, node, sequence });
+            outbox.post(Call { start, took_ns: took, node, sequence, name: 0 });
         }
     }
 
