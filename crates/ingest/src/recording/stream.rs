@@ -6,7 +6,9 @@ use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
     CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, ReadReport, StrId,
 };
-use stackline_recording::{COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread};
+use stackline_recording::{
+    COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
+};
 use std::collections::BTreeMap;
 
 /// What was read of a stream so far.

@@ -288,7 +288,9 @@ impl Calls {
                 place_with((&mut self.tensor_names, &mut self.holes.tensor_names), id, lost, name, || unknown.clone())
             }
             Record::Named { at_ns, address, name } => {
-                let at = time(0, at_ns).filter(|_| (name as usize) < self.tensor_names.len() && !self.holes.tensor_names.contains(&name))?;
+                let at = time(0, at_ns).filter(|_| {
+                    (name as usize) < self.tensor_names.len() && !self.holes.tensor_names.contains(&name)
+                })?;
                 self.named.push(Named { at, address, name });
                 Some(())
             }
