@@ -7,9 +7,10 @@ use crate::process::Process;
 use rustc_hash::FxHashMap;
 use stackline_recording::{IDENTIFIER, NUMBER};
 use std::ffi::CStr;
+use std::sync::Arc;
 
 /// Names of one template that have a frame each.
-const MAX_ALIKE: u32 = 64;
+const MAX_ALIKE: usize = 64;
 /// Names of spans, and bytes of them, that have a frame each, in a process.
 const MAX_SPANS: usize = 1 << 13;
 const MAX_SPANS_BYTES: usize = 1 << 20;
@@ -101,10 +102,14 @@ pub(crate) enum Verdict {
     Other,
 }
 
+/// Names of a template that have frames of their own, with these. It does not change once there are [`MAX_ALIKE`].
+pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
+
 /// Names of spans of a process: how many there are of each template.
 #[derive(Debug, Default)]
 pub(crate) struct SpanNames {
-    alike: FxHashMap<Box<[u8]>, u32>,
+    /// By template.
+    alike: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
     count: usize,
     bytes: usize,
     examples: Vec<Examples>,
@@ -124,26 +129,31 @@ pub(crate) struct Examples {
 impl SpanNames {
     /// Decides about a name that has no frame yet; `template` is none if it has no number.
     pub(crate) fn judge(&mut self, name: &str, template: Option<&[u8]>) -> Verdict {
-        let alike = template.and_then(|template| self.alike.get_mut(template));
-        if alike.as_deref().is_some_and(|&count| count >= MAX_ALIKE) {
+        if template.is_some_and(|template| self.shared(template).is_some()) {
             return Verdict::Template;
         }
         if self.count >= MAX_SPANS || self.bytes + name.len() > MAX_SPANS_BYTES {
             return Verdict::Other;
         }
-        self.count += 1;
-        self.bytes += name.len();
-        match (alike, template) {
-            (Some(count), _) => *count += 1,
-            (None, Some(template)) => drop(self.alike.insert(template.into(), 1)),
-            (None, None) => {}
-        }
         Verdict::Own
     }
 
-    /// Whether names of this template share a frame.
-    pub(crate) fn is_folded(&self, template: &[u8]) -> bool {
-        self.alike.get(template).is_some_and(|&count| count >= MAX_ALIKE)
+    /// Takes in that a name has a frame of its own.
+    pub(crate) fn add(&mut self, name: &str, template: Option<&[u8]>, frame: u32) {
+        self.count += 1;
+        self.bytes += name.len();
+        let Some(template) = template else { return };
+        if let Some(own) = self.alike.get_mut(template) {
+            Arc::make_mut(own).insert(name.as_bytes().into(), frame);
+        } else {
+            let own = FxHashMap::from_iter([(name.as_bytes().into(), frame)]);
+            self.alike.insert(template.into(), Arc::new(own));
+        }
+    }
+
+    /// The names with frames of their own of a template, if all others share a frame.
+    pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
+        self.alike.get(template).filter(|own| own.len() >= MAX_ALIKE)
     }
 
     /// Keeps a name as an example of those that share a frame.
@@ -168,9 +178,16 @@ impl SpanNames {
 /// Templates that one thread knows to share a frame.
 #[derive(Debug, Default)]
 pub(crate) struct FoldedNames {
-    /// Frame, and how often it was asked for.
-    known: FxHashMap<Box<[u8]>, (u32, u64)>,
+    known: FxHashMap<Box<[u8]>, Known>,
     template: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Known {
+    frame: u32,
+    own: Arc<OwnFrames>,
+    /// How often the frame was asked for.
+    hits: u64,
 }
 
 impl FoldedNames {
@@ -178,16 +195,22 @@ impl FoldedNames {
     #[cold]
     pub(crate) fn frame(&mut self, process: &Process, full: bool, name: &CStr) -> u32 {
         let varies = write_template(name.to_bytes(), &mut self.template);
-        if varies && let Some((frame, hits)) = self.known.get_mut(self.template.as_slice()) {
-            *hits += 1;
-            if hits.is_power_of_two() {
-                process.keep_example(*frame, &name.to_string_lossy());
+        if varies && let Some(known) = self.known.get_mut(self.template.as_slice()) {
+            if let Some(&own) = known.own.get(name.to_bytes()) {
+                return own;
             }
-            return *frame | FOLDED;
+            known.hits += 1;
+            if known.hits.is_power_of_two() {
+                process.keep_example(known.frame, &name.to_string_lossy());
+            }
+            return known.frame | FOLDED;
         }
         let (frame, verdict) = process.span_frame(full, name, varies.then_some(self.template.as_slice()));
-        if verdict == Verdict::Template {
-            self.known.insert(self.template.as_slice().into(), (frame, 1));
+        if verdict == Verdict::Template
+            && let Some(own) = process.frames().span_names().shared(&self.template)
+        {
+            let known = Known { frame, own: Arc::clone(own), hits: 1 };
+            self.known.insert(self.template.as_slice().into(), known);
         }
         if verdict == Verdict::Own { frame } else { frame | FOLDED }
     }
@@ -237,11 +260,12 @@ mod tests {
         let process = Process::new(1 << 20, Kept::default());
         let (mut thread, mut other) = (FoldedNames::default(), FoldedNames::default());
         let name = |number: u32| CString::new(format!("layer {number}")).unwrap();
-        let own: HashSet<u32> = (0..MAX_ALIKE).map(|number| thread.frame(&process, false, &name(number))).collect();
-        assert!(own.len() == MAX_ALIKE as usize && own.iter().all(|frame| frame & FOLDED == 0));
-        let folded = thread.frame(&process, false, &name(MAX_ALIKE));
+        let own: HashSet<u32> =
+            (0..MAX_ALIKE as u32).map(|number| thread.frame(&process, false, &name(number))).collect();
+        assert!(own.len() == MAX_ALIKE && own.iter().all(|frame| frame & FOLDED == 0));
+        let folded = thread.frame(&process, false, &name(MAX_ALIKE as u32));
         assert_ne!(folded & FOLDED, 0);
-        for number in MAX_ALIKE..10_000 {
+        for number in MAX_ALIKE as u32..10_000 {
             assert_eq!(thread.frame(&process, false, &name(number)), folded);
             assert_eq!(other.frame(&process, true, &name(number)), folded, "on another thread, in a full tree");
         }

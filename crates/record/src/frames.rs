@@ -93,8 +93,10 @@ impl Frames {
         let verdict = self.span_names.judge(name, template);
         let frame = match verdict {
             Verdict::Own => {
-                let name = self.text(name);
-                return (self.frame(FrameKey::Span { name }), verdict);
+                let text = self.text(name);
+                let frame = self.frame(FrameKey::Span { name: text });
+                self.span_names.add(name, template, frame);
+                return (frame, verdict);
             }
             Verdict::Template => self.folded(&String::from_utf8_lossy(template.unwrap_or_default())),
             Verdict::Other => self.folded(OTHER_NAMES),
@@ -108,7 +110,7 @@ impl Frames {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return Some((frame, Verdict::Own));
         }
-        let template = template.filter(|template| self.span_names.is_folded(template))?;
+        let template = template.filter(|template| self.span_names.shared(template).is_some())?;
         let template = String::from_utf8_lossy(template);
         let frame = self.known(|frames| FrameKey::FoldedSpan { name: frames.text(&template) })?;
         Some((frame, Verdict::Template))
