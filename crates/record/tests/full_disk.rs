@@ -20,8 +20,8 @@ fn is_sinh(stream: &Stream, thread: u32, node: u32) -> bool {
     matches!(path.last(), Some(FrameKey::Operator { name }) if stream.text(*name) == "aten::sinh")
 }
 
-/// All calls are there, and the outage is told.
-fn check(run: &Path, trace: bool, count: u64, error: i32) {
+/// All calls are there, and the outage is told, if there was one: the last block of a file may have had room for all.
+fn check(run: &Path, trace: bool, (count, has_outage): (u64, bool), error: i32) {
     let stream = &streams(run)[0];
     assert!(stream.ended && !stream.damaged && stream.lost.is_empty(), "{:?}", stream.lost);
     let times = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
@@ -37,6 +37,9 @@ fn check(run: &Path, trace: bool, count: u64, error: i32) {
         })
         .collect();
     println!("{outages:?}");
+    if !has_outage {
+        return assert_eq!(outages, []);
+    }
     let [(told, 0, ms)] = outages[..] else { panic!("{outages:?}") };
     assert!(told == error && (1000..4000).contains(&ms), "{outages:?}");
 }
@@ -48,11 +51,11 @@ fn program(python: &Path, run: &Path, trace: bool) -> Command {
     command
 }
 
-/// What the program said at its end, and that it was told of the recording once.
-fn count(stdout: &str, stderr: &str) -> u64 {
-    assert_eq!(stderr.matches("stackline: cannot write the recording").count(), 1, "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    stdout.trim().lines().last().unwrap().parse().unwrap()
+/// How many operators the program called, and whether it was told (once) that the recording cannot be written.
+fn count(stdout: &str, stderr: &str) -> (u64, bool) {
+    let complaints = stderr.matches("stackline: cannot write the recording").count();
+    assert!(complaints <= 1 && complaints == stderr.lines().count(), "{stderr}");
+    (stdout.trim().lines().last().unwrap().parse().unwrap(), complaints == 1)
 }
 
 #[test]
@@ -63,7 +66,9 @@ fn files_that_may_not_grow_for_two_seconds_lose_nothing() {
         let output = program(&python, run.path(), trace).arg(limit.to_string()).output().unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{} {stderr}", output.status);
-        check(run.path(), trace, count(&stdout, &stderr), EFBIG);
+        let told = count(&stdout, &stderr);
+        assert!(told.1);
+        check(run.path(), trace, told, EFBIG);
     }
 }
 
@@ -75,7 +80,8 @@ fn files_that_may_not_grow_to_the_end_keep_what_was_written() {
         let output = program(&python, run.path(), trace).args(["0", "stay"]).output().unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{} {stderr}", output.status);
-        let count = count(&stdout, &stderr);
+        let (count, told) = count(&stdout, &stderr);
+        assert!(told);
         let stream = &streams(run.path())[0];
         assert!(!stream.damaged && !stream.ended);
         let times = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
@@ -139,6 +145,8 @@ fn a_disk_that_is_full_for_two_seconds_loses_nothing() {
         stdout.read_to_string(&mut said).unwrap();
         child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
         assert!(child.wait().unwrap().success(), "{complaints}");
-        check(&run, trace, count(&said, &complaints), ENOSPC);
+        let told = count(&said, &complaints);
+        assert!(told.1 || !trace);
+        check(&run, trace, told, ENOSPC);
     }
 }
