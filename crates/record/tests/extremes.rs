@@ -61,24 +61,23 @@ fn killed_children_leave_streams_that_can_be_read() {
     let Some(python) = torch() else { return };
     let program = here("tests/programs/killed.py");
     let alone = Command::new(&python).arg(&program).output().unwrap();
-    for mode in ["profile", "trace"] {
-        let run = tempfile::tempdir().unwrap();
-        let output = recorded(&python, run.path()).env("STACKLINE_MODE", mode).arg(&program).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&alone.stdout));
-        let streams = streams(run.path());
-        let (mut killed, mut workers) = (0, 0);
-        for stream in &streams {
-            assert!(!stream.damaged, "what a killed process leaves are whole chunks, or one that breaks off");
-            let cosh = called(stream, "aten::cosh").0;
-            if stream.process.role != Role::Main && !stream.ended && cosh > 0 {
-                killed += 1;
-                workers += u64::from(cosh < 2000);
-            }
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+    let run = tempfile::tempdir().unwrap();
+    let output = recorded(&python, run.path()).env("STACKLINE_MODE", "trace").arg(&program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&alone.stdout));
+    let streams = streams(run.path());
+    let (mut killed, mut workers) = (0, 0);
+    for stream in &streams {
+        assert!(!stream.damaged, "what a killed process leaves are whole chunks, or one that breaks off");
+        let cosh = called(stream, "aten::cosh").0;
+        if stream.process.role != Role::Main && !stream.ended && cosh > 0 {
+            killed += 1;
+            workers += u64::from(cosh < 2000);
         }
-        assert_eq!((killed, workers), (6, 4), "two children and four workers of loaders");
-        let tree = stackline_ingest::recording::read_recording(run.path()).unwrap();
-        assert_eq!(tree.check(), Ok(()));
-        assert!(tree.report.count_of("process_killed") >= 6, "{:?}", tree.report.problems);
     }
+    assert_eq!((killed, workers), (6, 4), "two children and four workers of loaders");
+    let tree = stackline_ingest::recording::read_recording(run.path()).unwrap();
+    assert_eq!(tree.check(), Ok(()));
+    assert!(tree.report.count_of("process_killed") >= 6, "{:?}", tree.report.problems);
 }

@@ -51,6 +51,7 @@ if __name__ == "__main__":
         try:
             while True:
                 next(loader)
-        except RuntimeError as error:
-            print(context, "killed" in str(error) or "exited unexpectedly" in str(error))
+        except Exception as error:
+            # Of the kill, or of the connection to who is dead.
+            print(context, "ended", not isinstance(error, StopIteration))
         del loader
