@@ -101,7 +101,7 @@ codes! {
     DANGLING_RECORD "dangling_record" Skipped "a record of a stream refers to something that it does not define";
     UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
     KILLED "process_killed" Lost
-        "a process ended without saying so (it still runs, or was killed, as pools end their workers): its last half second may be missing";
+        "a process ended without saying so (it still runs, was killed, as pools end their workers, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
     OS_EXIT "os_exit" Note
         "a process ended by os._exit: what its other threads did in the last moments may be missing";
     TREE_FULL "tree_full" Lost

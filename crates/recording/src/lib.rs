@@ -4,7 +4,8 @@
 //! written with one `write` call. A process that is killed leaves at most one incomplete chunk at the end. The [`Reader`]
 //! skips damaged chunks, goes on at the next whole one, and says which bytes it skipped.
 //!
-//! Records carry absolute values: the metrics of a node are written again whenever they changed, and the last ones
+//! Times of single calls are differences, which begin anew in each chunk ([`Record::Restart`]): a chunk needs none before it
+//! but those that define its ids. Other records carry absolute values: the metrics of a node are written again whenever they changed, and the last ones
 //! count. So a reader needs no state but the tables of ids, and a writer may drop the file and start anew at any time.
 //!
 //! ```
