@@ -90,12 +90,18 @@ codes! {
     RANK_BY_POSITION "rank_by_position" Note
         "inputs name no rank, or the same one twice: all are numbered by their position among the inputs, from 0";
     UNREADABLE_STREAM "unreadable_stream" Lost "the stream of a process cannot be read; that process is left out";
-    CUT_STREAM "cut_stream" Lost "the stream of a process breaks off or is damaged; everything before was kept";
+    CUT_STREAM "cut_stream" Lost "the stream of a process breaks off; everything before was kept";
+    DAMAGED_CHUNK "damaged_chunk" Lost
+        "a part of the stream of a process is damaged and was skipped; reading went on at the next whole chunk";
+    NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records";
+    WRITE_DELAYED "write_delayed" Note "the recorder could not write for a while; the records were written later";
+    FOLDED_NAMES "folded_names" Note
+        "spans whose names differ only in numbers or identifiers share one name, since there were too many of them";
     EMPTY_STREAM "empty_stream" Lost "the stream of a process breaks off before it says anything; that process is left out";
     DANGLING_RECORD "dangling_record" Skipped "a record of a stream refers to something that it does not define";
     UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
     KILLED "process_killed" Lost
-        "a process ended without saying so (it still runs, or was killed, as pools end their workers): its last half second may be missing";
+        "a process ended without saying so (it still runs, was killed, as pools end their workers, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
     OS_EXIT "os_exit" Note
         "a process ended by os._exit: what its other threads did in the last moments may be missing";
     TREE_FULL "tree_full" Lost

@@ -21,7 +21,20 @@ pub(crate) struct Call {
     pub(crate) node: NodeId,
     /// What autograd says of it.
     pub(crate) sequence: Sequence,
+    /// Number of its [`CallName`], 0 if its node tells its name.
+    pub(crate) name: u32,
 }
+
+/// Exact name of a call whose node stands for many names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallName {
+    /// Its number on the thread, from 1.
+    pub(crate) number: u32,
+    pub(crate) name: Box<str>,
+}
+
+/// Bytes of a [`CallName`] at most.
+pub(crate) const MAX_CALL_NAME: usize = 1024;
 
 /// Autograd's number of a call and, of a backward node, the thread of its forward operator: both in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,11 +123,16 @@ impl<T> Outbox<T> {
         self.waiting.slots() == self.room / 2
     }
 
+    /// Counts one that is not posted.
+    pub(crate) fn lose(&self) {
+        self.inbox.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Posts to a larger ring, if there is none yet.
     #[cold]
     fn post_elsewhere(&mut self, one: T) -> bool {
         if self.room == WAITING {
-            self.inbox.lost.fetch_add(1, Ordering::Relaxed);
+            self.lose();
             return false;
         }
         let (waiting, consumer) = rtrb::RingBuffer::new(WAITING);
@@ -154,7 +172,7 @@ mod tests {
     #[test]
     fn calls_arrive_in_order_and_what_is_too_much_is_counted() {
         let (mut outbox, inbox) = mailbox();
-        let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default() };
+        let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default(), name: 0 };
         let room = FIRST + WAITING;
         let wakes: Vec<i64> = (0..room as i64 + 5).filter(|&start| outbox.post(call(start))).collect();
         let half_way = [FIRST / 2 - 1, FIRST, FIRST + WAITING / 2 - 1].map(|at| at as i64);

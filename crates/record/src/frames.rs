@@ -1,7 +1,8 @@
 //! Texts and frames of the whole process, each once.
 
+use crate::folding::{SpanNames, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_recording::{FrameKey, Record};
+use stackline_recording::{FrameKey, OTHER_NAMES, Record};
 
 /// Inputs of operators that are told apart at most, and what stands for all others: the shapes of some programs differ
 /// from call to call.
@@ -20,6 +21,7 @@ pub(crate) struct Frames {
     /// Texts about inputs of operators.
     inputs: FxHashSet<u32>,
     inputs_bytes: usize,
+    span_names: SpanNames,
     /// Everything as records; a writer remembers how far it came.
     records: Vec<Record>,
     /// Whether nothing new is interned at the moment.
@@ -81,6 +83,52 @@ impl Frames {
         self.frames.insert(key.clone(), id);
         self.records.push(Record::Frame { id, key });
         id
+    }
+
+    /// The frame of a span, of its own or shared with others of its template.
+    pub(crate) fn span(&mut self, name: &str, template: Option<&[u8]>) -> (u32, Verdict) {
+        if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
+            return (frame, Verdict::Own);
+        }
+        let verdict = self.span_names.judge(name, template);
+        let frame = match verdict {
+            Verdict::Own => {
+                let text = self.text(name);
+                let frame = self.frame(FrameKey::Span { name: text });
+                self.span_names.add(name, template, frame);
+                return (frame, verdict);
+            }
+            Verdict::Template => self.folded(&String::from_utf8_lossy(template.unwrap_or_default())),
+            Verdict::Other => self.folded(OTHER_NAMES),
+        };
+        self.span_names.keep_example(frame, name);
+        (frame, verdict)
+    }
+
+    /// As [`Self::span`], if that is known; nothing is interned.
+    pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, Verdict)> {
+        if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
+            return Some((frame, Verdict::Own));
+        }
+        let template = template.filter(|template| self.span_names.shared(template).is_some())?;
+        let template = String::from_utf8_lossy(template);
+        let frame = self.known(|frames| FrameKey::FoldedSpan { name: frames.text(&template) })?;
+        Some((frame, Verdict::Template))
+    }
+
+    fn folded(&mut self, name: &str) -> u32 {
+        let name = self.text(name);
+        self.frame(FrameKey::FoldedSpan { name })
+    }
+
+    /// Names of spans.
+    pub(crate) fn span_names(&self) -> &SpanNames {
+        &self.span_names
+    }
+
+    /// Keeps an example of a shared name.
+    pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
+        self.span_names.keep_example(frame, name);
     }
 
     /// The id of a frame that is known already; nothing of it is interned.

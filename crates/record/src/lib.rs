@@ -7,12 +7,14 @@
 
 mod events;
 pub mod extension;
+mod folding;
 mod frames;
 mod memory;
 mod modules;
 mod names;
 mod natives;
 mod options;
+mod output;
 mod paths;
 mod process;
 mod recorder;

@@ -1,5 +1,6 @@
 //! From the name of an operator to its frame, without hashing the name each time.
 
+use crate::folding::FOLDED;
 use rustc_hash::FxHashMap;
 use std::ffi::CStr;
 
@@ -41,7 +42,8 @@ const MAX_NAMES: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Names {
     by_address: Box<[Slot]>,
-    by_name: FxHashMap<(u8, Box<CStr>), u32>,
+    /// By kind, of which there are few.
+    by_name: Vec<FxHashMap<Box<CStr>, u32>>,
 }
 
 /// Bytes of a name that stand in its slot, the null byte among them.
@@ -88,12 +90,12 @@ impl Slot {
 
 impl Default for Names {
     fn default() -> Self {
-        Self { by_address: vec![Slot::EMPTY; SLOTS].into(), by_name: FxHashMap::default() }
+        Self { by_address: vec![Slot::EMPTY; SLOTS].into(), by_name: Vec::new() }
     }
 }
 
 impl Names {
-    /// The frame for a name of some kind; `intern` is asked when the name is new.
+    /// The frame for a name of some kind; `intern` is asked when the name is new. A frame with [`FOLDED`] is not remembered.
     #[inline]
     pub(crate) fn frame(&mut self, kind: u8, name: &(impl Name + ?Sized), intern: impl FnOnce(&CStr) -> u32) -> u32 {
         let address = name.address();
@@ -109,11 +111,24 @@ impl Names {
 
     #[cold]
     fn look_up(&mut self, at: usize, kind: u8, name: &CStr, intern: impl FnOnce(&CStr) -> u32) -> u32 {
-        // Spans may have a new name each time.
-        if self.by_name.len() >= MAX_NAMES {
-            self.by_name.clear();
-        }
-        let frame = *self.by_name.entry((kind, name.into())).or_insert_with(|| intern(name));
+        let kinds = self.by_name.len().max(usize::from(kind) + 1);
+        self.by_name.resize_with(kinds, FxHashMap::default);
+        let by_name = &mut self.by_name[usize::from(kind)];
+        let frame = match by_name.get(name) {
+            Some(&frame) => frame,
+            None => {
+                let frame = intern(name);
+                // Names that share a frame are new each time: they would drive out those that come again.
+                if frame & FOLDED != 0 {
+                    return frame;
+                }
+                if by_name.len() >= MAX_NAMES {
+                    by_name.clear();
+                }
+                by_name.insert(name.into(), frame);
+                frame
+            }
+        };
         // The name that was there moves to the other of the two places where it is looked for.
         self.by_address[at ^ 1] = std::mem::replace(&mut self.by_address[at], Slot::new(kind, name, frame));
         frame

@@ -1,15 +1,17 @@
 //! What all threads of a process share.
 
-use crate::events::{Call, Inbox, TimedSample, Touch, mailbox};
+use crate::events::{Call, CallName, Inbox, TimedSample, Touch, mailbox};
+use crate::folding::Verdict;
 use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
-use crate::state::State;
+use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
 use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +20,9 @@ const MAX_FRAMES: usize = 1 << 20;
 
 /// Threads that ended and wait for the writer before it is woken, in `trace` mode.
 const MANY_ENDED: usize = 64;
+
+/// Threads that ended and wait for the writer at most, while the disk is full.
+const MOST_ENDED: usize = 1024;
 
 /// So many threads that ended keep their trees. Beyond, the next threads go on with them: memory is bounded by how many run at
 /// once, not by how many there were.
@@ -33,11 +38,15 @@ pub(crate) struct Registered {
     pub(crate) inbox: Option<Inbox<Call>>,
     /// Where arrives what happens to tensors' memory, in `trace` mode with memory.
     pub(crate) touches: Option<Inbox<Touch>>,
+    /// Where exact names of its calls arrive, in `trace` mode.
+    pub(crate) names: Option<Inbox<CallName>>,
 }
 
 impl Registered {
-    fn new(thread: Thread, owner: &Owner, inbox: Option<Inbox<Call>>, touches: Option<Inbox<Touch>>) -> Self {
-        Self { thread, tree: Arc::clone(&owner.shared), overflows: Arc::clone(&owner.overflows), inbox, touches }
+    /// A tree to which nothing is posted.
+    fn new(thread: Thread, owner: &Owner) -> Self {
+        let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
+        Self { thread, tree, overflows, inbox: None, touches: None, names: None }
     }
 }
 
@@ -63,7 +72,10 @@ struct Ended {
     /// What those that are gone had lost.
     lost_calls: u64,
     lost_touches: u64,
+    lost_names: u64,
     overflows: u64,
+    /// Trees that went before they could be written.
+    dropped: u64,
 }
 
 /// What a process keeps besides times by call path.
@@ -146,6 +158,22 @@ impl Process {
         frames.frame(key)
     }
 
+    /// The frame of a span, of its own or shared with others of its template (none: its name has no number). A tree that
+    /// is full gets no new one.
+    pub(crate) fn span_frame(&self, full: bool, name: &CStr, template: Option<&[u8]>) -> (u32, Verdict) {
+        let name = name.to_string_lossy();
+        let mut frames = lock(&self.frames);
+        if full || frames.len() >= MAX_FRAMES {
+            return frames.known_span(&name, template).unwrap_or((self.overflow, Verdict::Own));
+        }
+        frames.span(&name, template)
+    }
+
+    /// Keeps an example of the names that share a frame.
+    pub(crate) fn keep_example(&self, frame: u32, name: &str) {
+        lock(&self.frames).keep_example(frame, name);
+    }
+
     /// All texts and frames, locked.
     pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
         lock(&self.frames)
@@ -177,10 +205,13 @@ impl Process {
         drop(free);
         let id = trees.next;
         let (outbox, inbox) = self.trace.then(mailbox).unzip();
-        let (touch, touched) = self.touches().then(mailbox).unzip();
+        let (touch, touches) = self.touches().then(mailbox).unzip();
+        let (call_name, names) = self.trace.then(mailbox).unzip();
         let owner = Owner::new(id, self.limit);
-        let state = Box::new(State::new(self.address(), owner, (outbox, touch), self.shapes));
-        trees.add(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox, touched));
+        let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
+        let state = Box::new(State::new(self.address(), owner, outboxes, self.shapes));
+        let registered = Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree);
+        trees.add(Registered { inbox, touches, names, ..registered });
         state.published.enter(tid);
         state
     }
@@ -190,7 +221,7 @@ impl Process {
         let mut trees = lock(&self.trees);
         let owner = Owner::new(trees.next, self.limit);
         let thread = Thread { id: owner.shared.id, tid, torch_id: 0, name };
-        trees.add(Registered::new(thread, &owner, None, None));
+        trees.add(Registered::new(thread, &owner));
         owner
     }
 
@@ -241,9 +272,28 @@ impl Process {
         for &tree in leaving {
             let Some(registered) = trees.by_id.remove(&tree) else { continue };
             ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
-            ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost());
-            ended.lost_touches += registered.touches.map_or(0, |inbox| inbox.lost());
+            // What was not taken never will be.
+            ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
+            ended.lost_names += registered.names.map_or(0, |inbox| inbox.lost());
+            ended.lost_touches += registered.touches.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
         }
+    }
+
+    /// Keeps trees that ended for the next time, as they could not be written. Returns those that are too many: they are
+    /// gone, and counted.
+    pub(crate) fn keep(&self, mut leaving: Vec<u32>) -> Vec<u32> {
+        let dropped = leaving.split_off(leaving.len().min(MOST_ENDED));
+        self.release(&dropped);
+        let mut ended = lock(&self.ended);
+        ended.dropped += dropped.len() as u64;
+        leaving.append(&mut ended.trees);
+        ended.trees = leaving;
+        dropped
+    }
+
+    /// Trees that went before they could be written.
+    pub(crate) fn dropped_trees(&self) -> u64 {
+        lock(&self.ended).dropped
     }
 
     /// Makes a thread known by torch's id, under which backward nodes ask for it.
@@ -293,6 +343,13 @@ impl Process {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.touches.as_ref()).map(Inbox::lost).sum();
         alive + lock(&self.ended).lost_touches
+    }
+
+    /// How many exact names of calls found no room on their way to the writer.
+    pub(crate) fn lost_names(&self) -> u64 {
+        let alive: u64 =
+            lock(&self.trees).by_id.values().filter_map(|known| known.names.as_ref()).map(Inbox::lost).sum();
+        alive + lock(&self.ended).lost_names
     }
 
     /// So many more tensors that operators were called with were too many to look at.

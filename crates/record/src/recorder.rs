@@ -1,6 +1,7 @@
 //! The observer: puts every operator into the tree of its thread.
 
 use crate::events::{Call, Sequence, Touch};
+use crate::paths::SPAN;
 use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
@@ -18,7 +19,7 @@ const NODE: usize = 0;
 pub(crate) const START: usize = 1;
 /// ns of the operators that this one called.
 const INSIDE: usize = 2;
-/// Autograd's number, in `trace` mode.
+/// Autograd's number, or that of a span's name, in `trace` mode.
 const SEQUENCE: usize = 3;
 
 /// Marks a span whose end ends a training step, in the word of its node.
@@ -69,6 +70,11 @@ fn leave(thread: &mut Thread) {
             session.wake_writer();
         }
     }
+}
+
+/// What single calls have besides their times: the number of the span's name, or autograd's.
+fn extra(state: &State, operator: &Operator, scope: Scope) -> u64 {
+    if scope == Scope::User { state.last_name.into() } else { sequence(operator, scope).0 }
 }
 
 /// What ties forward operators and backward nodes together.
@@ -191,15 +197,13 @@ fn end(session: &'static Session, ended: &OpenOperator, thread: &mut Thread) {
     let state = state(session, thread);
     state.published.ends(&open);
     state.tree.add_call(node, own, took);
-    if let Some(outbox) = &mut state.outbox
-        && outbox.post(Call {
-            start: ended.client[START].cast_signed(),
-            took_ns: took,
-            node,
-            sequence: Sequence(ended.client[SEQUENCE]),
-        })
-    {
-        session.wake_writer();
+    if let Some(outbox) = &mut state.outbox {
+        let is_span = ended.client[NODE] & SPAN != 0;
+        let (sequence, name) = if is_span { (0, ended.client[SEQUENCE] as u32) } else { (ended.client[SEQUENCE], 0) };
+        let start = ended.client[START].cast_signed();
+        if outbox.post(Call { start, took_ns: took, node, sequence: Sequence(sequence), name }) {
+            session.wake_writer();
+        }
     }
     thread.open = open;
 }
@@ -212,7 +216,7 @@ impl Observer for Recorder {
         let step = if scope == Scope::User && Window::is_step(operator.name().text()) { STEP } else { 0 };
         begin(session, thread, step, |state, outer, opened| {
             let node = state.begin(&session.process, operator, scope, outer, opened);
-            (node, if state.outbox.is_some() { sequence(operator, scope).0 } else { 0 })
+            (node, if state.outbox.is_some() { extra(state, operator, scope) } else { 0 })
         });
         if session.process.touches() && scope == Scope::Function {
             post_inputs(session, operator, thread);

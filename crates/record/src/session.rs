@@ -140,7 +140,7 @@ impl Session {
     #[cold]
     pub(crate) fn enter_thread(&'static self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
-            self.complain(&reason);
+            self.complain(&reason, "the program goes on without it");
         }
         self.process.enter_thread()
     }
@@ -255,11 +255,11 @@ impl Session {
     /// Writes what is left, and how the process ends, and tells those who wait for it.
     fn write_last(&self, exit: Option<i32>) {
         clock::measure();
-        self.update();
+        self.update(true);
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
             && let Err(error) = stream.end(clock::monotonic_ns(), exit)
         {
-            self.complain(&error.to_string());
+            self.complain(&error.to_string(), "the end of the recording is missing");
         }
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
         self.written.notify_all();
@@ -268,10 +268,8 @@ impl Session {
     /// The first look, that later ones are compared with: threads may have run long before.
     fn write_usage(&self) {
         let load = self.load();
-        if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
-            && let Err(error) = stream.usage(load, None)
-        {
-            self.complain(&error.to_string());
+        if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            stream.usage(load, None);
         }
     }
 
@@ -291,7 +289,8 @@ impl Session {
         sources.push(Source { name: state.name.into(), on, detail });
     }
 
-    fn update(&self) {
+    /// Writes what is new. `last` says that nothing is written later.
+    fn update(&self, last: bool) {
         dlmonitor::native::renew();
         let leaving = self.process.leaving();
         if let Some(samples) = crate::samples::drain(&self.process) {
@@ -315,25 +314,27 @@ impl Session {
             // There is nowhere to write them.
             drop(self.process.samples());
         }
-        let written = stream.as_mut().map(|stream| {
-            self.torch.get().map_or(Ok(()), |version| stream.torch(version))?;
-            stream.update(&self.process, &self.window, &sources)?;
-            stream.usage(load, dlmonitor::cost())
-        });
-        if let Some(Err(error)) = written {
-            self.complain(&error.to_string());
+        let Some(stream) = stream.as_mut() else { return self.process.release(&leaving) };
+        if let Some(version) = self.torch.get() {
+            stream.torch(version);
         }
-        // What could not be written will not be held back for better times.
-        if let Some(stream) = stream.as_mut() {
+        let is_taken = stream.update(&self.process, &self.window, &sources, last);
+        stream.usage(load, dlmonitor::cost());
+        if let Some(error) = stream.error().filter(|_| !last) {
+            self.complain(&error.to_string(), "the program goes on, and the recorder tries again");
+        }
+        if is_taken {
             stream.forget(&leaving);
+            self.process.release(&leaving);
+        } else {
+            stream.forget(&self.process.keep(leaving));
         }
-        self.process.release(&leaving);
     }
 
     /// Once: the program that is watched has its own things to say.
-    fn complain(&self, reason: &str) {
+    fn complain(&self, reason: &str, then: &str) {
         if !self.complained.swap(true, Ordering::Relaxed) {
-            say(&format!("cannot write the recording: {reason}; the program goes on without it"));
+            say(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 
@@ -360,7 +361,7 @@ impl Session {
                 Phase::Running => {
                     clock::measure();
                     self.window.look(self.elapsed());
-                    self.update();
+                    self.update(false);
                 }
                 Phase::Exiting(code) => return self.write_last(Some(code)),
                 Phase::Ending | Phase::Ended => return,

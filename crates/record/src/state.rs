@@ -1,6 +1,7 @@
 //! What one thread needs to put an operator into its tree.
 
-use crate::events::{Call, Outbox, Touch};
+use crate::events::{Call, CallName, MAX_CALL_NAME, Outbox, Touch};
+use crate::folding::{FOLDED, FoldedNames};
 use crate::frames::Frames;
 use crate::names::Names;
 use crate::natives::Natives;
@@ -12,6 +13,7 @@ use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
+use std::ffi::CStr;
 use std::sync::Arc;
 
 /// A thread's recorder.
@@ -21,6 +23,13 @@ pub(crate) struct State {
     pub(crate) process: usize,
     pub(crate) tree: Owner,
     names: Names,
+    folded: FoldedNames,
+    /// Where exact names go of calls whose frames stand for many, in `trace` mode.
+    call_names: Option<Outbox<CallName>>,
+    /// How many were posted.
+    posted_names: u32,
+    /// The number of the name of the span that began last, 0 if its frame tells it.
+    pub(crate) last_name: u32,
     paths: Paths,
     /// Where the values of metrics other than times go.
     slots: FxHashMap<(u32, Metric), u32>,
@@ -42,23 +51,30 @@ pub(crate) struct State {
     shapes: bool,
 }
 
+/// Where a thread posts what is recorded one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Outboxes {
+    pub(crate) calls: Option<Outbox<Call>>,
+    pub(crate) touches: Option<Outbox<Touch>>,
+    pub(crate) names: Option<Outbox<CallName>>,
+}
+
 impl State {
-    pub(crate) fn new(
-        process: usize,
-        tree: Owner,
-        (outbox, touches): (Option<Outbox<Call>>, Option<Outbox<Touch>>),
-        shapes: bool,
-    ) -> Self {
+    pub(crate) fn new(process: usize, tree: Owner, outboxes: Outboxes, shapes: bool) -> Self {
         Self {
             natives: (dlmonitor::native::generation() > 0).then(Natives::new),
             process,
             published: Open::register(tree.shared.id),
             tree,
             names: Names::default(),
+            folded: FoldedNames::default(),
+            call_names: outboxes.names,
+            posted_names: 0,
+            last_name: 0,
             paths: Paths::new(),
             slots: FxHashMap::default(),
-            outbox,
-            touches,
+            outbox: outboxes.calls,
+            touches: outboxes.touches,
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,
@@ -85,9 +101,11 @@ impl State {
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let frame = self
-            .names
-            .frame(scope as u8, &operator.name(), |name| process.operator_frame(self.tree.is_full(), scope, name));
+        let (tree, folded) = (&self.tree, &mut self.folded);
+        let mut frame = self.names.frame(scope as u8, &operator.name(), |name| match scope {
+            Scope::User => folded.frame(process, tree.is_full(), name),
+            _ => process.operator_frame(tree.is_full(), scope, name),
+        });
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {
@@ -96,6 +114,8 @@ impl State {
         }
         let mut newest = None;
         if scope == Scope::User {
+            self.last_name = if frame & FOLDED == 0 { 0 } else { self.post_name(operator.name().text()) };
+            frame &= !FOLDED;
             newest = opened.python;
             opened.python = self.paths.opener(newest);
             opened.client[0] = SPAN;
@@ -109,6 +129,20 @@ impl State {
             self.remember(process, sequence, node);
         }
         node
+    }
+
+    /// Posts the exact name of a call whose frame stands for many. Returns its number, 0 if it is not posted.
+    #[cold]
+    fn post_name(&mut self, name: &CStr) -> u32 {
+        let Some(names) = &mut self.call_names else { return 0 };
+        if name.to_bytes().len() > MAX_CALL_NAME {
+            names.lose();
+            return 0;
+        }
+        self.posted_names = self.posted_names.checked_add(1).unwrap_or(1);
+        // The writer is woken by calls, of which there are no fewer.
+        names.post(CallName { number: self.posted_names, name: name.to_string_lossy().into() });
+        self.posted_names
     }
 
     /// The node of a compilation that begins now, or of a phase of one: it outlives the frames that lead to it, as spans
@@ -234,7 +268,7 @@ impl Drop for State {
 impl Process {
     /// The frame of an operator.
     #[cold]
-    fn operator_frame(&self, full: bool, scope: Scope, name: &std::ffi::CStr) -> u32 {
+    fn operator_frame(&self, full: bool, scope: Scope, name: &CStr) -> u32 {
         self.intern(full, |frames| {
             let name = frames.text(&name.to_string_lossy());
             match scope {

@@ -1,26 +1,43 @@
 //! From the trees to the file, again and again: what is new and what changed since the last time.
+//!
+//! Nothing that was taken from the trees is dropped while the process runs: a chunk that cannot be written waits in memory
+//! ([`Output`]), so the file never has a record that refers to one that it lacks. While chunks wait, nothing more is taken
+//! from trees, whose values are sums, and single calls are taken up to a limit.
 
-use crate::events::{Call, Inbox, TimedSample, Touch};
+mod singles;
+
+use crate::events::{Call, CallName, Inbox, Touch};
+use crate::folding::Examples;
+use crate::output::{Outage, Output};
 use crate::process::{Process, Registered};
 use crate::tensors;
 use crate::window::{Change, Window};
 use dlmonitor::clock;
 use stackline_recording::{ChunkWriter, Cost, HEADER, Processors, Record, Source};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::OpenOptions;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A chunk is written when it has this many bytes.
 const CHUNK: usize = 1 << 18;
 /// A file is written anew when it has this many bytes and mostly says what later records say again.
 const COMPACT: u64 = 8 << 20;
+/// Bytes of single calls that wait while the file cannot be written. Beyond, calls stay with their threads, which count what
+/// finds no room.
+const MAX_WAITING: usize = 32 << 20;
+/// Names of calls that have not ended, of a thread.
+const MAX_NAMES: usize = 1 << 16;
+/// Outages that are told one by one.
+const MAX_OUTAGES: usize = 64;
 
 /// How much of a tree the file has.
 #[derive(Debug, Default)]
 struct Written {
     thread: Option<stackline_recording::Thread>,
     nodes: usize,
+    /// The chunk that the differences below are of ([`Record::Restart`]).
+    chunk: u64,
     /// When the last call ended, and when the last sample was taken, `CLOCK_MONOTONIC`.
     last_end: i64,
     last_sample: i64,
@@ -28,6 +45,8 @@ struct Written {
     last_touch: (i64, usize),
     /// Autograd's last number.
     last_number: i64,
+    /// Exact names of calls that have not ended, by their numbers.
+    names: BTreeMap<u32, Box<str>>,
     /// Count of each slot when it was written last; a slot that changed has another.
     counts: Vec<u64>,
 }
@@ -36,14 +55,19 @@ struct Written {
 #[derive(Debug)]
 pub(crate) struct Stream {
     path: PathBuf,
-    file: File,
+    output: Output,
     head: stackline_recording::Process,
     /// What processes of the same machine have in common.
     boot: Option<u64>,
     /// Changes of the window that were written.
     changes: usize,
     chunk: ChunkWriter,
+    /// Number of the chunk, and of records in it.
+    chunks: u64,
+    in_chunk: u64,
     records: usize,
+    /// How often the examples of each shared name had changed when they were written.
+    examples: Vec<u32>,
     trees: BTreeMap<u32, Written>,
     sources: Vec<Source>,
     /// As they were written last.
@@ -58,9 +82,22 @@ pub(crate) struct Stream {
     touches_cut: u64,
     names_cut: u64,
     names: tensors::Written,
-    bytes: u64,
     /// Size right after the file was written anew.
     whole: u64,
+    outages: Vec<Record>,
+    refused: Refused,
+}
+
+/// What found no room on its way here because the file could not be written.
+#[derive(Debug, Default)]
+struct Refused {
+    /// Whether calls were left with their threads the last time.
+    now: bool,
+    /// Calls and touches that threads had lost by then, for whatever reason.
+    seen: (u64, u64),
+    calls: u64,
+    touches: u64,
+    samples: u64,
 }
 
 impl Stream {
@@ -74,14 +111,26 @@ impl Stream {
         calls_left: u64,
     ) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        Ok(Self::new(path, (head, boot), calls_left, Output::new(Box::new(file))))
+    }
+
+    fn new(
+        path: &Path,
+        (head, boot): (stackline_recording::Process, Option<u64>),
+        calls_left: u64,
+        output: Output,
+    ) -> Self {
         let mut stream = Self {
             path: path.to_owned(),
-            file,
+            output,
             head,
             boot,
             changes: 0,
             chunk: ChunkWriter::new(),
+            chunks: 0,
+            in_chunk: 0,
             records: 0,
+            examples: Vec::new(),
             trees: BTreeMap::new(),
             sources: Vec::new(),
             processors: None,
@@ -92,29 +141,63 @@ impl Stream {
             touches_cut: 0,
             names_cut: 0,
             names: tensors::Written::default(),
-            bytes: 0,
             whole: 0,
+            outages: Vec::new(),
+            refused: Refused::default(),
         };
-        stream.write(&HEADER)?;
+        stream.output.put(&HEADER, 0);
         // At once: whatever becomes of the process, the stream says whose it is.
-        stream.push(&Record::Process(Box::new(stream.head.clone())))?;
+        stream.push(&Record::Process(Box::new(stream.head.clone())));
         if let Some(boot) = boot {
-            stream.push(&Record::Machine { boot })?;
+            stream.push(&Record::Machine { boot });
         }
-        stream.send()?;
-        Ok(stream)
+        stream.send();
+        stream
     }
 
-    /// Brings the file up to date.
-    ///
-    /// # Errors
-    /// If the file cannot be written; what was written before stays readable.
-    pub(crate) fn update(&mut self, process: &Process, window: &Window, sources: &[Source]) -> io::Result<()> {
-        // Single calls stand in the file once, and must stay there.
-        if !process.traces() && self.bytes > COMPACT.max(4 * self.whole) {
-            self.start_anew(process, window, sources)?;
+    /// Brings the file up to date. `true` if all that threads posted was taken; `last` takes it in any case.
+    pub(crate) fn update(&mut self, process: &Process, window: &Window, sources: &[Source], last: bool) -> bool {
+        let is_blocked = self.output.flush().is_err();
+        if let Some(outage) = self.output.recovered() {
+            self.note_outage(outage);
         }
-        self.append(process, window, sources)
+        self.note_refused(process);
+        let has_room = process.traces() && self.output.waiting_bytes() < MAX_WAITING;
+        if is_blocked && !has_room && !last {
+            self.refused.now = true;
+            self.refused.samples += process.samples().len() as u64;
+            return false;
+        }
+        // Single calls stand in the file once, and must stay there.
+        if !process.traces() && !is_blocked && self.output.len() > COMPACT.max(4 * self.whole) {
+            self.start_anew(process, window, sources);
+        }
+        self.append(process, window, sources);
+        true
+    }
+
+    /// Why the file is not up to date, if it is not.
+    pub(crate) fn error(&mut self) -> Option<io::Error> {
+        self.output.flush().err()
+    }
+
+    /// Counts calls that their threads lost because the file could not be written.
+    fn note_refused(&mut self, process: &Process) {
+        let lost = (process.lost_calls(), process.lost_touches());
+        let refused = &mut self.refused;
+        if std::mem::take(&mut refused.now) {
+            refused.calls += lost.0.saturating_sub(refused.seen.0);
+            refused.touches += lost.1.saturating_sub(refused.seen.1);
+        }
+        refused.seen = lost;
+    }
+
+    fn note_outage(&mut self, Outage { from_ns, to_ns, error, dropped }: Outage) {
+        let record = Record::Outage { from_ns, to_ns, error, dropped };
+        self.push(&record);
+        if self.outages.len() < MAX_OUTAGES {
+            self.outages.push(record);
+        }
     }
 
     /// Nothing more comes of these trees.
@@ -125,42 +208,65 @@ impl Stream {
     }
 
     /// Says which `PyTorch` the process has, unless that was said.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub(crate) fn torch(&mut self, version: &str) -> io::Result<()> {
+    pub(crate) fn torch(&mut self, version: &str) {
         if self.head.torch == version {
-            return Ok(());
+            return;
         }
         version.clone_into(&mut self.head.torch);
-        self.push(&Record::Torch { version: version.to_owned() })
+        self.push(&Record::Torch { version: version.to_owned() });
     }
 
     /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`, and with which `os._exit`, if by that.
+    ///
+    /// # Errors
+    /// If the file is not up to date. What it lacks stands in it, if there is room for that.
     pub(crate) fn end(&mut self, monotonic_ns: i64, exit: Option<i32>) -> io::Result<()> {
+        self.push_end(monotonic_ns, exit);
+        self.send();
+        let Err(error) = self.output.flush() else {
+            if let Some(outage) = self.output.recovered() {
+                // It ended with the last chunk: the end is told again behind it.
+                self.note_outage(outage);
+                self.push_end(monotonic_ns, exit);
+                self.send();
+            }
+            return Ok(());
+        };
+        // A few bytes mostly fit where a chunk does not: the last block of a file is rarely full.
+        let outage = self.output.give_up();
+        for (what, count) in self.lost.clone() {
+            self.push(&Record::Lost { what: what.into(), count });
+        }
+        outage.into_iter().for_each(|outage| self.note_outage(outage));
+        self.push_end(monotonic_ns, exit);
+        self.send();
+        Err(error)
+    }
+
+    fn push_end(&mut self, monotonic_ns: i64, exit: Option<i32>) {
         if let Some(code) = exit {
-            self.push(&Record::Exit { code })?;
+            self.push(&Record::Exit { code });
         }
         let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
-        self.push(&Record::End { at_ns })?;
-        self.send()
+        self.push(&Record::End { at_ns });
     }
 
     /// Says what threads used of processors, and what recording costs.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub(crate) fn usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) -> io::Result<()> {
+    pub(crate) fn usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
+        // Sums, too: the next ones hold them.
+        if self.output.is_blocked() {
+            return;
+        }
         if self.processors.is_none() || load.is_some() {
             // Threads may be pinned at any time.
             let processors = Some(crate::usage::processors()).filter(|now| self.processors.as_ref() != Some(now));
             if let Some(processors) = processors {
                 self.processors = Some(processors);
-                self.push(&Record::Processors(processors))?;
+                self.push(&Record::Processors(processors));
             }
         }
         if let Some(load) = load {
-            self.push(&load)?;
+            self.push(&load);
         }
         let cost = cost.map(|cost| Cost {
             begin_ns: cost.begin_ns,
@@ -170,12 +276,12 @@ impl Stream {
         });
         if let Some(cost) = cost.filter(|cost| self.cost.as_ref() != Some(cost)) {
             self.cost = Some(cost);
-            self.push(&Record::Cost(cost))?;
+            self.push(&Record::Cost(cost));
         }
-        self.send()
+        self.send();
     }
 
-    fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) -> io::Result<()> {
+    fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Calls, then nodes, then frames: each refers to what exists by then.
         let samples = process.samples();
         let trees = process.trees();
@@ -184,58 +290,78 @@ impl Stream {
         let touches: Vec<Vec<Touch>> =
             trees.iter().map(|registered| registered.touches.as_ref().map(Inbox::take).unwrap_or_default()).collect();
         let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
-        let records: Vec<Record> = process.frames().records(self.records).to_vec();
-        self.records += records.len();
-        for record in &records {
-            self.push(record)?;
-        }
+        // After their calls: a name is posted before its call.
+        let names: Vec<Vec<CallName>> =
+            trees.iter().map(|registered| registered.names.as_ref().map(Inbox::take).unwrap_or_default()).collect();
+        self.append_frames(process);
         for source in sources {
             if !self.sources.contains(source) {
-                self.push(&Record::Source(source.clone()))?;
+                self.push(&Record::Source(source.clone()));
             }
         }
         self.sources = sources.to_vec();
         for Change { at, step, open, at_step } in window.changes(self.changes) {
-            self.push(&Record::Window { at_ns: clock::monotonic_at(at), step, open, at_step })?;
+            self.push(&Record::Window { at_ns: clock::monotonic_at(at), step, open, at_step });
             self.changes += 1;
         }
         for (registered, nodes) in trees.iter().zip(nodes) {
-            self.append_tree(registered, nodes)?;
+            self.append_tree(registered, nodes);
         }
-        for (registered, calls) in trees.iter().zip(calls) {
-            self.append_calls(registered, &calls)?;
+        for (registered, (calls, names)) in trees.iter().zip(calls.into_iter().zip(names)) {
+            self.append_calls(registered, &calls, names);
         }
         for (registered, touches) in trees.iter().zip(touches) {
-            self.append_touches(registered, &touches)?;
+            self.append_touches(registered, &touches);
         }
-        self.append_names(process)?;
-        self.append_samples(&samples)?;
-        self.note_lost("tree_full", process.overflows())?;
-        self.note_lost("calls_too_fast", process.lost_calls())?;
-        self.note_lost("calls_over_limit", self.calls_cut)?;
-        self.note_lost("touches_too_fast", process.lost_touches())?;
-        self.note_lost("touches_over_limit", self.touches_cut)?;
-        self.note_lost("inputs_over_limit", process.inputs_left_out())?;
-        self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut)?;
-        self.send()
+        self.append_names(process);
+        self.append_samples(&samples);
+        self.note_lost("tree_full", process.overflows());
+        self.note_lost("calls_too_fast", process.lost_calls().saturating_sub(self.refused.calls));
+        self.note_lost("calls_not_written", self.refused.calls);
+        self.note_lost("calls_without_names", process.lost_names());
+        self.note_lost("samples_not_written", self.refused.samples);
+        self.note_lost("calls_over_limit", self.calls_cut);
+        self.note_lost("touches_too_fast", process.lost_touches().saturating_sub(self.refused.touches));
+        self.note_lost("touches_not_written", self.refused.touches);
+        self.note_lost("threads_not_written", process.dropped_trees());
+        self.note_lost("touches_over_limit", self.touches_cut);
+        self.note_lost("inputs_over_limit", process.inputs_left_out());
+        self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut);
+        self.send();
     }
 
-    fn append_tree(&mut self, registered: &Registered, nodes: usize) -> io::Result<()> {
+    fn append_frames(&mut self, process: &Process) {
+        let (records, examples) = {
+            let frames = process.frames();
+            (frames.records(self.records).to_vec(), frames.span_names().examples().to_vec())
+        };
+        self.records += records.len();
+        for record in &records {
+            self.push(record);
+        }
+        self.examples.resize(examples.len(), 0);
+        for (at, Examples { frame, first, last, version }) in examples.into_iter().enumerate() {
+            if std::mem::replace(&mut self.examples[at], version) != version {
+                self.push(&Record::FoldedNames { frame, first, last });
+            }
+        }
+    }
+
+    fn append_tree(&mut self, registered: &Registered, nodes: usize) {
         let mut written = self.trees.remove(&registered.tree.id).unwrap_or_default();
-        let result = self.append_changes(&mut written, registered, nodes);
+        self.append_changes(&mut written, registered, nodes);
         self.trees.insert(registered.tree.id, written);
-        result
     }
 
-    fn append_changes(&mut self, written: &mut Written, registered: &Registered, nodes: usize) -> io::Result<()> {
+    fn append_changes(&mut self, written: &mut Written, registered: &Registered, nodes: usize) {
         let (thread, tree) = (&registered.thread, &registered.tree);
         if written.thread.as_ref() != Some(thread) {
-            self.push(&Record::Thread(thread.clone()))?;
+            self.push(&Record::Thread(thread.clone()));
             written.thread = Some(thread.clone());
         }
         for id in written.nodes.max(1)..nodes {
             let Some(node) = tree.nodes.get(id) else { break };
-            self.push(&Record::Node { thread: tree.id, id: id as u32, parent: node.parent, frame: node.frame })?;
+            self.push(&Record::Node { thread: tree.id, id: id as u32, parent: node.parent, frame: node.frame });
         }
         written.nodes = nodes;
         for (at, slot) in tree.slots() {
@@ -249,138 +375,72 @@ impl Stream {
             }
             if stats.count != written.counts[at] {
                 written.counts[at] = stats.count;
-                self.push(&Record::Stats { thread: tree.id, node: slot.node, metric: slot.metric, stats })?;
+                self.push(&Record::Stats { thread: tree.id, node: slot.node, metric: slot.metric, stats });
             }
         }
-        Ok(())
     }
 
-    fn append_calls(&mut self, registered: &Registered, calls: &[Call]) -> io::Result<()> {
-        let thread = registered.thread.id;
-        for (at, call) in calls.iter().enumerate() {
-            if self.calls_left == 0 {
-                self.calls_cut += (calls.len() - at) as u64;
-                return Ok(());
-            }
-            let (start, duration_ns) = (call.start, call.took_ns);
-            let written = self.written(thread);
-            let (start_delta_ns, last_number) = (start - written.last_end, written.last_number);
-            if let Some((number, forward_thread)) = call.sequence.get() {
-                let number = number.cast_signed();
-                let delta = number - last_number;
-                self.push_single(&Record::Sequence { thread, delta, forward_thread })?;
-                self.written(thread).last_number = number;
-            }
-            self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
-            self.written(thread).last_end = start + duration_ns.cast_signed();
+    fn note_lost(&mut self, what: &'static str, count: u64) {
+        if self.lost.get(what).copied().unwrap_or(0) != count {
+            self.lost.insert(what, count);
+            self.push(&Record::Lost { what: what.into(), count });
         }
-        Ok(())
     }
 
-    fn append_touches(&mut self, registered: &Registered, touches: &[Touch]) -> io::Result<()> {
-        let thread = registered.thread.id;
-        for (at, touch) in touches.iter().enumerate() {
-            if self.calls_left == 0 {
-                self.touches_cut += (touches.len() - at) as u64;
-                return Ok(());
-            }
-            let (before, address) = std::mem::replace(&mut self.written(thread).last_touch, (touch.at, touch.address));
-            self.push_single(&Record::Touch {
-                thread,
-                node: touch.node.0,
-                delta_ns: touch.at - before,
-                kind: touch.kind,
-                address_delta: touch.address.wrapping_sub(address).cast_signed() as i64,
-                bytes: touch.bytes,
-            })?;
-        }
-        Ok(())
-    }
-
-    fn append_names(&mut self, process: &Process) -> io::Result<()> {
-        let (names, named) = process.tensors.take(&process.modules, &mut self.names);
-        for name in &names {
-            self.push(name)?;
-        }
-        for (at, one) in named.iter().enumerate() {
-            if self.calls_left == 0 {
-                self.names_cut += (named.len() - at) as u64;
-                return Ok(());
-            }
-            self.push_single(&Record::Named { at_ns: one.at, address: one.address as u64, name: one.name })?;
-        }
-        Ok(())
-    }
-
-    /// How much of a tree was written.
-    fn written(&mut self, tree: u32) -> &mut Written {
-        self.trees.entry(tree).or_default()
-    }
-
-    fn append_samples(&mut self, samples: &[TimedSample]) -> io::Result<()> {
-        for (at, sample) in samples.iter().enumerate() {
-            if self.calls_left == 0 {
-                self.calls_cut += (samples.len() - at) as u64;
-                return Ok(());
-            }
-            // A tree that is not written yet has no samples: they are posted after it was made.
-            let Some(written) = self.trees.get_mut(&sample.tree) else { continue };
-            let now = clock::monotonic_at(sample.at);
-            let delta_ns = now - std::mem::replace(&mut written.last_sample, now);
-            let &TimedSample { tree: thread, node, metric, value, .. } = sample;
-            self.push_single(&Record::Sample { thread, node: node.0, delta_ns, metric, value })?;
-        }
-        Ok(())
-    }
-
-    /// Pushes what counts against the limit of single calls.
-    fn push_single(&mut self, record: &Record) -> io::Result<()> {
-        let before = self.chunk.len() as u64;
-        self.push(record)?;
-        self.calls_left = self.calls_left.saturating_sub((self.chunk.len() as u64).saturating_sub(before).max(1));
-        Ok(())
-    }
-
-    fn note_lost(&mut self, what: &'static str, count: u64) -> io::Result<()> {
-        if self.lost.get(what).copied().unwrap_or(0) == count {
-            return Ok(());
-        }
-        self.lost.insert(what, count);
-        self.push(&Record::Lost { what: what.into(), count })
-    }
-
-    /// Writes everything to a new file and lets it take the place of the old one.
-    fn start_anew(&mut self, process: &Process, window: &Window, sources: &[Source]) -> io::Result<()> {
+    /// Writes everything to a new file and lets it take the place of the old one. If that fails, the old one stays.
+    fn start_anew(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         let beside = self.path.with_extension("new");
         let _ = std::fs::remove_file(&beside);
-        let mut anew = Self::create(&beside, (self.head.clone(), self.boot), self.calls_left)?;
-        anew.append(process, window, sources)?;
-        std::fs::rename(&beside, &self.path)?;
-        anew.path.clone_from(&self.path);
-        anew.whole = anew.bytes;
-        *self = anew;
-        Ok(())
-    }
-
-    fn push(&mut self, record: &Record) -> io::Result<()> {
-        self.chunk.push(record).map_err(io::Error::other)?;
-        if self.chunk.len() >= CHUNK { self.send() } else { Ok(()) }
-    }
-
-    fn send(&mut self) -> io::Result<()> {
-        if self.chunk.is_empty() {
-            return Ok(());
+        let Ok(mut anew) = Self::create(&beside, (self.head.clone(), self.boot), self.calls_left) else { return };
+        for outage in &self.outages {
+            anew.push(outage);
         }
-        let bytes = self.chunk.finish();
-        self.file.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
-        self.chunk.clear();
-        Ok(())
+        anew.outages.clone_from(&self.outages);
+        anew.append(process, window, sources);
+        if anew.output.is_blocked() || std::fs::rename(&beside, &self.path).is_err() {
+            let _ = std::fs::remove_file(&beside);
+            // Not again before the file has grown.
+            self.whole = self.output.len();
+            return;
+        }
+        anew.path.clone_from(&self.path);
+        anew.whole = anew.output.len();
+        *self = anew;
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
-        Ok(())
+    fn push(&mut self, record: &Record) {
+        self.begin_chunk();
+        self.add(record);
+        if self.chunk.len() >= CHUNK {
+            self.send();
+        }
+    }
+
+    /// Lets a chunk begin so that it can be read without the one before.
+    fn begin_chunk(&mut self) {
+        if self.chunk.is_empty() {
+            self.chunks += 1;
+            // The first one begins with the process.
+            if self.chunks > 1 {
+                self.add(&Record::Restart);
+            }
+        }
+    }
+
+    fn add(&mut self, record: &Record) {
+        // No record of this crate fails to be encoded.
+        if self.chunk.push(record).is_ok() {
+            self.in_chunk += 1;
+        }
+    }
+
+    fn send(&mut self) {
+        if !self.chunk.is_empty() {
+            self.output.put(self.chunk.finish(), std::mem::take(&mut self.in_chunk));
+            self.chunk.clear();
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

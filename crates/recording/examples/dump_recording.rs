@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for record in reader.by_ref() {
         println!("{record:?}");
     }
-    if let Some(damage) = reader.damage() {
+    for damage in reader.damages() {
         println!("damaged: {} bytes from byte {} on", damage.bytes, damage.at);
     }
     Ok(())

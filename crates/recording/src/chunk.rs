@@ -5,7 +5,8 @@ use crate::Record;
 /// The first bytes of a stream: magic and format version.
 pub const HEADER: [u8; 8] = *b"SLREC\0\0\x01";
 
-const PREFIX: usize = 8;
+/// Bytes of length and checksum.
+pub(crate) const PREFIX: usize = 8;
 
 /// Gathers records into one chunk, to be appended with one `write`.
 #[derive(Debug, Default)]
@@ -86,104 +87,10 @@ pub enum NotARecording {
     },
 }
 
-/// Where a stream stops making sense, typically because its process was killed while it wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// Byte at which the first damaged chunk begins.
-    pub at: usize,
-    /// Bytes from there to the end, none of which were read.
-    pub bytes: usize,
-}
-
-/// Reads the records of a stream, up to the first damage.
-#[derive(Debug)]
-pub struct Reader<'a> {
-    file: &'a [u8],
-    /// What is left of the current chunk.
-    chunk: &'a [u8],
-    chunk_start: usize,
-    next_chunk: usize,
-    damage: Option<Damage>,
-}
-
-impl<'a> Reader<'a> {
-    /// Opens a stream held in memory.
-    ///
-    /// # Errors
-    /// [`NotARecording`] if the header is missing or of another version.
-    pub fn new(file: &'a [u8]) -> Result<Self, NotARecording> {
-        let magic = HEADER.len() - 1;
-        if file.get(..magic) != Some(&HEADER[..magic]) {
-            return Err(NotARecording::Magic);
-        }
-        match file.get(magic) {
-            Some(&version) if version == HEADER[magic] => {}
-            found => {
-                return Err(NotARecording::Version { found: found.copied().unwrap_or(0), known: HEADER[magic] });
-            }
-        }
-        Ok(Self { file, chunk: &[], chunk_start: HEADER.len(), next_chunk: HEADER.len(), damage: None })
-    }
-
-    /// What could not be read; complete after [`Iterator::next`] returned `None`.
-    #[must_use]
-    pub fn damage(&self) -> Option<Damage> {
-        self.damage
-    }
-
-    /// Moves to the next chunk whose checksum holds.
-    fn open_chunk(&mut self) -> Option<()> {
-        let rest = self.file.get(self.next_chunk..)?;
-        if rest.is_empty() {
-            return None;
-        }
-        self.chunk_start = self.next_chunk;
-        let whole = rest.first_chunk::<PREFIX>().and_then(|prefix| {
-            let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
-            let crc = u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]);
-            let records = rest.get(PREFIX..)?.get(..length)?;
-            (crc32fast::hash(records) == crc).then_some(records)
-        });
-        let Some(records) = whole else {
-            self.stop();
-            return None;
-        };
-        self.next_chunk += PREFIX + records.len();
-        self.chunk = records;
-        Some(())
-    }
-
-    fn stop(&mut self) {
-        self.damage = Some(Damage { at: self.chunk_start, bytes: self.file.len() - self.chunk_start });
-        self.chunk = &[];
-        self.next_chunk = self.file.len();
-    }
-}
-
-impl Iterator for Reader<'_> {
-    type Item = Record;
-
-    fn next(&mut self) -> Option<Record> {
-        while self.chunk.is_empty() {
-            self.open_chunk()?;
-        }
-        match postcard::take_from_bytes(self.chunk) {
-            Ok((record, rest)) => {
-                self.chunk = rest;
-                Some(record)
-            }
-            Err(_) => {
-                self.stop();
-                None
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ChunkWriter, HEADER, NotARecording, Reader};
-    use crate::Record;
+    use super::{ChunkWriter, HEADER, NotARecording};
+    use crate::{Reader, Record};
     use proptest::prelude::*;
 
     fn text(id: u32) -> Record {

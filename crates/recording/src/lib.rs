@@ -1,10 +1,11 @@
 //! The stream that a watched process appends to its own file: what the recorder writes and the launcher reads.
 //!
 //! A file is a [header](HEADER) and then chunks. A chunk is a length, a CRC-32 and that many bytes of [records](Record),
-//! written with one `write` call. A process that is killed leaves at most one incomplete chunk at the end; the
-//! [`Reader`] gives back everything before it and says how many bytes were lost.
+//! written with one `write` call. A process that is killed leaves at most one incomplete chunk at the end. The [`Reader`]
+//! skips damaged chunks, goes on at the next whole one, and says which bytes it skipped.
 //!
-//! Records carry absolute values: the metrics of a node are written again whenever they changed, and the last ones
+//! Times of single calls are differences, which begin anew in each chunk ([`Record::Restart`]): a chunk needs none before it
+//! but those that define its ids. Other records carry absolute values: the metrics of a node are written again whenever they changed, and the last ones
 //! count. So a reader needs no state but the tables of ids, and a writer may drop the file and start anew at any time.
 //!
 //! ```
@@ -24,12 +25,16 @@
 
 mod chunk;
 pub mod inputs;
+mod reader;
 mod record;
+mod stats;
 mod tensors;
 
-pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};
+pub use chunk::{ChunkWriter, HEADER, NotARecording};
+pub use reader::{Damage, Reader};
 pub use record::{
-    COUNTERS, Cost, FrameKey, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Process, Processors, Record, Role, Source,
-    Stats, Thread,
+    COUNTERS, Cost, FrameKey, IDENTIFIER, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP, OTHER_NAMES, Process,
+    Processors, Record, Role, Source, Thread,
 };
+pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

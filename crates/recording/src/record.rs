@@ -1,6 +1,6 @@
 //! What a stream says.
 
-use crate::{TensorPart, TouchKind};
+use crate::{Stats, TensorPart, TouchKind};
 use serde::{Deserialize, Serialize};
 
 /// One statement of a watched process. Ids are dense, start at 0 and are defined before they are used; those of nodes
@@ -64,7 +64,7 @@ pub enum Record {
         /// Its calling context.
         node: u32,
         /// ns since the end of the previous event of the thread (negative: spans end after those that they contain); for
-        /// the first one, since the zero of `CLOCK_MONOTONIC`.
+        /// the first one after a [`Record::Restart`], since the zero of `CLOCK_MONOTONIC`.
         start_delta_ns: i64,
         /// ns that it took.
         duration_ns: u64,
@@ -192,6 +192,36 @@ pub enum Record {
         address: u64,
         /// The id of the name.
         name: u32,
+    },
+    /// Differences restart: of each thread, the next event, sample, touch and autograd number count from 0 again. First record
+    /// of each chunk, so that a chunk can be read without the one before it.
+    Restart,
+    /// Outage: for a while the stream could not be written.
+    Outage {
+        /// First write that failed, `CLOCK_MONOTONIC`.
+        from_ns: i64,
+        /// First write that succeeded again, or the end of the process, `CLOCK_MONOTONIC`.
+        to_ns: i64,
+        /// Error number of the system (`errno`) of the first failure, 0 if unknown.
+        error: i32,
+        /// Records that never were written. Records that waited in memory and were written late are not counted.
+        dropped: u64,
+    },
+    /// Exact name of the thread's next event, in `trace` mode only, where its frame is a [`FrameKey::FoldedSpan`].
+    EventName {
+        /// The thread of the event.
+        thread: u32,
+        /// The name.
+        name: String,
+    },
+    /// Examples of the names that share a [`FrameKey::FoldedSpan`]; a later record of the same frame replaces it.
+    FoldedNames {
+        /// The frame.
+        frame: u32,
+        /// The first name that was folded.
+        first: String,
+        /// One of the latest names.
+        last: String,
     },
 }
 
@@ -340,7 +370,21 @@ pub enum FrameKey {
         /// A text as [`crate::inputs`] explains it.
         inputs: u32,
     },
+    /// Spans whose names differ in numbers only, once there were many of them.
+    FoldedSpan {
+        /// The name with [`NUMBER`] in the place of each number and [`IDENTIFIER`] in that of each identifier, or [`OTHER_NAMES`].
+        name: u32,
+    },
 }
+
+/// Placeholder of a number in the name of a [`FrameKey::FoldedSpan`].
+pub const NUMBER: &str = "<n>";
+
+/// Placeholder of a hexadecimal or other generated identifier in the name of a [`FrameKey::FoldedSpan`].
+pub const IDENTIFIER: &str = "<id>";
+
+/// Name of the [`FrameKey::FoldedSpan`] of all spans beyond the limit of distinct names.
+pub const OTHER_NAMES: &str = "(other names)";
 
 /// What is measured at nodes of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -388,65 +432,6 @@ pub const COUNTERS: &[&str] = &[
     "branch-misses",
 ];
 
-/// Count, sum and spread of a metric at one node. Exact: sums of squares are kept as integers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
-    /// How many values.
-    pub count: u64,
-    /// Their sum.
-    pub sum: u64,
-    /// The least one, 0 if there is none.
-    pub min: u64,
-    /// The greatest one.
-    pub max: u64,
-    /// The sum of their squares.
-    pub sum_of_squares: u128,
-}
-
-impl Stats {
-    /// Adds one value.
-    pub fn add(&mut self, value: u64) {
-        self.min = if self.count == 0 { value } else { self.min.min(value) };
-        self.max = self.max.max(value);
-        self.count += 1;
-        self.sum = self.sum.saturating_add(value);
-        self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
-    }
-
-    /// The statistics of both sets of values together; commutative and associative.
-    pub fn merge(&mut self, other: &Self) {
-        if other.count == 0 {
-            return;
-        }
-        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
-        self.max = self.max.max(other.max);
-        self.count += other.count;
-        self.sum = self.sum.saturating_add(other.sum);
-        self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
-    }
-
-    /// The mean, 0 without values.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
-    }
-
-    /// Standard deviation of the values (population), 0 without values.
-    #[must_use]
-    pub fn standard_deviation(&self) -> f64 {
-        if self.count == 0 {
-            return 0.0;
-        }
-        // n Σx² − (Σx)² in integers where they fit: the difference of two large floats would be noise.
-        let (n, sum) = (u128::from(self.count), u128::from(self.sum));
-        let spread = match (n.checked_mul(self.sum_of_squares), sum.checked_mul(sum)) {
-            (Some(squares), Some(square)) => squares.saturating_sub(square) as f64,
-            _ => return (self.sum_of_squares as f64 / n as f64 - self.mean() * self.mean()).max(0.0).sqrt(),
-        };
-        spread.sqrt() / n as f64
-    }
-}
-
 /// A source of events and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
@@ -456,40 +441,4 @@ pub struct Source {
     pub on: bool,
     /// How, or why not.
     pub detail: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Stats;
-    use proptest::prelude::*;
-
-    fn of(values: &[u64]) -> Stats {
-        let mut stats = Stats::default();
-        for &value in values {
-            stats.add(value);
-        }
-        stats
-    }
-
-    proptest! {
-        #[test]
-        fn merging_is_adding(a in proptest::collection::vec(0_u64..1 << 40, 0..20),
-                             b in proptest::collection::vec(0_u64..1 << 40, 0..20)) {
-            let both = of(&[a.clone(), b.clone()].concat());
-            let (mut left, mut right) = (of(&a), of(&b));
-            left.merge(&of(&b));
-            right.merge(&of(&a));
-            prop_assert_eq!(left, both);
-            prop_assert_eq!(right, both);
-        }
-
-        #[test]
-        fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
-            let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
-            let variance = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum::<f64>() / values.len() as f64;
-            let stats = of(&values);
-            prop_assert!((stats.mean() - mean).abs() <= 1e-6 * mean.max(1.0));
-            prop_assert!((stats.standard_deviation() - variance.sqrt()).abs() <= 1e-6 * variance.sqrt().max(1.0));
-        }
-    }
 }

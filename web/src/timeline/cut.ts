@@ -5,7 +5,7 @@ import { scaleOf } from "./paint";
 import type { Stretch } from "./view";
 
 /** What reading says where the end of a file, or of what was recorded, is missing. */
-const BREAKS_OFF = new Set(["truncated", "too_damaged", "damaged_compression", "oversized_entry", "cut_stream", "process_killed"]);
+const BREAKS_OFF = new Set(["truncated", "too_damaged", "damaged_compression", "oversized_entry", "cut_stream", "not_written", "process_killed"]);
 
 export const breaksOff = (report: ReadReport | undefined): boolean => report?.problems.some(({ code }) => BREAKS_OFF.has(code)) ?? false;
 

@@ -1,14 +1,15 @@
 //! Recordings: the streams that watched processes wrote (`stackline_recording`), merged into one calling context tree.
 //!
-//! A stream is kept up to its first damage. What is lost, and which processes were killed, is in the tree's read report.
+//! Damaged chunks of a stream are skipped. What is lost, and which processes were killed, is in the tree's read report.
 
 mod stream;
+mod table;
 mod trace;
 
 use crate::{Error, problems};
 use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
 pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
-use stackline_recording::{Reader, Record};
+use stackline_recording::{HEADER, Reader, Record};
 use std::io;
 use std::path::{Path, PathBuf};
 use stream::Stream;
@@ -101,25 +102,34 @@ fn began(file: &[u8]) -> (i64, u32) {
 fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8]) {
     let Some(mut reader) = open_stream(name, file, builder.report()) else { return };
     let mut stream = Stream::default();
-    for record in reader.by_ref() {
+    while let Some(record) = reader.next() {
         builder.report().records += 1;
-        stream.add(builder, name, record);
+        stream.add(builder, name, record, reader.skipped());
     }
-    note_damage(name, &reader, builder.report());
+    note_damage(name, &reader, file.len(), builder.report());
     stream.finish(builder, name);
 }
 
 /// The records of a stream; `None`, with the reason in the report, if it is none.
 fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Option<Reader<'a>> {
     report.bytes += file.len() as u64;
+    if file.len() < HEADER.len() && HEADER.starts_with(file) {
+        problems::EMPTY_STREAM.count(report, None, name);
+        return None;
+    }
     let unreadable = |error| problems::UNREADABLE_STREAM.count(report, Some(0), &format!("{name}: {error}"));
     Reader::new(file).map_err(unreadable).ok()
 }
 
 /// Says what of a stream that was read could not be.
-fn note_damage(name: &str, reader: &Reader<'_>, report: &mut ReadReport) {
-    if let Some(damage) = reader.damage() {
-        let example = format!("{name}: the last {} bytes", damage.bytes);
-        problems::CUT_STREAM.count(report, Some(damage.at as u64), &example);
+fn note_damage(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
+    for damage in reader.damages() {
+        if damage.at + damage.bytes == size {
+            let example = format!("{name}: the last {} bytes", damage.bytes);
+            problems::CUT_STREAM.count(report, Some(damage.at as u64), &example);
+        } else {
+            let example = format!("{name}: {} bytes from byte {} on", damage.bytes, damage.at);
+            problems::DAMAGED_CHUNK.count(report, Some(damage.at as u64), &example);
+        }
     }
 }

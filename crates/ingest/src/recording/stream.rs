@@ -1,22 +1,32 @@
 //! One stream: from its own ids to those of the merged tree.
 
+use super::table::{Dangling, Table};
 use crate::problems;
 use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
     CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, ReadReport, StrId,
 };
-use stackline_recording::{COUNTERS, FrameKey, Metric, Process, Record, Role, Stats, Thread};
+use stackline_recording::{
+    COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
+};
+use std::collections::BTreeMap;
 
 /// What was read of a stream so far.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     process: Option<CallProcessId>,
-    texts: Vec<StrId>,
-    frames: Vec<CallFrameId>,
+    texts: Table<StrId>,
+    frames: Table<CallFrameId>,
     /// Path, and what it is known by.
-    libraries: Vec<(StrId, StrId)>,
-    threads: Vec<OpenThread>,
+    libraries: Table<(StrId, StrId)>,
+    threads: Table<OpenThread>,
     stats: LastStats,
+    /// Bytes of the stream that were skipped: ids that they may have defined are missing.
+    skipped: usize,
+    /// Literal names that look like those of folded spans, in quotes.
+    quoted: BTreeMap<u32, StrId>,
+    /// The first and one of the latest names that share a frame.
+    folded: BTreeMap<u32, (String, String)>,
     ended: bool,
     /// What `os._exit` was called with, if that ended the process.
     exit: Option<i32>,
@@ -25,7 +35,7 @@ pub(super) struct Stream {
 #[derive(Debug)]
 struct OpenThread {
     id: CallThreadId,
-    nodes: Vec<CallNodeId>,
+    nodes: Table<CallNodeId>,
 }
 
 /// The last values of each node and metric count: they are sums from the start.
@@ -74,12 +84,10 @@ fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
     &mut table[number]
 }
 
-/// An id that is not dense, or refers to nothing.
-struct Dangling;
-
 impl Stream {
-    /// Adds what a record says; one that makes no sense is counted and left out.
-    pub(super) fn add(&mut self, builder: &mut CallTreeBuilder, name: &str, record: Record) {
+    /// Adds what a record says; one that makes no sense is counted and left out. `skipped` bytes before it could not be read.
+    pub(super) fn add(&mut self, builder: &mut CallTreeBuilder, name: &str, record: Record, skipped: usize) {
+        self.skipped = skipped;
         if let Record::Process(process) = record {
             if self.process.is_none() {
                 self.process = Some(builder.process(described(&process)));
@@ -90,42 +98,60 @@ impl Stream {
             problems::DANGLING_RECORD.count(builder.report(), None, name);
             return;
         };
-        if self.apply(builder, process, record).is_err() {
+        if self.apply(builder, name, process, record).is_err() {
             problems::DANGLING_RECORD.count(builder.report(), None, name);
         }
     }
 
-    fn apply(&mut self, builder: &mut CallTreeBuilder, process: CallProcessId, record: Record) -> Result<(), Dangling> {
+    fn apply(
+        &mut self,
+        builder: &mut CallTreeBuilder,
+        name: &str,
+        process: CallProcessId,
+        record: Record,
+    ) -> Result<(), Dangling> {
+        let lost = self.skipped;
         match record {
-            Record::Text { id, text } => place(&mut self.texts, id, || Ok(builder.text(&text))),
+            Record::Text { id, text } => {
+                // A span that a program calls so is not one that stands for many.
+                if text.contains(NUMBER) || text.contains(IDENTIFIER) || text == OTHER_NAMES {
+                    self.quoted.insert(id, builder.text(&format!("\"{text}\"")));
+                }
+                self.texts.put(id, lost, builder.text(&text))
+            }
             Record::Frame { id, key } => {
                 let frame = self.frame(builder, process, &key)?;
-                place(&mut self.frames, id, || Ok(builder.frame(frame)))
+                self.frames.put(id, lost, builder.frame(frame))
             }
             Record::Library { id, path, build_id } => {
                 let path = self.text(path)?;
                 let build_id = if build_id.is_empty() { StrId::NONE } else { builder.text(&hexadecimal(&build_id)) };
-                place(&mut self.libraries, id, || Ok((path, build_id)))
+                self.libraries.put(id, lost, (path, build_id))
             }
             Record::LibraryContent { library, hash } => {
                 let identity = builder.text(&format!("{CONTENT}{hash:016x}"));
-                self.libraries.get_mut(library as usize).ok_or(Dangling)?.1 = identity;
+                self.libraries.get_mut(library)?.1 = identity;
                 Ok(())
             }
             Record::Thread(thread) => self.thread(builder, process, &thread),
             Record::Node { thread, id, parent, frame } => {
-                let frame = *self.frames.get(frame as usize).ok_or(Dangling)?;
-                let nodes = &mut self.threads.get_mut(thread as usize).ok_or(Dangling)?.nodes;
-                let parent = *nodes.get(parent as usize).ok_or(Dangling)?;
-                place(nodes, id, || Ok(builder.child(parent, frame)))
+                let frame = *self.frames.get(frame)?;
+                let nodes = &mut self.threads.get_mut(thread)?.nodes;
+                let parent = *nodes.get(parent)?;
+                nodes.put(id, lost, builder.child(parent, frame))
             }
             Record::Stats { thread, node, metric, stats } => {
-                let known =
-                    self.threads.get(thread as usize).is_some_and(|thread| (node as usize) < thread.nodes.len());
-                if !known {
-                    return Err(Dangling);
-                }
+                self.threads.get(thread)?.nodes.get(node)?;
                 self.stats.put(thread, node, metric, stats);
+                Ok(())
+            }
+            Record::FoldedNames { frame, first, last } => {
+                self.frames.get(frame)?;
+                self.folded.insert(frame, (first, last));
+                Ok(())
+            }
+            Record::Outage { from_ns, to_ns, error, dropped } => {
+                note_outage(builder.report(), name, (from_ns, to_ns), error, dropped);
                 Ok(())
             }
             other => {
@@ -159,7 +185,7 @@ impl Stream {
             // Single events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
-            Record::TensorName { .. } | Record::Named { .. } => {}
+            Record::TensorName { .. } | Record::Named { .. } | Record::EventName { .. } | Record::Restart => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
@@ -173,17 +199,19 @@ impl Stream {
     ) -> Result<(), Dangling> {
         let name = builder.text(&thread.name);
         let described = CallThread { process, tid: thread.tid, torch_id: thread.torch_id, name };
-        if let Some(known) = self.threads.get(thread.id as usize) {
+        if let Ok(known) = self.threads.get(thread.id) {
             builder.set_thread(known.id, described);
             return Ok(());
         }
-        place(&mut self.threads, thread.id, || {
-            Ok(OpenThread { id: builder.thread(described), nodes: vec![CallTree::ROOT] })
-        })
+        // Not before it is known that it finds its place.
+        let id = CallThreadId::NONE;
+        self.threads.put(thread.id, self.skipped, OpenThread { id, nodes: Table::with_first(CallTree::ROOT) })?;
+        self.threads.get_mut(thread.id)?.id = builder.thread(described);
+        Ok(())
     }
 
     fn text(&self, id: u32) -> Result<StrId, Dangling> {
-        self.texts.get(id as usize).copied().ok_or(Dangling)
+        self.texts.get(id).copied()
     }
 
     fn frame(
@@ -198,10 +226,13 @@ impl Stream {
             }
             FrameKey::Operator { name } => CallFrame::operator(self.text(name)?),
             FrameKey::Backward { name } => CallFrame::backward(self.text(name)?),
-            FrameKey::Span { name } => CallFrame::Span { name: self.text(name)? },
+            FrameKey::Span { name } => {
+                CallFrame::Span { name: self.quoted.get(&name).copied().map_or_else(|| self.text(name), Ok)? }
+            }
+            FrameKey::FoldedSpan { name } => CallFrame::Span { name: self.text(name)? },
             FrameKey::Module { path, class } => CallFrame::Module { path: self.text(path)?, class: self.text(class)? },
             FrameKey::Native { library, offset } => {
-                let (library, build_id) = *self.libraries.get(library as usize).ok_or(Dangling)?;
+                let (library, build_id) = *self.libraries.get(library)?;
                 CallFrame::native(library, build_id, offset)
             }
             FrameKey::Unmapped { address } => CallFrame::Unmapped { process, address },
@@ -226,8 +257,8 @@ impl Stream {
             return;
         };
         for row in self.stats.rows {
-            let Some(thread) = self.threads.get(row.thread as usize) else { continue };
-            let Some(&node) = thread.nodes.get(row.node as usize) else { continue };
+            let Ok(thread) = self.threads.get(row.thread) else { continue };
+            let Ok(&node) = thread.nodes.get(row.node) else { continue };
             match metric_of(builder, row.metric) {
                 Some(metric) => builder.add_sums(node, thread.id, metric, &stats_of(&row.stats)),
                 None => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
@@ -240,6 +271,9 @@ impl Stream {
             note_exit(builder.report(), name, code);
         }
         let lost = builder.process_mut(process).map(|process| process.lost.clone()).unwrap_or_default();
+        for (first, last) in self.folded.into_values() {
+            problems::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
+        }
         for (what, count) in lost {
             let problem = if what == "tree_full" { problems::TREE_FULL } else { problems::NOT_RECORDED };
             problem.count_many(builder.report(), count, None, &format!("{name}: {what}"));
@@ -252,18 +286,23 @@ pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
     problems::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
 }
 
-/// Puts a value at the place of its id: ids are dense, and a later one replaces an earlier one.
-fn place<T>(table: &mut Vec<T>, id: u32, value: impl FnOnce() -> Result<T, Dangling>) -> Result<(), Dangling> {
-    let id = id as usize;
-    if id > table.len() {
-        return Err(Dangling);
+/// Says that a stream could not be written for a while.
+pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64), error: i32, dropped: u64) {
+    let seconds = time.1.saturating_sub(time.0).max(0) as f64 / 1e9;
+    let reason = match error {
+        // As Linux numbers them.
+        5 => "input/output error".to_owned(),
+        27 => "file too large (RLIMIT_FSIZE)".to_owned(),
+        28 => "disk full".to_owned(),
+        122 => "disk quota exceeded".to_owned(),
+        _ => format!("error {error}"),
+    };
+    let example = format!("{name}: {reason} for {seconds:.1} s");
+    if dropped == 0 {
+        problems::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
+    } else {
+        problems::NOT_WRITTEN.count_many(report, dropped, None, &format!("{example}; {dropped} records not written"));
     }
-    let value = value()?;
-    match table.get_mut(id) {
-        Some(known) => *known = value,
-        None => table.push(value),
-    }
-    Ok(())
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

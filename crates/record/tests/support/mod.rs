@@ -67,6 +67,17 @@ pub fn streams(run: &Path) -> Vec<Stream> {
     paths.iter().map(|path| Stream::read(path)).collect()
 }
 
+/// All records of a run with one stream.
+pub fn all_records(run: &Path) -> Vec<Record> {
+    let paths: Vec<PathBuf> = run.join("streams").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(paths.len(), 1);
+    let bytes = std::fs::read(&paths[0]).unwrap();
+    let mut reader = Reader::new(&bytes).unwrap();
+    let records = reader.by_ref().collect();
+    assert!(reader.damage().is_none());
+    records
+}
+
 /// What one process wrote.
 #[derive(Debug, Default)]
 pub struct Stream {
@@ -84,6 +95,8 @@ pub struct Stream {
     /// Looks at what threads used: when, threads, ns that they ran.
     pub loads: Vec<(i64, u32, u64)>,
     pub cost: Option<Cost>,
+    /// What was left out, and how often.
+    pub lost: HashMap<String, u64>,
     pub ended: bool,
     /// What `os._exit` was called with.
     pub exit: Option<i32>,
@@ -116,6 +129,7 @@ impl Stream {
             Record::Processors(processors) => self.processors = Some(processors),
             Record::Load { at_ns, threads, ran_ns, .. } => self.loads.push((at_ns, threads, ran_ns)),
             Record::Cost(cost) => self.cost = Some(cost),
+            Record::Lost { what, count } => drop(self.lost.insert(what, count)),
             Record::End { .. } => self.ended = true,
             Record::Exit { code } => self.exit = Some(code),
             _ => {}

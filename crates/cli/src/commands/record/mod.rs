@@ -10,7 +10,7 @@ use crate::args::{Common, Mode, RecordArgs};
 use crate::output::say;
 use anyhow::Result;
 use place::Place;
-use stackline_model::{CallFrameKind, CallTree};
+use stackline_model::{CallFrameKind, CallTree, Problem, Severity};
 use stackline_present::human;
 
 /// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
@@ -36,15 +36,37 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
             place.give_up();
             say(NOTHING)
         }
-        Err(error) => say(&format!(
-            "stackline: the recording is whole, but could not be merged: {error}. `stackline calls {run}` tries again."
-        )),
+        Err(error) => say(&not_merged(args, common, &place, &error)),
     };
     Ok(launch::end_like(ended))
 }
 
 const NOTHING: &str = "stackline: nothing was recorded: no Python process reported. Only Python can be recorded, without \
     its options -I, -S and -E, and with the environment that the command was given.";
+
+/// What was recorded, where the streams could be read but not merged, or not even that.
+fn not_merged(args: &RecordArgs, common: &Common, place: &Place, error: &stackline_engine::Error) -> String {
+    let run = place.shown();
+    match stackline_engine::open_calls(place.path()) {
+        Ok(tree) => format!(
+            "{}. The merged tables could not be written: {error}. `stackline calls {run}` merges the streams.",
+            summary(&tree, (&run, next(args, &tree)), is_part(args, common))
+        ),
+        Err(_) => format!("stackline: the recording could not be merged: {error}. Its streams are in {run}."),
+    }
+}
+
+/// What is missing of the recording, and why.
+fn missing(tree: &CallTree) -> String {
+    let is_write = |problem: &&Problem| ["not_written", "write_delayed"].contains(&problem.code.as_str());
+    let mut text: String =
+        tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
+    let is_other = |problem: &Problem| problem.severity != Severity::Note && !is_write(&problem);
+    if tree.report.problems.iter().any(is_other) {
+        text.push_str("; some records are missing, as the read report says");
+    }
+    text
+}
 
 /// Whether only a part of the program was asked for.
 fn is_part(args: &RecordArgs, common: &Common) -> bool {
@@ -87,7 +109,7 @@ fn summary(tree: &CallTree, (run, next): (&str, &str), is_part: bool) -> String 
         (true, true) => "; nothing was measured: the part that was asked for may not have been reached",
         (true, false) => "; no operator of PyTorch ran",
     };
-    let lost = if tree.report.is_clean() { "" } else { "; something was lost, as it says" };
+    let lost = missing(tree);
     format!(
         "stackline: {} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}",
         human::count(tree.nodes.len().saturating_sub(1)),

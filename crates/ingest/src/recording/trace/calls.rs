@@ -1,8 +1,9 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
 use crate::problems;
-use crate::recording::stream::note_exit;
+use crate::recording::stream::{note_exit, note_outage};
 use crate::recording::{note_damage, open_stream};
+use rustc_hash::FxHashSet;
 use stackline_model::ReadReport;
 use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind};
 
@@ -33,6 +34,24 @@ pub(super) struct Calls {
     pub(super) lost: Vec<(String, u64)>,
     /// Whether the process ended in order.
     pub(super) ended: bool,
+    /// Exact names of calls whose frames stand for many names.
+    pub(super) call_names: Vec<String>,
+    holes: Holes,
+}
+
+/// What is missing where a part of the stream could not be read.
+#[derive(Debug, Default)]
+struct Holes {
+    /// Bytes that were skipped so far.
+    skipped: usize,
+    /// Whether differences refer to what was skipped, until they restart.
+    differences: bool,
+    /// Ids that were not defined, with stand-ins in their tables.
+    texts: FxHashSet<u32>,
+    frames: FxHashSet<u32>,
+    libraries: FxHashSet<u32>,
+    threads: FxHashSet<u32>,
+    tensor_names: FxHashSet<u32>,
 }
 
 /// What a tensor is called ([`Record::TensorName`]).
@@ -83,6 +102,10 @@ pub(super) struct ThreadCalls {
     last_sample: i64,
     last_number: i64,
     next: Option<Sequence>,
+    /// Name of the next call, if its frame does not tell.
+    next_name: Option<u32>,
+    /// Nodes that were not defined.
+    holes: FxHashSet<u32>,
 }
 
 /// One call of an operator, a backward node or a span. Times are of `CLOCK_MONOTONIC`.
@@ -92,6 +115,8 @@ pub(super) struct Call {
     pub(super) end: i64,
     pub(super) node: u32,
     pub(super) sequence: Option<Sequence>,
+    /// Its exact name ([`Calls::call_names`]), if its frame stands for many names.
+    pub(super) name: Option<u32>,
 }
 
 /// Autograd's number, and torch's id of the thread of the forward operator (0 for a forward operator).
@@ -126,12 +151,13 @@ const MAX_NS: i64 = 1 << 61;
 const MAX_STEP: u64 = 1 << 53;
 
 impl Calls {
-    /// Reads a stream up to its first damage. `None` if it says nothing.
+    /// Reads a stream, without what is damaged. `None` if it says nothing.
     pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport) -> Option<Self> {
         let mut reader = open_stream(name, file, report)?;
         let mut calls: Option<Self> = None;
-        for record in reader.by_ref() {
+        while let Some(record) = reader.next() {
             report.records += 1;
+            calls.iter_mut().for_each(|calls| calls.skip(reader.skipped()));
             match (record, &mut calls) {
                 (Record::Process(mut process), None) => {
                     process.start_unix_ns = process.start_unix_ns.clamp(-MAX_NS, MAX_NS);
@@ -144,6 +170,9 @@ impl Calls {
                     calls.lost.retain(|(other, _)| *other != what);
                     calls.lost.push((what, count));
                 }
+                (Record::Outage { from_ns, to_ns, error, dropped }, Some(_)) => {
+                    note_outage(report, name, (from_ns, to_ns), error, dropped);
+                }
                 (record, Some(calls)) => {
                     if calls.apply(record).is_none() {
                         problems::DANGLING_RECORD.count(report, None, name);
@@ -152,13 +181,17 @@ impl Calls {
                 (_, None) => problems::DANGLING_RECORD.count(report, None, name),
             }
         }
-        note_damage(name, &reader, report);
+        note_damage(name, &reader, file.len(), report);
+        if let Some(calls) = calls.as_mut().filter(|_| reader.skipped() > 0) {
+            // What it was, nobody knows.
+            calls.lost.push(("touches_damaged".to_owned(), 1));
+        }
         match &calls {
             None => problems::EMPTY_STREAM.count(report, None, name),
             Some(calls) if !calls.ended => problems::KILLED.count(report, None, name),
             Some(_) => {}
         }
-        for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| what.starts_with("calls_")) {
+        for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| is_of_calls(what)) {
             problems::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {what}"));
         }
         calls
@@ -166,43 +199,66 @@ impl Calls {
 
     /// Takes a record in; `None` if it refers to nothing.
     fn apply(&mut self, record: Record) -> Option<()> {
+        let lost = self.holes.skipped;
         match record {
-            Record::Text { id, text } => place(&mut self.texts, id, text),
-            Record::Frame { id, key } => place(&mut self.frames, id, key),
-            Record::Library { id, path, .. } => place(&mut self.libraries, id, path),
-            Record::Thread(thread) => match self.threads.get_mut(thread.id as usize) {
+            Record::Text { id, text } => place((&mut self.texts, &mut self.holes.texts), id, lost, text),
+            Record::Frame { id, key } => {
+                let frame = self.frame(key)?;
+                place_with((&mut self.frames, &mut self.holes.frames), id, lost, frame, || FrameKey::Overflow)
+            }
+            Record::Library { id, path, .. } => place((&mut self.libraries, &mut self.holes.libraries), id, lost, path),
+            Record::Thread(thread) => match self.thread(thread.id) {
                 Some(known) => {
                     known.thread = thread;
                     Some(())
                 }
                 None => {
                     let id = thread.id;
-                    place(&mut self.threads, id, ThreadCalls { thread, nodes: vec![(0, 0)], ..ThreadCalls::default() })
+                    let thread = ThreadCalls { thread, nodes: vec![(0, 0)], ..ThreadCalls::default() };
+                    place((&mut self.threads, &mut self.holes.threads), id, lost, thread)
                 }
             },
             Record::Node { thread, id, parent, frame } => {
-                let nodes = &mut self.threads.get_mut(thread as usize)?.nodes;
+                let has_frame = (frame as usize) < self.frames.len() && !self.holes.frames.contains(&frame);
+                let thread = self.thread(thread)?;
                 // Parents come first: paths have no circles.
-                if parent >= id || frame as usize >= self.frames.len() {
+                if parent >= id || !has_frame || thread.holes.contains(&parent) {
                     return None;
                 }
-                place(nodes, id, (parent, frame))
+                place((&mut thread.nodes, &mut thread.holes), id, lost, (parent, frame))
+            }
+            Record::Restart => {
+                self.holes.differences = false;
+                self.threads.iter_mut().for_each(ThreadCalls::restart);
+                Some(())
+            }
+            Record::EventName { thread, name } => {
+                let known = self.call_names.len() as u32;
+                self.thread(thread)?.next_name = Some(known);
+                self.call_names.push(name);
+                Some(())
+            }
+            // Differences from what was skipped.
+            Record::Sequence { .. } | Record::Event { .. } | Record::Sample { .. } | Record::Touch { .. }
+                if self.holes.differences =>
+            {
+                None
             }
             Record::Sequence { thread, delta, forward_thread } => {
-                let thread = self.threads.get_mut(thread as usize)?;
+                let thread = self.thread(thread)?;
                 thread.last_number = thread.last_number.checked_add(delta)?;
                 let forward_thread = i64::try_from(forward_thread).ok()?;
                 thread.next = Some(Sequence { number: thread.last_number, forward_thread });
                 Some(())
             }
             Record::Event { thread, node, start_delta_ns, duration_ns } => {
-                self.threads.get_mut(thread as usize)?.call(node, start_delta_ns, duration_ns)
+                self.thread(thread)?.call(node, start_delta_ns, duration_ns)
             }
             Record::Sample { thread, node, delta_ns, metric, value } => {
-                self.threads.get_mut(thread as usize)?.sample(node, delta_ns, metric, value)
+                self.thread(thread)?.sample(node, delta_ns, metric, value)
             }
             Record::Touch { thread, node, delta_ns, kind, address_delta, bytes } => {
-                self.threads.get_mut(thread as usize)?.touch(node, delta_ns, kind, (address_delta, bytes))
+                self.thread(thread)?.touch(node, delta_ns, kind, (address_delta, bytes))
             }
             Record::Machine { boot } => {
                 self.boot = Some(boot);
@@ -227,16 +283,56 @@ impl Calls {
                 Some(())
             }
             Record::TensorName { id, module, name, part } => {
-                place(&mut self.tensor_names, id, TensorName { module, name, part })
+                let name = TensorName { module, name, part };
+                let unknown = name.clone();
+                place_with((&mut self.tensor_names, &mut self.holes.tensor_names), id, lost, name, || unknown.clone())
             }
             Record::Named { at_ns, address, name } => {
-                let at = time(0, at_ns).filter(|_| (name as usize) < self.tensor_names.len())?;
+                let at = time(0, at_ns).filter(|_| {
+                    (name as usize) < self.tensor_names.len() && !self.holes.tensor_names.contains(&name)
+                })?;
                 self.named.push(Named { at, address, name });
                 Some(())
             }
             // The tree's affair; kinds that are not known were counted with the tree.
             _ => Some(()),
         }
+    }
+
+    /// Takes in that bytes were skipped: what they said of the next call is lost, too.
+    fn skip(&mut self, skipped: usize) {
+        if skipped > self.holes.skipped {
+            (self.holes.skipped, self.holes.differences) = (skipped, true);
+            self.threads.iter_mut().for_each(|thread| (thread.next, thread.next_name) = (None, None));
+        }
+    }
+
+    /// A thread that was defined.
+    fn thread(&mut self, id: u32) -> Option<&mut ThreadCalls> {
+        self.threads.get_mut(id as usize).filter(|_| !self.holes.threads.contains(&id))
+    }
+
+    /// A frame as all that follows knows it; none if it refers to what was skipped.
+    fn frame(&self, key: FrameKey) -> Option<FrameKey> {
+        let has = |text: u32| !self.holes.texts.contains(&text);
+        let is_whole = match key {
+            FrameKey::Python { function, file, .. } => has(function) && has(file),
+            FrameKey::Operator { name }
+            | FrameKey::Backward { name }
+            | FrameKey::Span { name }
+            | FrameKey::FoldedSpan { name } => has(name),
+            FrameKey::Module { path, class } => has(path) && has(class),
+            FrameKey::ShapedOperator { name, inputs } | FrameKey::ShapedBackward { name, inputs } => {
+                has(name) && has(inputs)
+            }
+            FrameKey::Native { library, .. } => !self.holes.libraries.contains(&library),
+            _ => true,
+        };
+        is_whole.then_some(match key {
+            // Its calls have names of their own.
+            FrameKey::FoldedSpan { name } => FrameKey::Span { name },
+            key => key,
+        })
     }
 
     /// Whether a frame stands for the libraries of OpenMP.
@@ -252,21 +348,21 @@ impl Calls {
 
 impl ThreadCalls {
     fn call(&mut self, node: u32, start_delta_ns: i64, duration_ns: u64) -> Option<()> {
-        let sequence = self.next.take();
+        let (sequence, name) = (self.next.take(), self.next_name.take());
         let start = time(self.last_end, start_delta_ns)?;
         let end = time(start, i64::try_from(duration_ns).ok()?)?;
         self.last_end = end;
-        if node as usize >= self.nodes.len() {
+        if !self.has(node) {
             return None;
         }
-        self.calls.push(Call { start, end, node, sequence });
+        self.calls.push(Call { start, end, node, sequence, name });
         Some(())
     }
 
     fn sample(&mut self, node: u32, delta_ns: i64, metric: Metric, value: u64) -> Option<()> {
         let at = time(self.last_sample, delta_ns)?;
         self.last_sample = at;
-        if node as usize >= self.nodes.len() {
+        if !self.has(node) {
             return None;
         }
         self.samples.push(Sample { at, node, metric, value });
@@ -277,13 +373,23 @@ impl ThreadCalls {
         let (before, last) = self.last_touch;
         let (at, address) = (time(before, delta_ns)?, last.wrapping_add_signed(delta));
         self.last_touch = (at, address);
-        if node as usize >= self.nodes.len() {
+        if !self.has(node) {
             return None;
         }
         // They come in the order in which they happened, whatever the clock says.
         let at = self.touches.last().map_or(at, |before| at.max(before.at));
         self.touches.push(Touch { at, node, kind, address, bytes });
         Some(())
+    }
+
+    /// Whether a node was defined.
+    fn has(&self, node: u32) -> bool {
+        (node as usize) < self.nodes.len() && !self.holes.contains(&node)
+    }
+
+    /// Differences count from 0 again.
+    fn restart(&mut self) {
+        (self.last_end, self.last_sample, self.last_number, self.last_touch) = (0, 0, 0, (0, 0));
     }
 
     /// Nodes from the root (left out) to `node`, in `path`.
@@ -302,12 +408,38 @@ fn time(from: i64, delta: i64) -> Option<i64> {
     from.checked_add(delta).filter(|time| (-MAX_NS..=MAX_NS).contains(time))
 }
 
-/// Puts a value at the place of its id: ids are dense, and a later one replaces an earlier one.
-fn place<T>(table: &mut Vec<T>, id: u32, value: T) -> Option<()> {
-    match (id as usize).cmp(&table.len()) {
-        std::cmp::Ordering::Less => table[id as usize] = value,
-        std::cmp::Ordering::Equal => table.push(value),
-        std::cmp::Ordering::Greater => return None,
+/// Whether something that was lost is of what a trace shows.
+fn is_of_calls(what: &str) -> bool {
+    ["calls_", "samples_", "threads_"].iter().any(|of| what.starts_with(of))
+}
+
+/// Puts a value at the place of its id: ids are dense, but for `lost` ones at most that may have been defined where bytes
+/// were skipped. A later value replaces an earlier one.
+fn place<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: usize, value: T) -> Option<()> {
+    place_with(table, id, lost, value, T::default)
+}
+
+/// As [`place`], with what stands for ids that are missing.
+fn place_with<T>(
+    (table, holes): (&mut Vec<T>, &mut FxHashSet<u32>),
+    id: u32,
+    lost: usize,
+    value: T,
+    missing: impl Fn() -> T,
+) -> Option<()> {
+    if id as usize > table.len().saturating_add(lost) {
+        return None;
+    }
+    while table.len() < id as usize {
+        holes.insert(table.len() as u32);
+        table.push(missing());
+    }
+    match table.get_mut(id as usize) {
+        None => table.push(value),
+        Some(known) => {
+            holes.remove(&id);
+            *known = value;
+        }
     }
     Some(())
 }

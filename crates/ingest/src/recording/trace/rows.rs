@@ -170,7 +170,10 @@ impl<'a> Rows<'a> {
             }
             Span::Call(call) => {
                 let frame = calls.threads[tree].nodes[call.node as usize].1;
-                let name = self.frame_name(calls, frame);
+                let name = match call.name.and_then(|name| calls.call_names.get(name as usize)) {
+                    Some(name) => self.trace.strings.intern(name),
+                    None => self.frame_name(calls, frame),
+                };
                 let is_span = matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
                 let row = match is_span {
                     true => row(name, "user_annotation", EventKind::Annotation),

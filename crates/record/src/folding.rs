@@ -1,0 +1,295 @@
+//! Folding of span names: once a program has made many names that differ in numbers only, further ones share one frame.
+//!
+//! A name's template has a placeholder in the place of each number and each generated identifier. The first
+//! [`MAX_ALIKE`] names of a template keep frames of their own, as `layer 0` to `layer 47` shall be told apart.
+
+use crate::process::Process;
+use rustc_hash::FxHashMap;
+use stackline_recording::{IDENTIFIER, NUMBER};
+use std::ffi::CStr;
+use std::sync::Arc;
+
+/// Names of one template that have a frame each.
+const MAX_ALIKE: usize = 64;
+/// Names of spans, and bytes of them, that have a frame each, in a process.
+const MAX_SPANS: usize = 1 << 13;
+const MAX_SPANS_BYTES: usize = 1 << 20;
+/// Bytes of an example.
+const MAX_EXAMPLE: usize = 200;
+
+/// Names whose numbers are those of compiled code: as many as there is such code.
+const COMPILED: &[u8] = b"Torch-Compiled Region: ";
+
+/// Marks a frame that stands for many names. Processes have fewer frames than that.
+pub(crate) const FOLDED: u32 = 1 << 31;
+
+/// Writes the template of a name. `false` if it has no number and no identifier.
+pub(crate) fn write_template(name: &[u8], template: &mut Vec<u8>) -> bool {
+    template.clear();
+    if name.starts_with(COMPILED) {
+        template.extend_from_slice(name);
+        return false;
+    }
+    let (mut varies, mut rest) = (false, name);
+    while let Some(&first) = rest.first() {
+        let mut length = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        if length == 0 {
+            template.push(first);
+            length = 1;
+        } else if let Some(uuid) = uuid_length(rest) {
+            template.extend_from_slice(IDENTIFIER.as_bytes());
+            (length, varies) = (uuid, true);
+        } else if is_identifier(&rest[..length]) {
+            template.extend_from_slice(IDENTIFIER.as_bytes());
+            varies = true;
+        } else {
+            varies |= write_numbers(&rest[..length], template);
+        }
+        rest = &rest[length..];
+    }
+    varies
+}
+
+/// Writes a word with a placeholder for each run of digits.
+fn write_numbers(word: &[u8], template: &mut Vec<u8>) -> bool {
+    let (mut varies, mut in_number) = (false, false);
+    for &byte in word {
+        let is_digit = byte.is_ascii_digit();
+        if !is_digit {
+            template.push(byte);
+        } else if !in_number {
+            template.extend_from_slice(NUMBER.as_bytes());
+            varies = true;
+        }
+        in_number = is_digit;
+    }
+    varies
+}
+
+/// Whether a word looks generated: an address, eight or more hexadecimal digits, or a long mix of digits and letters.
+fn is_identifier(word: &[u8]) -> bool {
+    let is_hex = |word: &[u8]| word.iter().all(u8::is_ascii_hexdigit);
+    if let [b'0', b'x' | b'X', digits @ ..] = word {
+        return !digits.is_empty() && is_hex(digits);
+    }
+    let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || digits == word.len() {
+        return false;
+    }
+    word.len() >= 8 && is_hex(word) || word.len() >= 16 && digits >= 3
+}
+
+/// The length of a UUID that the text begins with.
+fn uuid_length(text: &[u8]) -> Option<usize> {
+    const LENGTH: usize = 36;
+    let text = text.get(..=LENGTH).or_else(|| text.get(..LENGTH))?;
+    let is_part = |(at, &byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        LENGTH => !byte.is_ascii_alphanumeric(),
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.iter().enumerate().all(is_part).then_some(LENGTH)
+}
+
+/// What becomes of a new name of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It has a frame of its own.
+    Own,
+    /// Its template has.
+    Template,
+    /// It goes to the frame of all others.
+    Other,
+}
+
+/// Names of a template that have frames of their own, with these. It does not change once there are [`MAX_ALIKE`].
+pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
+
+/// Names of spans of a process: how many there are of each template.
+#[derive(Debug, Default)]
+pub(crate) struct SpanNames {
+    /// By template.
+    alike: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
+    count: usize,
+    bytes: usize,
+    examples: Vec<Examples>,
+    by_frame: FxHashMap<u32, usize>,
+}
+
+/// Examples of the names that share a frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Examples {
+    pub(crate) frame: u32,
+    pub(crate) first: String,
+    pub(crate) last: String,
+    /// How often they changed.
+    pub(crate) version: u32,
+}
+
+impl SpanNames {
+    /// Decides about a name that has no frame yet; `template` is none if it has no number.
+    pub(crate) fn judge(&mut self, name: &str, template: Option<&[u8]>) -> Verdict {
+        if template.is_some_and(|template| self.shared(template).is_some()) {
+            return Verdict::Template;
+        }
+        if self.count >= MAX_SPANS || self.bytes + name.len() > MAX_SPANS_BYTES {
+            return Verdict::Other;
+        }
+        Verdict::Own
+    }
+
+    /// Takes in that a name has a frame of its own.
+    pub(crate) fn add(&mut self, name: &str, template: Option<&[u8]>, frame: u32) {
+        self.count += 1;
+        self.bytes += name.len();
+        let Some(template) = template else { return };
+        if let Some(own) = self.alike.get_mut(template) {
+            Arc::make_mut(own).insert(name.as_bytes().into(), frame);
+        } else {
+            let own = FxHashMap::from_iter([(name.as_bytes().into(), frame)]);
+            self.alike.insert(template.into(), Arc::new(own));
+        }
+    }
+
+    /// The names with frames of their own of a template, if all others share a frame.
+    pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
+        self.alike.get(template).filter(|own| own.len() >= MAX_ALIKE)
+    }
+
+    /// Keeps a name as an example of those that share a frame.
+    pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
+        let name: String = name.chars().take(MAX_EXAMPLE).collect();
+        let at = *self.by_frame.entry(frame).or_insert_with(|| {
+            self.examples.push(Examples { frame, first: name.clone(), ..Examples::default() });
+            self.examples.len() - 1
+        });
+        if let Some(examples) = self.examples.get_mut(at) {
+            examples.last = name;
+            examples.version += 1;
+        }
+    }
+
+    /// All examples; the place of each frame stays.
+    pub(crate) fn examples(&self) -> &[Examples] {
+        &self.examples
+    }
+}
+
+/// Templates that one thread knows to share a frame.
+#[derive(Debug, Default)]
+pub(crate) struct FoldedNames {
+    known: FxHashMap<Box<[u8]>, Known>,
+    template: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Known {
+    frame: u32,
+    own: Arc<OwnFrames>,
+    /// How often the frame was asked for.
+    hits: u64,
+}
+
+impl FoldedNames {
+    /// The frame of a span's name that the thread does not know, with [`FOLDED`] if it stands for many names.
+    #[cold]
+    pub(crate) fn frame(&mut self, process: &Process, full: bool, name: &CStr) -> u32 {
+        let varies = write_template(name.to_bytes(), &mut self.template);
+        if varies && let Some(known) = self.known.get_mut(self.template.as_slice()) {
+            if let Some(&own) = known.own.get(name.to_bytes()) {
+                return own;
+            }
+            known.hits += 1;
+            if known.hits.is_power_of_two() {
+                process.keep_example(known.frame, &name.to_string_lossy());
+            }
+            return known.frame | FOLDED;
+        }
+        let (frame, verdict) = process.span_frame(full, name, varies.then_some(self.template.as_slice()));
+        if verdict == Verdict::Template
+            && let Some(own) = process.frames().span_names().shared(&self.template)
+        {
+            let known = Known { frame, own: Arc::clone(own), hits: 1 };
+            self.known.insert(self.template.as_slice().into(), known);
+        }
+        if verdict == Verdict::Own { frame } else { frame | FOLDED }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FOLDED, FoldedNames, MAX_ALIKE, MAX_SPANS, write_template};
+    use crate::process::{Kept, Process};
+    use std::collections::HashSet;
+    use std::ffi::CString;
+
+    fn template(name: &str) -> Option<String> {
+        let mut template = b"left over".to_vec();
+        let varies = write_template(name.as_bytes(), &mut template);
+        let template = String::from_utf8(template).unwrap();
+        assert!(varies || template == name);
+        varies.then_some(template)
+    }
+
+    #[test]
+    fn templates_have_no_numbers() {
+        for (name, expected) in [
+            ("iteration 17", "iteration <n>"),
+            ("ProfilerStep#3", "ProfilerStep#<n>"),
+            ("epoch 3 batch 1200", "epoch <n> batch <n>"),
+            ("h.11", "h.<n>"),
+            ("conv2d", "conv<n>d"),
+            ("lr 1e-05", "lr <n>e-<n>"),
+            ("loss 0.25", "loss <n>.<n>"),
+            ("17", "<n>"),
+            ("request 7f3a09bc", "request <id>"),
+            ("at 0x7ffe12", "at <id>"),
+            ("r-123e4567-e89b-12d3-a456-426614174000-x", "r-<id>-x"),
+            ("01HZX3M8Q4T7V9K2B5N6", "<id>"),
+            ("größe 4", "größe <n>"),
+        ] {
+            assert_eq!(template(name).as_deref(), Some(expected), "{name}");
+        }
+        for name in ["", "forward", "##", "Torch-Compiled Region: 12/3", "deadbeef", "größe"] {
+            assert_eq!(template(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn few_numbers_are_told_apart_and_many_share_a_frame() {
+        let process = Process::new(1 << 20, Kept::default());
+        let (mut thread, mut other) = (FoldedNames::default(), FoldedNames::default());
+        let name = |number: u32| CString::new(format!("layer {number}")).unwrap();
+        let own: HashSet<u32> =
+            (0..MAX_ALIKE as u32).map(|number| thread.frame(&process, false, &name(number))).collect();
+        assert!(own.len() == MAX_ALIKE && own.iter().all(|frame| frame & FOLDED == 0));
+        let folded = thread.frame(&process, false, &name(MAX_ALIKE as u32));
+        assert_ne!(folded & FOLDED, 0);
+        for number in MAX_ALIKE as u32..10_000 {
+            assert_eq!(thread.frame(&process, false, &name(number)), folded);
+            assert_eq!(other.frame(&process, true, &name(number)), folded, "on another thread, in a full tree");
+        }
+        assert!(own.contains(&other.frame(&process, false, &name(3))), "early names stay what they were");
+        let frames = process.frames();
+        let examples = frames.span_names().examples();
+        assert_eq!((examples.len(), examples[0].first.as_str()), (1, "layer 64"));
+        assert!(examples[0].version < 60 && examples[0].last.len() == "layer 9999".len(), "{examples:?}");
+    }
+
+    #[test]
+    fn names_of_all_kinds_are_bounded() {
+        let process = Process::new(1 << 20, Kept::default());
+        let mut thread = FoldedNames::default();
+        // Words of letters alone.
+        let word = |number: usize| -> CString {
+            let letters: Vec<u8> = (0..5).map(|digit| b'g' + (number / 19_usize.pow(digit) % 19) as u8).collect();
+            CString::new(letters).unwrap()
+        };
+        let frames: HashSet<u32> = (0..3 * MAX_SPANS).map(|at| thread.frame(&process, false, &word(at))).collect();
+        assert_eq!(frames.len(), MAX_SPANS + 1);
+        assert_eq!(frames.iter().filter(|&frame| frame & FOLDED != 0).count(), 1);
+        assert!(process.frames().len() <= MAX_SPANS + 2 && thread.known.is_empty());
+        let long = CString::new("x".repeat(super::MAX_SPANS_BYTES + 1)).unwrap();
+        assert!(frames.contains(&thread.frame(&process, false, &long)), "however long they are");
+    }
+}

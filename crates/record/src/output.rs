@@ -1,0 +1,177 @@
+//! Appends whole chunks to the file of a stream. When the disk refuses, torn bytes are cut off and chunks wait in memory.
+
+use dlmonitor::clock;
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::{self, Write};
+
+/// Where chunks go: a file, or a test that fails on purpose.
+pub(crate) trait Target: Debug + Send {
+    /// Appends some of the bytes, and says how many.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Cuts the file to this length.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+}
+
+/// A file that is open for appending.
+impl Target for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        without_size_signal(|| self.write(bytes))
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+}
+
+/// A chunk that could not be written yet.
+#[derive(Debug)]
+struct Waiting {
+    bytes: Vec<u8>,
+    records: u64,
+}
+
+/// A time in which nothing could be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    /// First failure, `CLOCK_MONOTONIC`.
+    pub(crate) from_ns: i64,
+    /// When writing succeeded again or was given up.
+    pub(crate) to_ns: i64,
+    /// `errno` of the first failure.
+    pub(crate) error: i32,
+    /// Records that were given up.
+    pub(crate) dropped: u64,
+}
+
+/// The file of a stream, which ends with a whole chunk but for the moments in which one is written.
+#[derive(Debug)]
+pub(crate) struct Output {
+    target: Box<dyn Target>,
+    /// End of the last whole chunk.
+    end: u64,
+    /// Whether the file may have a part of a chunk behind its end.
+    torn: bool,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// The current outage: its begin and the first error.
+    failed: Option<(i64, i32)>,
+}
+
+impl Output {
+    pub(crate) fn new(target: Box<dyn Target>) -> Self {
+        Self { target, end: 0, torn: false, waiting: VecDeque::new(), waiting_bytes: 0, failed: None }
+    }
+
+    /// Writes a chunk. It waits if others do, or if it cannot be written.
+    pub(crate) fn put(&mut self, bytes: &[u8], records: u64) {
+        if !self.waiting.is_empty() || self.write(bytes).is_err() {
+            self.waiting_bytes += bytes.len();
+            self.waiting.push_back(Waiting { bytes: bytes.to_vec(), records });
+        }
+    }
+
+    /// Tries to write what waits, once.
+    ///
+    /// # Errors
+    /// If something still waits.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while let Some(first) = self.waiting.pop_front() {
+            if let Err(error) = self.write(&first.bytes) {
+                self.waiting.push_front(first);
+                return Err(error);
+            }
+            self.waiting_bytes -= first.bytes.len();
+        }
+        Ok(())
+    }
+
+    /// The outage that ended since this was asked last.
+    pub(crate) fn recovered(&mut self) -> Option<Outage> {
+        let (from_ns, error) = self.failed.filter(|_| self.waiting.is_empty())?;
+        self.failed = None;
+        Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped: 0 })
+    }
+
+    /// Drops what waits, so that something small can be written in its place.
+    pub(crate) fn give_up(&mut self) -> Option<Outage> {
+        let dropped = self.waiting.drain(..).map(|waiting| waiting.records).sum();
+        self.waiting_bytes = 0;
+        Some(Outage { dropped, ..self.recovered()? })
+    }
+
+    /// Whether chunks wait.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Bytes of chunks that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Bytes of all chunks, written or not.
+    pub(crate) fn len(&self) -> u64 {
+        self.end + self.waiting_bytes as u64
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.mend().and_then(|()| self.write_all(bytes));
+        match &written {
+            Ok(()) => self.end += bytes.len() as u64,
+            Err(error) => {
+                let error = error.raw_os_error().unwrap_or(0);
+                self.failed.get_or_insert_with(|| (clock::monotonic_ns(), error));
+                // If this fails, too, it is tried again before the next chunk.
+                let _ = self.mend();
+            }
+        }
+        written
+    }
+
+    /// Cuts a part of a chunk off.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.torn {
+            self.target.cut(self.end)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.torn = true;
+            match self.target.append(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.torn = false;
+        Ok(())
+    }
+}
+
+/// Writes without `SIGXFSZ`, which kills a program whose file grows beyond `RLIMIT_FSIZE` if it neither ignores nor
+/// handles it: the error is enough.
+fn without_size_signal(write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    // SAFETY: the sets are initialized by the calls before they are read; all calls change the calling thread alone.
+    unsafe {
+        let (mut signal, mut before, mut pending) = (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&raw mut signal);
+        libc::sigaddset(&raw mut signal, libc::SIGXFSZ);
+        libc::sigpending(&raw mut pending);
+        let was_pending = libc::sigismember(&raw const pending, libc::SIGXFSZ) == 1;
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, &raw mut before);
+        let written = write();
+        if written.is_err() && !was_pending {
+            // The signal of this write waits for this thread: nobody shall see it.
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&raw const signal, std::ptr::null_mut(), &raw const now);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        written
+    }
+}

@@ -1,0 +1,112 @@
+//! What is written one by one: calls, touches of memory, samples. Times are differences from the one before in the same
+//! chunk.
+
+use super::{CHUNK, MAX_NAMES, Stream, Written};
+use crate::events::{Call, CallName, TimedSample, Touch};
+use crate::process::{Process, Registered};
+use dlmonitor::clock;
+use stackline_recording::Record;
+
+impl Stream {
+    pub(super) fn append_calls(&mut self, registered: &Registered, calls: &[Call], names: Vec<CallName>) {
+        let thread = registered.thread.id;
+        if !names.is_empty() {
+            let waiting = &mut self.written(thread).names;
+            waiting.extend(names.into_iter().map(|name| (name.number, name.name)));
+            // Those of calls that were lost never are asked for.
+            while waiting.len() > MAX_NAMES {
+                waiting.pop_first();
+            }
+        }
+        for (at, call) in calls.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.calls_cut += (calls.len() - at) as u64;
+                return;
+            }
+            let (start, duration_ns) = (call.start, call.took_ns);
+            let written = self.written(thread);
+            let start_delta_ns = start - std::mem::replace(&mut written.last_end, start + duration_ns.cast_signed());
+            let name = if call.name == 0 { None } else { written.names.remove(&call.name) };
+            if let Some((number, forward_thread)) = call.sequence.get() {
+                let number = number.cast_signed();
+                let delta = number - std::mem::replace(&mut written.last_number, number);
+                self.push_single(&Record::Sequence { thread, delta, forward_thread });
+            }
+            if let Some(name) = name {
+                self.push_single(&Record::EventName { thread, name: name.into() });
+            }
+            self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns });
+        }
+    }
+
+    pub(super) fn append_touches(&mut self, registered: &Registered, touches: &[Touch]) {
+        let thread = registered.thread.id;
+        for (at, touch) in touches.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.touches_cut += (touches.len() - at) as u64;
+                return;
+            }
+            let (before, address) = std::mem::replace(&mut self.written(thread).last_touch, (touch.at, touch.address));
+            self.push_single(&Record::Touch {
+                thread,
+                node: touch.node.0,
+                delta_ns: touch.at - before,
+                kind: touch.kind,
+                address_delta: touch.address.wrapping_sub(address).cast_signed() as i64,
+                bytes: touch.bytes,
+            });
+        }
+    }
+
+    pub(super) fn append_names(&mut self, process: &Process) {
+        let (names, named) = process.tensors.take(&process.modules, &mut self.names);
+        for name in &names {
+            self.push(name);
+        }
+        for (at, one) in named.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.names_cut += (named.len() - at) as u64;
+                return;
+            }
+            self.push_single(&Record::Named { at_ns: one.at, address: one.address as u64, name: one.name });
+        }
+    }
+
+    /// How much of a tree was written, with the differences of the chunk that the next single records go to.
+    fn written(&mut self, tree: u32) -> &mut Written {
+        if self.chunk.len() >= CHUNK {
+            self.send();
+        }
+        self.begin_chunk();
+        let written = self.trees.entry(tree).or_default();
+        if written.chunk != self.chunks {
+            written.chunk = self.chunks;
+            (written.last_end, written.last_sample, written.last_number, written.last_touch) = Default::default();
+        }
+        written
+    }
+
+    pub(super) fn append_samples(&mut self, samples: &[TimedSample]) {
+        for (at, sample) in samples.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.calls_cut += (samples.len() - at) as u64;
+                return;
+            }
+            // A tree that is not written yet has no samples: they are posted after it was made.
+            if !self.trees.contains_key(&sample.tree) {
+                continue;
+            }
+            let now = clock::monotonic_at(sample.at);
+            let delta_ns = now - std::mem::replace(&mut self.written(sample.tree).last_sample, now);
+            let &TimedSample { tree: thread, node, metric, value, .. } = sample;
+            self.push_single(&Record::Sample { thread, node: node.0, delta_ns, metric, value });
+        }
+    }
+
+    /// Adds what counts against the limit of single calls to the chunk that [`Self::written`] spoke of.
+    fn push_single(&mut self, record: &Record) {
+        let before = self.chunk.len() as u64;
+        self.add(record);
+        self.calls_left = self.calls_left.saturating_sub((self.chunk.len() as u64).saturating_sub(before).max(1));
+    }
+}

@@ -1,0 +1,322 @@
+use super::{CHUNK, MAX_WAITING, Stream};
+use crate::events::{Call, Sequence};
+use crate::output::{Output, Target};
+use crate::process::{Kept, Process};
+use crate::state::State;
+use crate::tree::{Key, NodeId, ROOT};
+use crate::window::{Wanted, Window};
+use proptest::prelude::*;
+use stackline_recording::{FrameKey, Metric, Reader, Record};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// A disk with so much room, whose file may be looked at.
+#[derive(Clone, Debug)]
+struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+
+impl Disk {
+    fn new(room: usize) -> Self {
+        Self(Arc::new(Mutex::new((Vec::new(), room))))
+    }
+
+    fn set_room(&self, room: usize) {
+        self.0.lock().unwrap().1 = room;
+    }
+
+    /// Leaves room for so many more bytes.
+    fn leave(&self, room: usize) {
+        let mut disk = self.0.lock().unwrap();
+        disk.1 = disk.0.len() + room;
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().0.clone()
+    }
+}
+
+impl Target for Disk {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut disk = self.0.lock().unwrap();
+        let fits = disk.1.saturating_sub(disk.0.len()).min(bytes.len());
+        if fits == 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        disk.0.extend(&bytes[..fits]);
+        Ok(fits)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.0.lock().unwrap().0.truncate(length as usize);
+        Ok(())
+    }
+}
+
+/// A program of one thread, and the writer of its stream.
+struct Recorded {
+    process: Process,
+    window: Window,
+    state: Box<State>,
+    stream: Stream,
+    disk: Disk,
+    now: i64,
+    /// What was called, in its order: node, begin, length.
+    calls: Vec<(u32, i64, u64)>,
+}
+
+impl Recorded {
+    fn new(trace: bool, room: usize) -> Self {
+        let process = Process::new(1 << 20, Kept { trace, ..Kept::default() });
+        let state = process.enter_thread();
+        let disk = Disk::new(room);
+        let output = Output::new(Box::new(disk.clone()));
+        let head = (stackline_recording::Process::default(), Some(7));
+        let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
+        Self {
+            process,
+            window: Window::new(Wanted::default(), trace),
+            state,
+            stream,
+            disk,
+            now: 1 << 40,
+            calls: Vec::new(),
+        }
+    }
+
+    /// One call of an operator of this name, with a number of autograd.
+    fn call(&mut self, name: u32) {
+        let text = format!("operator {name}");
+        let key = |frames: &mut crate::frames::Frames| FrameKey::Operator { name: frames.text(&text) };
+        let frame = self.process.intern(false, key);
+        let node = self.state.tree.child(ROOT, Key::frame(frame), self.process.overflow, |_| frame);
+        let (start, took) = (self.now, 5 + u64::from(name % 7));
+        self.now += 100;
+        self.calls.push((node.0, start, took));
+        self.state.tree.add_call(NodeId(node.0), took, took);
+        if let Some(outbox) = &mut self.state.outbox {
+            let sequence = Sequence::new(Some(start as u64), None);
+            outbox.post(Call { start, took_ns: took, node, sequence, name: 0 });
+        }
+    }
+
+    fn update(&mut self) -> bool {
+        self.stream.update(&self.process, &self.window, &[], false)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.stream.update(&self.process, &self.window, &[], true);
+        self.stream.end(1 << 50, None)
+    }
+
+    fn read(&self) -> Read {
+        Read::of(&self.disk.bytes())
+    }
+}
+
+/// What is in a file.
+#[derive(Debug, Default)]
+struct Read {
+    /// As [`Recorded::calls`]; numbers of autograd are compared on the way.
+    calls: Vec<(u32, i64, u64)>,
+    /// Count and sum by node.
+    sums: HashMap<u32, (u64, u64)>,
+    lost: HashMap<String, u64>,
+    outages: Vec<(i32, u64)>,
+    ended: bool,
+}
+
+impl Read {
+    /// Fails if a record refers to one that is not there.
+    fn of(file: &[u8]) -> Self {
+        let mut reader = Reader::new(file).unwrap();
+        let (mut read, mut last, mut number, mut next) = (Self::default(), 0, 0, None);
+        let (mut texts, mut frames, mut nodes) = (0, 0, 1);
+        for record in reader.by_ref() {
+            match record {
+                Record::Restart => (last, number) = (0, 0),
+                Record::Text { id, .. } => {
+                    assert_eq!(id, texts);
+                    texts += 1;
+                }
+                Record::Frame { id, key } => {
+                    assert_eq!(id, frames);
+                    assert!(!matches!(key, FrameKey::Operator { name } if name >= texts));
+                    frames += 1;
+                }
+                Record::Node { id, parent, frame, .. } => {
+                    assert!(id == nodes && parent < id && frame < frames);
+                    nodes += 1;
+                }
+                Record::Stats { node, metric, stats, .. } => {
+                    assert!(node < nodes);
+                    if metric == Metric::CallTime {
+                        read.sums.insert(node, (stats.count, stats.sum));
+                    }
+                }
+                Record::Sequence { delta, .. } => {
+                    number += delta;
+                    next = Some(number);
+                }
+                Record::Event { node, start_delta_ns, duration_ns, .. } => {
+                    assert!(node < nodes);
+                    let start = last + start_delta_ns;
+                    assert_eq!(next.take(), Some(start));
+                    last = start + duration_ns as i64;
+                    read.calls.push((node, start, duration_ns));
+                }
+                Record::Lost { what, count } => drop(read.lost.insert(what, count)),
+                Record::Outage { error, dropped, .. } => read.outages.push((error, dropped)),
+                Record::End { .. } => read.ended = true,
+                _ => {}
+            }
+        }
+        assert_eq!(reader.damage(), None);
+        read
+    }
+
+    fn sums_of(calls: &[(u32, i64, u64)]) -> HashMap<u32, (u64, u64)> {
+        let mut sums: HashMap<u32, (u64, u64)> = HashMap::new();
+        for &(node, _, took) in calls {
+            let sum = sums.entry(node).or_default();
+            *sum = (sum.0 + 1, sum.1 + took);
+        }
+        sums
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_while_loses_nothing() {
+    for trace in [false, true] {
+        let mut program = Recorded::new(trace, usize::MAX);
+        // Chunks that tear at their first byte, within their length, and within their records.
+        for room in [0, 3, 8, 100, 10_000] {
+            (0..3000).for_each(|call| program.call(call % 500));
+            assert!(program.update());
+            program.disk.leave(room);
+            for turn in 0..4 {
+                (0..40_000).for_each(|call| program.call(room as u32 + turn * 1000 + call % 700));
+                program.update();
+                assert_eq!(program.stream.error().and_then(|error| error.raw_os_error()), Some(libc::ENOSPC));
+                // Whatever becomes of the process now: what stands there is whole.
+                program.read();
+            }
+            program.disk.set_room(usize::MAX);
+            assert!(program.update());
+        }
+        assert!(program.end().is_ok());
+        let read = program.read();
+        assert_eq!(read.sums, Read::sums_of(&program.calls), "trace: {trace}");
+        if trace {
+            assert!(read.calls == program.calls, "{} of {}", read.calls.len(), program.calls.len());
+        }
+        assert_eq!((read.outages, read.lost.len(), read.ended), (vec![(libc::ENOSPC, 0); 5], 0, true));
+    }
+}
+
+#[test]
+fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
+    for (trace, room) in [(false, 200), (true, 200), (false, 10), (true, 10)] {
+        let mut program = Recorded::new(trace, usize::MAX);
+        (0..1000).for_each(|call| program.call(call % 100));
+        assert!(program.update());
+        let before = program.calls.len();
+        program.disk.leave(room);
+        (0..10_000).for_each(|call| program.call(call % 1000));
+        program.update();
+        (0..10_000).for_each(|call| program.call(call % 1000));
+        assert!(program.end().is_err());
+        let read = program.read();
+        assert_eq!(read.sums, Read::sums_of(&program.calls[..before]));
+        assert_eq!(read.calls, program.calls[..if trace { before } else { 0 }]);
+        // There is room for the end of the recording, or for nothing.
+        assert_eq!((read.ended, read.outages.len()), if room < 100 { (false, 0) } else { (true, 1) });
+        assert!(read.outages.iter().all(|&(error, dropped)| error == libc::ENOSPC && dropped > 2000), "{read:?}");
+    }
+}
+
+/// Calls that wait are bounded; those beyond are counted, and their sums are there all the same.
+#[test]
+fn what_finds_no_room_while_the_disk_is_full_is_counted() {
+    let mut program = Recorded::new(true, usize::MAX);
+    program.call(1);
+    assert!(program.update());
+    program.disk.leave(0);
+    let mut turns = 0;
+    while program.stream.output.waiting_bytes() < MAX_WAITING {
+        (0..100_000).for_each(|call| program.call(call % 10));
+        program.update();
+        turns += 1;
+        assert!(turns < 100, "{} bytes wait", program.stream.output.waiting_bytes());
+    }
+    for _ in 0..4 {
+        (0..100_000).for_each(|call| program.call(call % 10));
+        assert!(!program.update());
+    }
+    assert!(program.stream.output.waiting_bytes() < MAX_WAITING + (4 << 20));
+    program.disk.set_room(usize::MAX);
+    program.call(2);
+    assert!(program.update() && program.end().is_ok());
+    let read = program.read();
+    assert_eq!(read.sums, Read::sums_of(&program.calls));
+    let lost = read.lost["calls_not_written"];
+    assert!(lost > 200_000 && !read.lost.contains_key("calls_too_fast"), "{:?}", read.lost);
+    assert_eq!(read.calls.len() as u64 + lost, program.calls.len() as u64);
+}
+
+#[test]
+fn chunks_can_be_read_without_those_before() {
+    let mut program = Recorded::new(true, usize::MAX);
+    // The tree first, so that the chunks behind it have single calls alone.
+    (0..10).for_each(|call| program.call(call));
+    program.update();
+    let known = program.disk.bytes().len();
+    (0..100_000).for_each(|call| program.call(call % 10));
+    program.update();
+    assert!(program.end().is_ok());
+    let mut file = program.disk.bytes();
+    assert!(file.len() > known + 3 * CHUNK);
+    file[known + CHUNK / 2] ^= 1;
+    let mut reader = Reader::new(&file).unwrap();
+    let (mut last, mut read) = (0, Vec::new());
+    for record in reader.by_ref() {
+        match record {
+            Record::Restart => last = 0,
+            Record::Event { node, start_delta_ns, duration_ns, .. } => {
+                read.push((node, last + start_delta_ns, duration_ns));
+                last = last + start_delta_ns + duration_ns as i64;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(reader.damages().len(), 1);
+    let truth: std::collections::HashSet<_> = program.calls.iter().collect();
+    assert!(read.iter().all(|call| truth.contains(call)), "no call at another time than its own");
+    assert!(read.len() > 50_000 && read.len() < 100_000, "{}", read.len());
+}
+
+proptest! {
+    /// Whatever room there is at whatever time: the file is whole, and what is in it was recorded.
+    #[test]
+    fn any_room_leaves_a_whole_file(
+        trace: bool,
+        turns in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000]), 1..12),
+    ) {
+        let mut program = Recorded::new(trace, usize::MAX);
+        for (calls, room) in turns {
+            match room {
+                usize::MAX => program.disk.set_room(room),
+                room => program.disk.leave(room),
+            }
+            (0..calls).for_each(|call| program.call(call % 150));
+            program.update();
+            let read = program.read();
+            prop_assert!(!trace || program.calls.starts_with(&read.calls));
+        }
+        program.disk.set_room(usize::MAX);
+        prop_assert!(program.end().is_ok());
+        let read = program.read();
+        prop_assert_eq!(&read.sums, &Read::sums_of(&program.calls));
+        prop_assert!(!trace || read.calls == program.calls);
+    }
+}
