@@ -4,7 +4,7 @@
 
 mod support;
 
-use stackline_recording::FrameKey;
+use stackline_recording::{FrameKey, Metric};
 use support::{here, recorded, streams, torch};
 
 #[test]
@@ -16,7 +16,7 @@ fn collections_are_spans_below_who_caused_them_once_operators_run() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "True\n", "{}", String::from_utf8_lossy(&output.stderr));
     let stream = streams(run.path()).remove(0);
     let mut by_hand = 0;
-    for (path, count) in stream.calls() {
+    for (path, count) in stream.collections() {
         if let [.., around, FrameKey::Span { name }] = path[..]
             && stream.text(*name) == "Python GC"
             && let FrameKey::Python { function, .. } = around
@@ -26,4 +26,25 @@ fn collections_are_spans_below_who_caused_them_once_operators_run() {
         }
     }
     assert_eq!(by_hand, 3);
+    // It is no operator, but its span is among the single calls.
+    let is_collection = |path: &[&FrameKey]| matches!(path, [.., FrameKey::Span { name }] if stream.text(*name) == "Python GC");
+    assert!(!stream.calls().iter().any(|(path, _)| is_collection(path)));
+    let spans = stream.events.iter().filter(|&&(thread, node, _)| is_collection(&stream.path(thread, node))).count();
+    assert!(spans >= 3, "{spans} spans");
+    // Operators that finalizers call are operators, and no time of the collection.
+    let finalizer = stream.calls().into_iter().find(|(path, _)| {
+        matches!(path[..], [.., FrameKey::Operator { name }] if stream.text(*name) == "aten::mm")
+            && path.iter().any(|frame| matches!(frame, FrameKey::Span { name } if stream.text(*name) == "Python GC"))
+    });
+    let sum = |metric, function: &str| {
+        let below = |thread, node| {
+            let path = stream.path(thread, node);
+            path.iter().any(|frame| matches!(frame, FrameKey::Python { function: name, .. } if stream.text(*name) == function))
+        };
+        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && below(key.0, key.1));
+        found.map(|(_, stats)| stats.sum).sum::<u64>()
+    };
+    assert_eq!(finalizer.map(|(_, count)| count), Some(20));
+    let (gc, operators) = (sum(Metric::GcTime, "with_finalizer"), sum(Metric::OperatorTime, "with_finalizer"));
+    assert!(0 < gc && gc < operators, "collection {gc} ns, operators {operators} ns");
 }

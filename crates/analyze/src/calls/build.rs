@@ -5,12 +5,12 @@ mod linear;
 mod pruned;
 mod upward;
 
-use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
+use super::{CallLabel, CallView, Shape, ViewNode, ViewOptions};
 pub(super) use count::Counts;
 use count::{Value, values};
 pub(super) use linear::is_plain;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{CallFrame, CallNodeId, CallStats, CallThreadId, CallTree};
+use stackline_model::{CallFrame, CallNodeId, CallStats, CallTree};
 use std::cmp::Reverse;
 pub(super) use upward::Least;
 
@@ -95,7 +95,8 @@ impl Builder {
                 self.totals[usize::from(before)].merge(&stats);
             }
             if let Some(place) = place {
-                self.put(tree, options, place, (node, thread), (&stats, calls), before);
+                let group = options.by.map(|by| CallLabel::group(counts.group(by, tree, node, thread)));
+                self.put(options, place, group, (&stats, calls), before);
             }
         }
         if !before {
@@ -105,14 +106,13 @@ impl Builder {
 
     fn put(
         &mut self,
-        tree: &CallTree,
         options: &ViewOptions,
         place: Place,
-        at: (CallNodeId, CallThreadId),
+        group: Option<CallLabel>,
         (stats, calls): (&CallStats, u64),
         before: bool,
     ) {
-        let group = options.by.map(|by: Grouping| self.label(CallLabel::group(by.name(tree, at.0, at.1))));
+        let group = group.map(|group| self.label(group));
         let Place { mut path, from, own, nested } = place;
         match options.shape {
             Shape::Flat => return self.put_flat(&path[from..], group, own, (stats, calls), before),

@@ -2,6 +2,7 @@
 //!
 //! A stream is kept up to its first damage. What is lost, and which processes were killed, is in the tree's read report.
 
+mod own;
 mod stream;
 mod trace;
 

@@ -1,5 +1,6 @@
 //! One stream: from its own ids to those of the merged tree.
 
+use super::own::{is_own_function, is_own_library};
 use crate::problems;
 use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
@@ -12,7 +13,8 @@ use stackline_recording::{COUNTERS, FrameKey, Metric, Process, Record, Role, Sta
 pub(super) struct Stream {
     process: Option<CallProcessId>,
     texts: Vec<StrId>,
-    frames: Vec<CallFrameId>,
+    /// `None` for the recorder's own, whose nodes stand for their parents.
+    frames: Vec<Option<CallFrameId>>,
     /// Path, and what it is known by.
     libraries: Vec<(StrId, StrId)>,
     threads: Vec<OpenThread>,
@@ -100,7 +102,14 @@ impl Stream {
             Record::Text { id, text } => place(&mut self.texts, id, || Ok(builder.text(&text))),
             Record::Frame { id, key } => {
                 let frame = self.frame(builder, process, &key)?;
-                place(&mut self.frames, id, || Ok(builder.frame(frame)))
+                let is_own = match frame {
+                    CallFrame::Python { function, file, .. } => {
+                        is_own_function(builder.text_of(file), builder.text_of(function))
+                    }
+                    CallFrame::Native { library, .. } => is_own_library(builder.text_of(library)),
+                    _ => false,
+                };
+                place(&mut self.frames, id, || Ok((!is_own).then(|| builder.frame(frame))))
             }
             Record::Library { id, path, build_id } => {
                 let path = self.text(path)?;
@@ -117,7 +126,7 @@ impl Stream {
                 let frame = *self.frames.get(frame as usize).ok_or(Dangling)?;
                 let nodes = &mut self.threads.get_mut(thread as usize).ok_or(Dangling)?.nodes;
                 let parent = *nodes.get(parent as usize).ok_or(Dangling)?;
-                place(nodes, id, || Ok(builder.child(parent, frame)))
+                place(nodes, id, || Ok(frame.map_or(parent, |frame| builder.child(parent, frame))))
             }
             Record::Stats { thread, node, metric, stats } => {
                 let known =
@@ -277,6 +286,7 @@ fn metric_of(builder: &mut CallTreeBuilder, metric: Metric) -> Option<CallMetric
         Metric::CpuTime => CallMetric::CpuTime,
         Metric::RealTime => CallMetric::RealTime,
         Metric::WaitTime => CallMetric::WaitTime,
+        Metric::GcTime => CallMetric::GcTime,
         Metric::Allocated => CallMetric::Allocated,
         Metric::Freed => CallMetric::Freed,
         Metric::Counter(index) => {

@@ -1,8 +1,10 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
 use crate::problems;
+use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::note_exit;
 use crate::recording::{note_damage, open_stream};
+use rustc_hash::FxHashMap;
 use stackline_model::ReadReport;
 use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind};
 
@@ -75,6 +77,8 @@ pub(super) struct ThreadCalls {
     pub(super) thread: Thread,
     /// Parent and frame of each node; the root has neither.
     pub(super) nodes: Vec<(u32, u32)>,
+    /// Nodes of the recorder's own frames, and the nodes that they stand for.
+    own: FxHashMap<u32, u32>,
     pub(super) calls: Vec<Call>,
     pub(super) samples: Vec<Sample>,
     pub(super) touches: Vec<Touch>,
@@ -181,12 +185,18 @@ impl Calls {
                 }
             },
             Record::Node { thread, id, parent, frame } => {
-                let nodes = &mut self.threads.get_mut(thread as usize)?.nodes;
                 // Parents come first: paths have no circles.
                 if parent >= id || frame as usize >= self.frames.len() {
                     return None;
                 }
-                place(nodes, id, (parent, frame))
+                let is_own = self.is_own(frame);
+                let thread = self.threads.get_mut(thread as usize)?;
+                let parent = thread.seen(parent);
+                place(&mut thread.nodes, id, (parent, frame))?;
+                if is_own {
+                    thread.own.insert(id, parent);
+                }
+                Some(())
             }
             Record::Sequence { thread, delta, forward_thread } => {
                 let thread = self.threads.get_mut(thread as usize)?;
@@ -239,6 +249,17 @@ impl Calls {
         }
     }
 
+    /// Whether a frame is the recorder's own.
+    fn is_own(&self, frame: u32) -> bool {
+        match self.frames.get(frame as usize) {
+            Some(&FrameKey::Python { function, file, .. }) => is_own_function(self.text(file), self.text(function)),
+            Some(&FrameKey::Native { library, .. }) => {
+                self.libraries.get(library as usize).is_some_and(|&path| is_own_library(self.text(path)))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a frame stands for the libraries of OpenMP.
     pub(super) fn is_openmp(&self, frame: u32) -> bool {
         matches!(self.frames.get(frame as usize), Some(&FrameKey::Span { name }) if self.text(name) == OPENMP)
@@ -251,6 +272,11 @@ impl Calls {
 }
 
 impl ThreadCalls {
+    /// The node that is seen where this one is: another one for frames of the recorder.
+    fn seen(&self, node: u32) -> u32 {
+        self.own.get(&node).copied().unwrap_or(node)
+    }
+
     fn call(&mut self, node: u32, start_delta_ns: i64, duration_ns: u64) -> Option<()> {
         let sequence = self.next.take();
         let start = time(self.last_end, start_delta_ns)?;
@@ -259,6 +285,7 @@ impl ThreadCalls {
         if node as usize >= self.nodes.len() {
             return None;
         }
+        let node = self.seen(node);
         self.calls.push(Call { start, end, node, sequence });
         Some(())
     }
@@ -269,6 +296,7 @@ impl ThreadCalls {
         if node as usize >= self.nodes.len() {
             return None;
         }
+        let node = self.seen(node);
         self.samples.push(Sample { at, node, metric, value });
         Some(())
     }
@@ -282,6 +310,7 @@ impl ThreadCalls {
         }
         // They come in the order in which they happened, whatever the clock says.
         let at = self.touches.last().map_or(at, |before| at.max(before.at));
+        let node = self.seen(node);
         self.touches.push(Touch { at, node, kind, address, bytes });
         Some(())
     }
