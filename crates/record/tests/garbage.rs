@@ -27,7 +27,8 @@ fn collections_are_spans_below_who_caused_them_once_operators_run() {
     }
     assert_eq!(by_hand, 3);
     // It is no operator, but its span is among the single calls.
-    let is_collection = |path: &[&FrameKey]| matches!(path, [.., FrameKey::Span { name }] if stream.text(*name) == "Python GC");
+    let is_collection =
+        |path: &[&FrameKey]| matches!(path, [.., FrameKey::Span { name }] if stream.text(*name) == "Python GC");
     assert!(!stream.calls().iter().any(|(path, _)| is_collection(path)));
     let spans = stream.events.iter().filter(|&&(thread, node, _)| is_collection(&stream.path(thread, node))).count();
     assert!(spans >= 3, "{spans} spans");
@@ -39,7 +40,8 @@ fn collections_are_spans_below_who_caused_them_once_operators_run() {
     let sum = |metric, function: &str| {
         let below = |thread, node| {
             let path = stream.path(thread, node);
-            path.iter().any(|frame| matches!(frame, FrameKey::Python { function: name, .. } if stream.text(*name) == function))
+            path.iter()
+                .any(|frame| matches!(frame, FrameKey::Python { function: name, .. } if stream.text(*name) == function))
         };
         let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && below(key.0, key.1));
         found.map(|(_, stats)| stats.sum).sum::<u64>()

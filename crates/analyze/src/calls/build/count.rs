@@ -21,7 +21,11 @@ impl<'a> Counts<'a> {
     /// Those of a tree; `continued` is what [`crate::calls::Continued`] says of it.
     pub(in super::super) fn new(tree: &CallTree, continued: &'a [(CallNodeId, CallThreadId, u64)]) -> Self {
         let has_spans = tree.metrics.metric.contains(&CallMetric::HostTime);
-        Self { host: if has_spans { CallMetric::HostTime } else { CallMetric::OperatorTime }, continued, phases: OnceLock::new() }
+        Self {
+            host: if has_spans { CallMetric::HostTime } else { CallMetric::OperatorTime },
+            continued,
+            phases: OnceLock::new(),
+        }
     }
 
     /// The group that a value at a node, from a thread, belongs to.
