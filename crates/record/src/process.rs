@@ -24,7 +24,7 @@ const MANY_ENDED: usize = 64;
 const KEPT_TREES: usize = 64;
 
 /// Threads whose names are kept at most.
-const MAX_THREAD_NAMES: usize = 1 << 16;
+const MAX_THREAD_NAMES: usize = 1 << 12;
 
 /// Python's name of the first thread; a program that never imports `threading` does not tell it.
 const MAIN_THREAD: &str = "MainThread";

@@ -33,20 +33,24 @@ fn collections_are_spans_below_who_caused_them_once_operators_run() {
     let spans = stream.events.iter().filter(|&&(thread, node, _)| is_collection(&stream.path(thread, node))).count();
     assert!(spans >= 3, "{spans} spans");
     // Operators that finalizers call are operators, and no time of the collection.
-    let finalizer = stream.calls().into_iter().find(|(path, _)| {
-        matches!(path[..], [.., FrameKey::Operator { name }] if stream.text(*name) == "aten::mm")
-            && path.iter().any(|frame| matches!(frame, FrameKey::Span { name } if stream.text(*name) == "Python GC"))
-    });
-    let sum = |metric, function: &str| {
-        let below = |thread, node| {
-            let path = stream.path(thread, node);
-            path.iter()
-                .any(|frame| matches!(frame, FrameKey::Python { function: name, .. } if stream.text(*name) == function))
-        };
-        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && below(key.0, key.1));
-        found.map(|(_, stats)| stats.sum).sum::<u64>()
+    let finalized = |path: &[&FrameKey]| {
+        path.iter().any(
+            |frame| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "with_finalizer"),
+        )
     };
-    assert_eq!(finalizer.map(|(_, count)| count), Some(20));
-    let (gc, operators) = (sum(Metric::GcTime, "with_finalizer"), sum(Metric::OperatorTime, "with_finalizer"));
-    assert!(0 < gc && gc < operators, "collection {gc} ns, operators {operators} ns");
+    let of = |metric: Metric, wanted: &dyn Fn(&[&FrameKey]) -> bool| {
+        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && wanted(&stream.path(key.0, key.1)));
+        found.fold((0, 0), |(count, sum), (_, stats)| (count + stats.count, sum + stats.sum))
+    };
+    let is_product = |path: &[&FrameKey]| {
+        finalized(path) && matches!(path, [.., FrameKey::Operator { name }] if stream.text(*name) == "aten::mm")
+    };
+    let (products, within) = of(Metric::CallTime, &is_product);
+    let (collections, alone) = of(Metric::GcTime, &|path| finalized(path) && is_collection(path));
+    let spans = stream.events.iter().filter(|&&(thread, node, _)| {
+        let path = stream.path(thread, node);
+        finalized(&path) && is_collection(&path)
+    });
+    assert_eq!((products, collections), (20, 1));
+    assert_eq!(alone + within, spans.map(|&(.., ns)| ns).sum::<u64>());
 }

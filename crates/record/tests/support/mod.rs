@@ -88,6 +88,8 @@ pub struct Stream {
     /// What `os._exit` was called with.
     pub exit: Option<i32>,
     pub damaged: bool,
+    /// What was left out, and how often.
+    pub lost: HashMap<String, u64>,
 }
 
 impl Stream {
@@ -116,6 +118,7 @@ impl Stream {
             Record::Processors(processors) => self.processors = Some(processors),
             Record::Load { at_ns, threads, ran_ns, .. } => self.loads.push((at_ns, threads, ran_ns)),
             Record::Cost(cost) => self.cost = Some(cost),
+            Record::Lost { what, count } => drop(self.lost.insert(what, count)),
             Record::End { .. } => self.ended = true,
             Record::Exit { code } => self.exit = Some(code),
             _ => {}
