@@ -72,7 +72,7 @@ fn a_process_that_left_by_os_exit_is_said_to_have() {
 }
 
 /// A stream with frames by number: `a` calls the recorder, which calls `b` and a library of its own below the operator `x`.
-fn with_frames_of_the_recorder(trace: bool) -> Vec<u8> {
+fn with_frames_of_the_recorder() -> Vec<u8> {
     let texts = [
         "a",
         "/a.py",
@@ -113,16 +113,13 @@ fn with_frames_of_the_recorder(trace: bool) -> Vec<u8> {
         stats.add(value);
         push(Record::Stats { thread: 0, node, metric: Metric::CpuTime, stats });
     }
-    if trace {
-        push(Record::Event { thread: 0, node: 5, start_delta_ns: 1000, duration_ns: 500 });
-    }
     push(Record::End { at_ns: 5 });
     [HEADER.as_slice(), chunk.finish()].concat()
 }
 
 #[test]
 fn frames_of_the_recorder_are_in_no_tree() {
-    let tree = tree(&[("7-0.slr".into(), with_frames_of_the_recorder(false))]);
+    let tree = tree(&[("7-0.slr".into(), with_frames_of_the_recorder())]);
     assert!(tree.report.is_clean() && tree.check() == Ok(()), "{:?}", tree.report.problems);
     let mut names: Vec<String> = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();
     names.sort();

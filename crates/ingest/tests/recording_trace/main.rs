@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod machine;
+mod own;
 mod samples;
 mod steps;
 
