@@ -77,6 +77,7 @@ proptest! {
                     prop_assert!(by.is_none() || of_groups <= view.total.sum, "{metric:?} {by:?} {shape:?}: {of_groups} of {}", view.total.sum);
                     let own: u64 = view.nodes.iter().map(|node| node.exclusive.sum).sum();
                     prop_assert!(metric == CallMetric::CallTime || own <= view.total.sum);
+                    prop_assert!(view.nodes.iter().all(|node| node.exclusive.sum <= view.total.sum), "{metric:?} {by:?} {shape:?}");
                 }
             }
         }

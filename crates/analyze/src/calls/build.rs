@@ -116,14 +116,20 @@ impl Builder {
         before: bool,
     ) {
         let group = group.map(|group| self.label(group));
+        if options.shape == Shape::Flat {
+            let Some(group) = group else { return self.put_flat(&place, (stats, calls), before) };
+            // Parts of the whole, as groups are in other views.
+            let row = self.child(0, group);
+            self.count(0, stats, before, !place.nested);
+            self.count(row, stats, before, !place.nested);
+            if !before && !place.nested {
+                self.nodes[row].exclusive.merge(stats);
+            }
+            return;
+        }
         let Place { mut path, from, own, nested } = place;
         match options.shape {
-            Shape::Flat if group.is_some() => {
-                // Parts of the whole, as groups are in other views.
-                path.splice(.., group);
-                return self.put_flat(&path, usize::from(nested), (true, false), (stats, calls), before);
-            }
-            Shape::Flat => return self.put_flat(&path, from, (own, true), (stats, calls), before),
+            Shape::Flat => {}
             Shape::TopDown | Shape::Callees => self.count(0, stats, before, !nested),
             Shape::BottomUp | Shape::Callers => {
                 path.reverse();
@@ -153,27 +159,23 @@ impl Builder {
         }
     }
 
-    fn put_flat(
-        &mut self,
-        path: &[usize],
-        from: usize,
-        (own, is_called): (bool, bool),
-        (stats, calls): (&CallStats, u64),
-        before: bool,
-    ) {
-        self.count(0, stats, before, from == 0);
+    fn put_flat(&mut self, Place { path, from, own, nested }: &Place, (stats, calls): (&CallStats, u64), before: bool) {
+        self.count(0, stats, before, !nested);
         let mut counted = std::mem::take(&mut self.counted);
         counted.clear();
+        let mut is_outermost = true;
         for (depth, &label) in path.iter().enumerate() {
             let row = self.child(0, label);
             // Once for each label, where that stands outermost: there, a caller that was measured may hold this value.
-            let is_outermost = counted.insert(label);
-            self.count(row, stats, before, is_outermost && depth >= from);
+            is_outermost = counted.insert(label);
+            self.count(row, stats, before, is_outermost && depth >= *from);
         }
-        if let Some(&last) = path.last().filter(|_| own && !before) {
+        if let Some(&last) = path.last().filter(|_| *own && !before) {
             let row = self.child(0, last);
-            self.nodes[row].exclusive.merge(stats);
-            self.nodes[row].calls += if is_called { calls } else { 0 };
+            self.nodes[row].calls += calls;
+            if is_outermost || !nested {
+                self.nodes[row].exclusive.merge(stats);
+            }
         }
         self.counted = counted;
     }
