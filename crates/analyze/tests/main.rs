@@ -10,6 +10,7 @@
 )]
 
 mod call_metrics;
+mod call_shares;
 mod call_trees;
 mod call_views_upwards;
 mod corpus_support;

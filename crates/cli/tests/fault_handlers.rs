@@ -1,8 +1,7 @@
 //! Programs that handle signals on small alternate stacks, recorded with native frames and sampling: they end as they do alone.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::{recorder, stackline, torch};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
 //! Programs that know nothing of Stackline (`programs/foreign`), alone and recorded: same output, same bits, same exit
 //! code, and as many calls of each operator as PyTorch's own profiler counts.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
-mod common;
+#![cfg(target_os = "linux")]
+use crate::common;
 
 use common::{recorder, stackline, torch};
 use serde_json::Value;

@@ -15,11 +15,13 @@ mod consumers;
 mod diff;
 mod docs;
 mod errors;
+mod fault_handlers;
 mod findings;
 mod findings_kept;
 mod findings_programs;
 #[path = "common/findings.rs"]
 mod findings_support;
+mod foreign;
 mod inputs;
 mod interrupts;
 #[path = "common/json_schema.rs"]

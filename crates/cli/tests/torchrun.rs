@@ -103,11 +103,40 @@ fn ranks_are_told_apart() {
     let document = json(&["--by", "phase", "--depth", "1"]);
     let phases: Vec<&str> =
         document["tables"]["calls"]["rows"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
-    for phase in ["forward and other", "backward", "optimizer"] {
+    for phase in ["forward and other", "backward", "communication", "optimizer"] {
         assert!(phases.contains(&phase), "{phases:?}");
     }
+    phases_hold_what_ddp_does(&json(&["--by", "phase"]));
     let expected = [("rank 0", 10), ("rank 1", 20)].map(|(name, count)| (name.to_owned(), count));
     assert_eq!(products.into_iter().collect::<Vec<_>>(), expected);
+}
+
+/// Collectives and the reducer of DDP are communication, autograd's engine is backward, wherever they were called from.
+fn phases_hold_what_ddp_does(document: &serde_json::Value) {
+    let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
+    let parents: BTreeMap<u64, &serde_json::Value> =
+        rows.iter().map(|row| (row["node"].as_u64().unwrap(), row)).collect();
+    let mut seen = BTreeMap::new();
+    for row in rows.iter().filter(|row| row["count"].as_u64().is_some_and(|count| count > 0)) {
+        let name = row["name"].as_str().unwrap();
+        let expected = [
+            ("c10d::", "communication"),
+            ("gloo:", "communication"),
+            ("torch::distributed::reducer::", "communication"),
+            ("torch.distributed.ddp.reducer::", "communication"),
+            ("autograd::engine::evaluate_function:", "backward"),
+        ];
+        let Some((prefix, expected)) = expected.iter().find(|(prefix, _)| name.starts_with(prefix)) else { continue };
+        let mut top = row;
+        while let Some(parent) = top["parent"].as_u64().and_then(|parent| parents.get(&parent)) {
+            top = parent;
+        }
+        assert_eq!(top["name"], *expected, "{name}");
+        seen.insert(*prefix, name);
+    }
+    for prefix in ["c10d::", "torch::distributed::reducer::", "autograd::engine::evaluate_function:"] {
+        assert!(seen.contains_key(prefix), "{prefix} in {seen:?}");
+    }
 }
 
 /// Each rank holds a buffer of its own size that nobody needs.

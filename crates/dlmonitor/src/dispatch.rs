@@ -38,7 +38,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// What PyTorch's profiler calls a collection, too.
-const COLLECTION: &CStr = c"Python GC";
+pub(crate) const COLLECTION: &CStr = c"Python GC";
 
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static ACTIVE: AtomicBool = AtomicBool::new(false);

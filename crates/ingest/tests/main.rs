@@ -24,6 +24,7 @@ mod memory_text;
 mod oracle;
 mod random;
 mod recording;
+mod recording_damage;
 mod recording_memory;
 mod recording_trace;
 mod repairs;

@@ -69,6 +69,79 @@ fn a_process_that_left_by_os_exit_is_said_to_have() {
     assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
 }
 
+/// A stream with frames by number: `a` calls the recorder, which calls `b` and a library of its own below the operator `x`.
+fn with_frames_of_the_recorder() -> Vec<u8> {
+    let texts = [
+        "a",
+        "/a.py",
+        "_Watched.exec_module",
+        "/run.stackline/inject/_stackline_bootstrap.py",
+        "b",
+        "x",
+        "/lib/libstackline_record.so",
+        "_chain",
+        "/run.stackline/inject/sitecustomize.py",
+    ];
+    let mut chunk = ChunkWriter::new();
+    let mut push = |record: Record| chunk.push(&record).unwrap();
+    push(Record::Process(Box::default()));
+    for (id, text) in texts.iter().enumerate() {
+        push(Record::Text { id: id as u32, text: (*text).to_owned() });
+    }
+    push(Record::Library { id: 0, path: 6, build_id: Vec::new() });
+    let python = |function, file| FrameKey::Python { function, file, line: 1, first_line: 1 };
+    let keys = [
+        python(0, 1),
+        python(2, 3),
+        python(4, 1),
+        FrameKey::Operator { name: 5 },
+        FrameKey::Native { library: 0, offset: 16 },
+        python(7, 8),
+    ];
+    for (id, key) in keys.into_iter().enumerate() {
+        push(Record::Frame { id: id as u32, key });
+    }
+    push(Record::Thread(Thread::default()));
+    // sitecustomize at the root; a > recorder > b > x > native; and b below a by another way.
+    for (id, parent, frame) in [(1, 0, 5), (2, 1, 0), (3, 2, 1), (4, 3, 2), (5, 4, 3), (6, 5, 4), (7, 2, 2)] {
+        push(Record::Node { thread: 0, id, parent, frame });
+    }
+    for (node, value) in [(1, 1), (3, 2), (4, 4), (6, 8), (7, 16)] {
+        let mut stats = Stats::default();
+        stats.add(value);
+        push(Record::Stats { thread: 0, node, metric: Metric::CpuTime, stats });
+    }
+    push(Record::End { at_ns: 5 });
+    [HEADER.as_slice(), chunk.finish()].concat()
+}
+
+#[test]
+fn frames_of_the_recorder_are_in_no_tree() {
+    let tree = tree(&[("7-0.slr".into(), with_frames_of_the_recorder())]);
+    assert!(tree.report.is_clean() && tree.check() == Ok(()), "{:?}", tree.report.problems);
+    let mut names: Vec<String> = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b", "x"]);
+    let own = tree.exclusive(CallMetric::CpuTime, |_| true);
+    let at = |path: &[&str]| {
+        let found = tree.nodes.ids().find(|&node| {
+            let names: Vec<String> = tree
+                .path(node)
+                .into_iter()
+                .filter_map(|node| tree.frame(node))
+                .map(|frame| frame.name(&tree.strings))
+                .collect();
+            names == path
+        });
+        found.map(|node| (own[node.index()].count, own[node.index()].sum))
+    };
+    assert_eq!(at(&["a"]), Some((1, 2)), "what ran in the recorder is its caller's");
+    assert_eq!(at(&["a", "b"]), Some((2, 20)), "both ways to b are one");
+    assert_eq!(at(&["a", "b", "x"]), Some((1, 8)), "the library is at the leaf");
+    assert_eq!((own[0].count, own[0].sum), (1, 1));
+    assert_eq!(tree.nodes.len(), 4);
+}
+
 #[test]
 fn no_streams_is_an_error_that_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,5 @@
 //! Streams of single calls, cut and damaged anywhere: what is read was really written, and what is missing is counted.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use proptest::prelude::*;
 use stackline_ingest::recording::{memory_of, read_streams, traces_of};
 use stackline_model::{CallMetric, EventKind, TraceSet};

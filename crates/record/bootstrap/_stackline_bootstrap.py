@@ -108,9 +108,50 @@ def _stop_with_workers():
     util = sys.modules["multiprocessing.util"]
 
     def in_worker(_):
+        # Unlike most forked children, a worker runs no other program.
+        _recorder.start_in_child()
         util.Finalize(None, end, exitpriority=-1000)
 
     util.register_after_fork(_stop_with_workers, in_worker)
+
+
+class _Replaced:
+    """A method of a class that one of ours takes the place of while the recording goes on."""
+
+    def __init__(self, owner, name, make):
+        self._owner, self._name, self._theirs = owner, name, getattr(owner, name)
+        self._ours = make(self._theirs)
+        setattr(owner, name, self._ours)
+
+    def remove(self):
+        if self._owner.__dict__.get(self._name) is self._ours:
+            setattr(self._owner, self._name, self._theirs)
+
+
+def _name_thread(thread):
+    """Tells the recorder what Python calls a thread; those that it does not know better have a name of the system's."""
+    try:
+        if type(thread) is not sys.modules["threading"]._DummyThread:
+            _recorder.name_thread(thread._native_id, thread._name)
+    except Exception as error:
+        # A name without a spelling in UTF-8, a thread that did not begin yet.
+        _pass_on(error)
+
+
+def _name_threads():
+    for thread in list(getattr(sys.modules.get("threading"), "_active", {}).values()):
+        _name_thread(thread)
+
+
+def _watch_threads():
+    """Tells the recorder the names of threads when they begin and end: before and after any code of the program."""
+    thread = sys.modules["threading"].Thread
+    if hasattr(thread, "_set_native_id") and hasattr(thread, "_delete"):
+        after = lambda theirs: lambda self: (theirs(self), _name_thread(self))[0]
+        before = lambda theirs: lambda self: (_name_thread(self), theirs(self))[1]
+        _registrations.append(_Replaced(thread, "_set_native_id", after))
+        _registrations.append(_Replaced(thread, "_delete", before))
+        _name_threads()
 
 
 def _watch_exit():
@@ -338,6 +379,7 @@ def _watch_imports():
         "torch.nn.modules.module": _watch_modules,
         "torch.optim.optimizer": _watch_optimizers,
         "multiprocessing.util": _stop_with_workers,
+        "threading": _watch_threads,
     }
     for name in list(actions):
         if name in sys.modules:
@@ -399,6 +441,7 @@ def end():
     # By identity: callbacks of others may compare in their own way.
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _collecting]
     try:
+        _name_threads()
         _name_known()
     except Exception as error:
         _pass_on(error)

@@ -52,7 +52,7 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 12]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 14]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -63,6 +63,8 @@ static METHODS: Static<[Method; 12]> = Static(std::cell::UnsafeCell::new([
     Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
     Method { flags: METH_VARARGS, ..method(c"forget_module", forget_module) },
     Method { flags: METH_VARARGS, ..method(c"name_tensor", name_tensor) },
+    Method { flags: METH_VARARGS, ..method(c"name_thread", name_thread) },
+    method(c"start_in_child", start_in_child),
     Method {
         name: c"_exit".as_ptr(),
         // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
@@ -279,6 +281,36 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
             // SAFETY: a null-terminated text that the tuple keeps alive.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
             session.process.modules.put(parent as usize, &name, child as usize);
+        }
+        Ok(())
+    })
+}
+
+/// A thread (its number, of the system) has a name in Python.
+unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    let (mut tid, mut name) = (0_u64, std::ptr::null::<c_char>());
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: the format asks for an unsigned number and a text. The caller holds the GIL and the tuple, which keeps what they
+    // point to alive.
+    let parsed = unsafe { (api.parse)(arguments, c"Ks".as_ptr(), &raw mut tid, &raw mut name) };
+    if parsed == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    guarded(|| {
+        if let (Some(session), Ok(tid)) = (Session::current(), u32::try_from(tid)) {
+            // SAFETY: a null-terminated text that the tuple keeps alive.
+            session.process.name_thread(tid, &unsafe { CStr::from_ptr(name) }.to_string_lossy());
+        }
+        Ok(())
+    })
+}
+
+/// Starts the stream of a forked child that is known to run on, as workers of `multiprocessing` do.
+unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| {
+        if let Some(session) = Session::current() {
+            session.start_in_child();
         }
         Ok(())
     })

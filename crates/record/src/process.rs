@@ -28,6 +28,15 @@ const MOST_ENDED: usize = 1024;
 /// once, not by how many there were.
 const KEPT_TREES: usize = 64;
 
+/// Threads whose names are kept at most.
+const MAX_THREAD_NAMES: usize = 1 << 12;
+
+/// Python's name of the first thread; a program that never imports `threading` does not tell it.
+const MAIN_THREAD: &str = "MainThread";
+
+/// Suffix of the name of a tree that was other threads' before.
+const AND_BEFORE: &str = " and threads before it";
+
 /// A tree and the thread that fills it.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
@@ -114,7 +123,11 @@ pub(crate) struct Process {
     shapes: bool,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
+    /// Names that Python gave threads, by their numbers.
+    thread_names: Mutex<FxHashMap<u32, String>>,
     inputs_left_out: AtomicU64,
+    /// Backward nodes whose forward operator was overwritten by later ones.
+    forward_links_lost: AtomicU64,
 }
 
 /// A lock whose holders never panic half-way.
@@ -143,7 +156,9 @@ impl Process {
             memory,
             shapes,
             samples: Mutex::default(),
+            thread_names: Mutex::default(),
             inputs_left_out: AtomicU64::new(0),
+            forward_links_lost: AtomicU64::new(0),
         }
     }
 
@@ -186,7 +201,8 @@ impl Process {
 
     /// A state for the calling thread: a new one, or, once many threads ended, that of one of them.
     pub(crate) fn enter_thread(&self) -> Box<State> {
-        let (tid, name) = (current_tid(), current_name());
+        let tid = current_tid();
+        let name = self.python_name(tid).unwrap_or_else(current_name);
         let mut trees = lock(&self.trees);
         let mut free = lock(&self.free);
         // The first thread is one that people look for.
@@ -196,7 +212,7 @@ impl Process {
         {
             drop(free);
             if let Some(registered) = trees.by_id.get_mut(&state.tree.shared.id) {
-                let name = format!("{name} and threads before it");
+                let name = format!("{name}{AND_BEFORE}");
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
             state.enter(tid);
@@ -230,6 +246,28 @@ impl Process {
         if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree) {
             registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
         }
+    }
+
+    /// Keeps the name that Python gave a thread, and gives it to the trees of that thread.
+    pub(crate) fn name_thread(&self, tid: u32, name: &str) {
+        {
+            let mut names = lock(&self.thread_names);
+            if names.len() >= MAX_THREAD_NAMES && !names.contains_key(&tid) {
+                // Most of these threads have ended.
+                names.clear();
+            }
+            names.insert(tid, name.to_owned());
+        }
+        for registered in lock(&self.trees).by_id.values_mut().filter(|registered| registered.thread.tid == tid) {
+            let suffix = if registered.thread.name.ends_with(AND_BEFORE) { AND_BEFORE } else { "" };
+            registered.thread.name = format!("{name}{suffix}");
+        }
+    }
+
+    /// The name that Python gave a thread, if it did.
+    pub(crate) fn python_name(&self, tid: u32) -> Option<String> {
+        let known = lock(&self.thread_names).get(&tid).cloned();
+        known.or_else(|| (tid == std::process::id()).then(|| MAIN_THREAD.to_owned()))
     }
 
     /// What tells the states of this recording from those of others.
@@ -350,6 +388,17 @@ impl Process {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.names.as_ref()).map(Inbox::lost).sum();
         alive + lock(&self.ended).lost_names
+    }
+
+    /// Counts a backward node without forward operator, if that is because too many others came after that.
+    #[cold]
+    pub(crate) fn miss_forward(&self, is_overwritten: bool) {
+        self.forward_links_lost.fetch_add(u64::from(is_overwritten), Ordering::Relaxed);
+    }
+
+    /// Backward nodes whose forward operator was overwritten by later ones.
+    pub(crate) fn lost_forward_links(&self) -> u64 {
+        self.forward_links_lost.load(Ordering::Relaxed)
     }
 
     /// So many more tensors that operators were called with were too many to look at.

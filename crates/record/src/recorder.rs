@@ -25,6 +25,9 @@ const SEQUENCE: usize = 3;
 /// Marks a span whose end ends a training step, in the word of its node.
 const STEP: u64 = 1 << 33;
 
+/// Marks a garbage collection, in the word of its node.
+const COLLECTS: u64 = 1 << 34;
+
 /// Registered with `DLMonitor` for the life of the process; what it records into is the current [`Session`].
 #[derive(Debug)]
 pub(crate) struct Recorder;
@@ -146,18 +149,18 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     }
 }
 
-/// Puts what begins now into the tree, if the window is open: `place` finds its node and its number of autograd. `step`
-/// is [`STEP`] if its end ends a training step, or 0.
+/// Puts what begins now into the tree, if the window is open: `place` finds its node and its number of autograd. `mark`
+/// is [`STEP`] if its end ends a training step, [`COLLECTS`], or 0.
 #[inline]
 fn begin(
     session: &'static Session,
     thread: &mut Thread,
-    step: u64,
+    mark: u64,
     place: impl FnOnce(&mut State, &[OpenOperator], &mut OpenOperator) -> (NodeId, u64),
 ) {
     if !session.window.is_open() {
         if let Some(opened) = thread.open.last_mut() {
-            opened.client[NODE] = step;
+            opened.client[NODE] = mark;
         }
         return;
     }
@@ -172,14 +175,19 @@ fn begin(
         let state = state(session, thread);
         let (node, sequence) = place(state, outer, opened);
         state.published.begins(outer.len(), node.0, opened);
-        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::now_ns().cast_unsigned(), 0, sequence];
+        opened.client = [opened.client[NODE] | mark | u64::from(node.0), clock::now_ns().cast_unsigned(), 0, sequence];
     }
     thread.open = open;
 }
 
-/// Adds the times of what ended.
+/// Adds the times of what ended: `add` gets the time without the calls inside it, and the whole.
 #[inline]
-fn end(session: &'static Session, ended: &OpenOperator, thread: &mut Thread) {
+fn end(
+    session: &'static Session,
+    ended: &OpenOperator,
+    thread: &mut Thread,
+    add: impl FnOnce(&mut State, NodeId, u64, u64),
+) {
     if ended.client[NODE] & STEP != 0 {
         session.step_ended();
     }
@@ -196,7 +204,7 @@ fn end(session: &'static Session, ended: &OpenOperator, thread: &mut Thread) {
     let open = std::mem::take(&mut thread.open);
     let state = state(session, thread);
     state.published.ends(&open);
-    state.tree.add_call(node, own, took);
+    add(state, node, own, took);
     if let Some(outbox) = &mut state.outbox {
         let is_span = ended.client[NODE] & SPAN != 0;
         let (sequence, name) = if is_span { (0, ended.client[SEQUENCE] as u32) } else { (ended.client[SEQUENCE], 0) };
@@ -226,20 +234,24 @@ impl Observer for Recorder {
     #[inline]
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
         if let Some(session) = Session::current() {
-            end(session, ended, thread);
+            end(session, ended, thread, |state, node, own, took| state.tree.add_call(node, own, took));
         }
     }
 
     fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
         let Some(session) = Session::current() else { return };
-        begin(session, thread, 0, |state, outer, opened| {
+        let mark = if compilation.is_collection() { COLLECTS } else { 0 };
+        begin(session, thread, mark, |state, outer, opened| {
             (state.begin_compilation(&session.process, compilation, outer, opened), 0)
         });
     }
 
     fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
         if let Some(session) = Session::current() {
-            end(session, ended, thread);
+            end(session, ended, thread, |state, node, own, took| match ended.client[NODE] & COLLECTS {
+                0 => state.tree.add_call(node, own, took),
+                _ => state.add(node, Metric::GcTime, own),
+            });
         }
     }
 

@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// The first write comes after this, each later one after twice the time, up to [`INTERVAL`]: a process that is killed soon leaves
+/// something.
+const FIRST_INTERVAL: Duration = Duration::from_millis(8);
 /// Longer than this `os._exit` never waits for the last write: whoever calls it does not want to wait for anything.
 const LONGEST_EXIT: Duration = Duration::from_secs(1);
 
@@ -164,10 +167,7 @@ impl Session {
     fn start_writing(&'static self) -> Result<(), String> {
         let mut result = Ok(());
         self.started.call_once(|| {
-            match create_stream(&self.options, describe_process(&self.options, self.role)) {
-                Ok(stream) => *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream),
-                Err(reason) => result = Err(reason),
-            }
+            result = self.make_stream();
             self.write_usage();
             self.note(SourceState {
                 name: "samples",
@@ -176,6 +176,12 @@ impl Session {
             self.spawn_writer();
         });
         result
+    }
+
+    fn make_stream(&self) -> Result<(), String> {
+        let stream = create_stream(&self.options, describe_process(&self.options, self.role))?;
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+        Ok(())
     }
 
     /// Whether what Python does is recorded.
@@ -222,23 +228,44 @@ impl Session {
         }
         dlmonitor::finalize();
         crate::samples::stop();
-        self.write_last(None);
+        if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
     }
 
     /// The program calls `os._exit`: what is left is written before, by the writer. The caller may hold Python's lock,
     /// and other threads any other, so it takes none of theirs and waits for a limited time only. That is so for a second
     /// thread that calls it, too, and where another one is ending the recording: who returns from here kills them all.
     pub(crate) fn exit(&self, code: i32) {
-        // A child that was not forked in the usual way has no writer, and one that recorded nothing has no stream.
-        let is_mine = self.pid == std::process::id() && self.started.is_completed();
-        if !is_mine {
+        // A child that was not forked in the usual way has no writer.
+        if self.pid != std::process::id() {
             return;
+        }
+        if !self.started.is_completed() && self.leave_running(Phase::Exiting(code)) {
+            return self.write_existence(Some(code));
         }
         if self.leave_running(Phase::Exiting(code)) && !self.has_writer.load(Ordering::Acquire) {
             return self.write_last(Some(code));
         }
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase != Phase::Ended));
+    }
+
+    /// Writes the stream of a forked child that ends without an operator: that it existed, and how it ended.
+    fn write_existence(&self, exit: Option<i32>) {
+        let mut made = Ok(());
+        self.started.call_once(|| made = self.make_stream());
+        if let Err(reason) = made {
+            self.complain(&reason, "the program goes on without it");
+        }
+        self.close_stream(exit);
+    }
+
+    /// Starts to record a forked child before its first operator.
+    pub(crate) fn start_in_child(&'static self) {
+        if self.role == Role::Fork
+            && let Err(reason) = self.start_writing()
+        {
+            self.complain(&reason, "the program goes on without it");
+        }
     }
 
     /// Begins the end; `false` if it was begun before.
@@ -256,6 +283,10 @@ impl Session {
     fn write_last(&self, exit: Option<i32>) {
         clock::measure();
         self.update(true);
+        self.close_stream(exit);
+    }
+
+    fn close_stream(&self, exit: Option<i32>) {
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
             && let Err(error) = stream.end(clock::monotonic_ns(), exit)
         {
@@ -350,13 +381,15 @@ impl Session {
     }
 
     fn write_until_stopped(&self) {
+        let mut interval = FIRST_INTERVAL;
         loop {
             let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
             if *phase == Phase::Running {
-                phase = self.wake.wait_timeout(phase, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+                phase = self.wake.wait_timeout(phase, interval).unwrap_or_else(PoisonError::into_inner).0;
             }
             let now = *phase;
             drop(phase);
+            interval = (2 * interval).min(INTERVAL);
             match now {
                 Phase::Running => {
                     clock::measure();

@@ -236,7 +236,10 @@ impl State {
     fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
         if thread == self.torch_id {
-            return self.tree.forward(sequence);
+            return self.tree.forward(sequence).or_else(|| {
+                process.miss_forward(self.tree.is_overwritten(sequence));
+                None
+            });
         }
         let shared = match self.forward.get(&thread) {
             Some(shared) => shared,
@@ -245,7 +248,10 @@ impl State {
                 self.forward.get(&thread)?
             }
         };
-        let node = shared.forward(sequence)?;
+        let Some(node) = shared.forward(sequence) else {
+            process.miss_forward(shared.is_overwritten(sequence));
+            return None;
+        };
         if let Some(&copy) = self.copied.get(&(shared.id, node)) {
             return Some(copy);
         }

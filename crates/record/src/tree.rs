@@ -111,6 +111,11 @@ impl Shared {
         forward(&self.sequences.get()?.upgrade()?, sequence)
     }
 
+    /// Whether a later forward operator took the place of the one with this number.
+    pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
+        self.sequences.get().and_then(Weak::upgrade).is_some_and(|known| is_overwritten(&known, sequence))
+    }
+
     /// Frames from the root (left out) to a node.
     pub(crate) fn path(&self, node: NodeId) -> Vec<u32> {
         let mut frames = Vec::new();
@@ -130,6 +135,12 @@ fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
     let node = (entry >> 32) as u32;
     (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
+}
+
+/// Whether the entry of a number has a later one: numbers only grow.
+fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
+    let entry = sequences.get(sequence as usize % SEQUENCES).map_or(0, |entry| entry.load(Ordering::Acquire));
+    entry >> 32 != 0 && (entry as u32).wrapping_sub(sequence as u32).cast_signed() > 0
 }
 
 /// What a child is found by, below its parent.
@@ -313,6 +324,11 @@ impl Owner {
         forward(&self.sequences, sequence)
     }
 
+    /// As [`Shared::is_overwritten`], for the owner.
+    pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
+        is_overwritten(&self.sequences, sequence)
+    }
+
     /// Forgets all sequence numbers: another thread takes the tree over.
     pub(crate) fn forget_forward(&self) {
         for entry in self.sequences.iter() {
@@ -353,7 +369,7 @@ fn add(slot: &Slot, value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, MAX_ALIASES, Owner, ROOT};
+    use super::{Key, MAX_ALIASES, Owner, ROOT, SEQUENCES};
     use proptest::prelude::*;
     use stackline_recording::Stats;
     use std::collections::HashMap;
@@ -451,5 +467,25 @@ mod tests {
         let shared = std::sync::Arc::clone(&owner.shared);
         drop(owner);
         assert_eq!(shared.forward(7), None, "nobody owns the tree any more");
+    }
+
+    #[test]
+    fn numbers_beyond_the_bound_are_told_from_unknown_ones() {
+        let mut owner = Owner::new(0, 10);
+        let node = owner.child(ROOT, Key(1, 0), 0, |_| 0);
+        for sequence in 5..5 + SEQUENCES as u64 + 3 {
+            owner.remember_forward(sequence, node);
+        }
+        for sequence in 5..8 {
+            assert_eq!(owner.forward(sequence), None);
+            assert!(owner.is_overwritten(sequence) && owner.shared.is_overwritten(sequence));
+        }
+        // The first that is still there, and one that is yet to come.
+        for sequence in [8, 8 + SEQUENCES as u64] {
+            assert!(!owner.is_overwritten(sequence), "{sequence}");
+        }
+        assert_eq!(owner.forward(8), Some(node));
+        owner.forget_forward();
+        assert!(!owner.is_overwritten(5), "forgotten with its thread, not for the bound");
     }
 }

@@ -1,8 +1,6 @@
 //! Programs that go far: deep backward graphs, and children that are killed.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::{FrameKey, Metric, Role};
 use std::process::Command;

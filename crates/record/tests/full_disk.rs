@@ -1,8 +1,6 @@
 //! A disk that is full for two seconds: the recording loses nothing, the program notices nothing.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::{FrameKey, Metric, Record};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -10,16 +10,23 @@
 )]
 
 mod compiled;
+mod extremes;
+mod forward_links;
 mod frames;
+mod full_disk;
 mod garbage;
 mod limits;
 mod memory;
 mod modules;
 mod samples;
 mod shapes;
+mod short_lives;
+mod small_stacks;
 mod soak;
+mod span_names;
 mod support;
 mod tensor_names;
+mod thread_names;
 mod truth;
 mod waits;
 mod watched;

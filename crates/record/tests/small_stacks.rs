@@ -1,8 +1,6 @@
 //! The sampler's signal handler on small alternate stacks, and beside every other user of signals.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_recording::{FrameKey, Metric};
 use std::path::{Path, PathBuf};

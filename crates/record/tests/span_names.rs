@@ -1,8 +1,6 @@
 //! Spans whose names have numbers: the recording's memory does not grow with them, and single calls keep their names.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
-mod support;
+use crate::support;
 
 use stackline_model::EventKind;
 use stackline_recording::{FrameKey, Metric, Record};

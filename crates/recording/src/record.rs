@@ -406,6 +406,8 @@ pub enum Metric {
     Counter(u16),
     /// Wall-clock time for which a thread that runs operators waited, that samples stand for. ns.
     WaitTime,
+    /// Time in which Python collected garbage, without the operators that finalizers called. ns; adds up over the tree.
+    GcTime,
 }
 
 /// What names of spans begin with whose end ends a training step: PyTorch wraps each optimizer's `step` in one.

@@ -5,14 +5,17 @@ mod linear;
 mod pruned;
 mod upward;
 
-use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
+use super::{CallLabel, CallView, Shape, ViewNode, ViewOptions};
 pub(super) use count::Counts;
 use count::{Value, values};
 pub(super) use linear::is_plain;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{CallFrame, CallNodeId, CallStats, CallThreadId, CallTree};
+use stackline_model::{CallFrame, CallNodeId, CallStats, CallTree};
 use std::cmp::Reverse;
 pub(super) use upward::Least;
+
+/// Prefix of calls of autograd's engine.
+const ENGINE: &str = "autograd::engine::";
 
 /// A view in the making: of one run, or of two beside each other.
 #[derive(Debug, Default)]
@@ -95,7 +98,8 @@ impl Builder {
                 self.totals[usize::from(before)].merge(&stats);
             }
             if let Some(place) = place {
-                self.put(tree, options, place, (node, thread), (&stats, calls), before);
+                let group = options.by.map(|by| CallLabel::group(counts.group(by, tree, node, thread)));
+                self.put(options, place, group, (&stats, calls), before);
             }
         }
         if !before {
@@ -105,17 +109,27 @@ impl Builder {
 
     fn put(
         &mut self,
-        tree: &CallTree,
         options: &ViewOptions,
         place: Place,
-        at: (CallNodeId, CallThreadId),
+        group: Option<CallLabel>,
         (stats, calls): (&CallStats, u64),
         before: bool,
     ) {
-        let group = options.by.map(|by: Grouping| self.label(CallLabel::group(by.name(tree, at.0, at.1))));
+        let group = group.map(|group| self.label(group));
+        if options.shape == Shape::Flat {
+            let Some(group) = group else { return self.put_flat(&place, (stats, calls), before) };
+            // Parts of the whole, as groups are in other views.
+            let row = self.child(0, group);
+            self.count(0, stats, before, !place.nested);
+            self.count(row, stats, before, !place.nested);
+            if !before && !place.nested {
+                self.nodes[row].exclusive.merge(stats);
+            }
+            return;
+        }
         let Place { mut path, from, own, nested } = place;
         match options.shape {
-            Shape::Flat => return self.put_flat(&path[from..], group, own, (stats, calls), before),
+            Shape::Flat => {}
             Shape::TopDown | Shape::Callees => self.count(0, stats, before, !nested),
             Shape::BottomUp | Shape::Callers => {
                 path.reverse();
@@ -145,26 +159,23 @@ impl Builder {
         }
     }
 
-    fn put_flat(
-        &mut self,
-        path: &[usize],
-        group: Option<usize>,
-        own: bool,
-        (stats, calls): (&CallStats, u64),
-        before: bool,
-    ) {
-        self.count(0, stats, before, true);
+    fn put_flat(&mut self, Place { path, from, own, nested }: &Place, (stats, calls): (&CallStats, u64), before: bool) {
+        self.count(0, stats, before, !nested);
         let mut counted = std::mem::take(&mut self.counted);
         counted.clear();
-        let path: &[usize] = group.as_ref().map_or(path, std::slice::from_ref);
-        for &label in path {
+        let mut is_outermost = true;
+        for (depth, &label) in path.iter().enumerate() {
             let row = self.child(0, label);
-            self.count(row, stats, before, counted.insert(label));
+            // Once for each label, where that stands outermost: there, a caller that was measured may hold this value.
+            is_outermost = counted.insert(label);
+            self.count(row, stats, before, is_outermost && depth >= *from);
         }
-        if let Some(&last) = path.last().filter(|_| (own || group.is_some()) && !before) {
+        if let Some(&last) = path.last().filter(|_| *own && !before) {
             let row = self.child(0, last);
-            self.nodes[row].exclusive.merge(stats);
-            self.nodes[row].calls += if group.is_none() { calls } else { 0 };
+            self.nodes[row].calls += calls;
+            if is_outermost || !nested {
+                self.nodes[row].exclusive.merge(stats);
+            }
         }
         self.counted = counted;
     }
@@ -255,7 +266,23 @@ impl Children {
 
 /// Whether a node lies below another one that was measured.
 fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
-    tree.path(node).into_iter().any(|at| at != node && measured[at.index()])
+    let mut nested = false;
+    for at in tree.path(node) {
+        nested &= !is_linked_backward(tree, at);
+        nested |= at != node && measured[at.index()];
+    }
+    nested
+}
+
+/// Whether a node is a backward node that stands below its forward operator: that ended long before, and does not hold its
+/// time. Below the call of autograd's engine that runs it stands a backward node without a link.
+fn is_linked_backward(tree: &CallTree, node: CallNodeId) -> bool {
+    let is_engine = |frame: &CallFrame| match *frame {
+        CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(ENGINE),
+        _ => false,
+    };
+    let parent = || tree.nodes.parent.get(node.index()).and_then(|&parent| tree.frame(parent));
+    matches!(tree.frame(node), Some(CallFrame::Backward { .. })) && !parent().is_some_and(is_engine)
 }
 
 /// For each frame the first one with the same name in the same file.
@@ -287,6 +314,9 @@ fn place(
         focused |= labels.focused[frame];
         if wanted.is_none() && labels.wanted[frame] {
             wanted = Some(place.path.len());
+        }
+        if place.nested && is_linked_backward(tree, at) {
+            (place.from, place.nested) = (0, false);
         }
         place.own = !labels.hidden[frame] || wanted == Some(place.path.len());
         if place.own {

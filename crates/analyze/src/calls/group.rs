@@ -1,6 +1,6 @@
 //! What values can be split by.
 
-use stackline_model::names::{COLLECTION, is_compilation};
+use super::phases::Phases;
 use stackline_model::{CallFrame, CallNodeId, CallRole, CallThreadId, CallTree};
 
 /// What to split values by.
@@ -12,7 +12,7 @@ pub enum Grouping {
     Process,
     /// Ranks of a distributed job.
     Rank,
-    /// Compilation, backward, optimizer, and the rest.
+    /// Compilation, garbage collection, backward, communication, optimizer, and the rest.
     Phase,
     /// The innermost operator.
     Operator,
@@ -30,12 +30,18 @@ pub enum Grouping {
 
 impl Grouping {
     /// The group that a value at a node, from a thread, belongs to.
-    pub(super) fn name(self, tree: &CallTree, node: CallNodeId, thread: CallThreadId) -> String {
+    pub(super) fn name<'p>(
+        self,
+        tree: &CallTree,
+        node: CallNodeId,
+        thread: CallThreadId,
+        phases: impl FnOnce() -> &'p Phases,
+    ) -> String {
         let found = match self {
             Self::Thread => return thread_name(tree, thread),
             Self::Process => return process_name(tree, thread),
             Self::Rank => process(tree, thread).and_then(|process| Some(format!("rank {}", process.rank?))),
-            Self::Phase => return phase(tree, node).to_owned(),
+            Self::Phase => return phases().name(tree, node, thread).to_owned(),
             Self::Operator => innermost(tree, node, |frame| {
                 matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
                     .then(|| frame.name(&tree.strings))
@@ -80,23 +86,6 @@ impl Grouping {
 
 fn innermost(tree: &CallTree, node: CallNodeId, of: impl Fn(&CallFrame) -> Option<String>) -> Option<String> {
     tree.path(node).into_iter().rev().filter_map(|node| tree.frame(node)).find_map(of)
-}
-
-fn phase(tree: &CallTree, node: CallNodeId) -> &'static str {
-    let mut phase = "forward and other";
-    for frame in tree.path(node).into_iter().filter_map(|node| tree.frame(node)) {
-        match *frame {
-            // Also of the backward graph, which is compiled when it runs first.
-            CallFrame::Span { name } if is_compilation(tree.strings.get(name)) => return "compilation",
-            CallFrame::Span { name } if tree.strings.get(name) == COLLECTION => return "garbage collection",
-            CallFrame::Backward { .. } => phase = "backward",
-            CallFrame::Span { name } if phase != "backward" && tree.strings.get(name).starts_with("Optimizer.") => {
-                phase = "optimizer";
-            }
-            _ => {}
-        }
-    }
-    phase
 }
 
 fn process(tree: &CallTree, thread: CallThreadId) -> Option<&stackline_model::CallProcess> {

@@ -188,7 +188,7 @@ impl CallIndex {
 
     /// How often a node was called (of a GPU operation: how often it ran); 0 where calls were not counted.
     pub fn calls(&self, node: CallNodeId) -> u64 {
-        let counts = ["host_time", "operator_time", "gpu_time"];
+        let counts = ["host_time", "operator_time", "gpu_time", "gc_time"];
         let own = |column: &Column| column.own.get(node.index()).map_or(0, |value| value.count);
         let counting = self.columns.iter().filter(|column| counts.contains(&column.name.as_str()));
         counting.map(own).max().unwrap_or(0)
@@ -335,8 +335,8 @@ fn phases(tree: &CallTree) -> Vec<Phase> {
     phases
 }
 
-/// What the name of a frame says of the phase.
-fn phase_of(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<Phase> {
+/// The phase of training that a frame's name tells.
+pub(super) fn phase_of(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<Phase> {
     let text = |name| tree.strings.get(name);
     match *frame {
         CallFrame::Backward { .. } => Some(Phase::Backward),

@@ -13,6 +13,7 @@ mod idle;
 mod index;
 mod label;
 mod lines;
+mod phases;
 mod running;
 mod search;
 mod table;

@@ -167,6 +167,16 @@ fn phases() {
         (":Compile_0/0 a", 16),
         ("~b :Compile_0/0:_lazy_backward a", 32),
         (":Compile_me a", 64),
+        // As PyTorch records DDP, hooks and checkpoints.
+        ("autograd::engine::evaluate_function:_AddmmBackward0 a", 128),
+        ("autograd::engine::evaluate_function:_A ~A torch::distributed::reducer::mul_out a", 256),
+        ("autograd::engine::evaluate_function:_A c10d::allreduce_", 512),
+        ("torch.distributed.ddp.reducer::copy_bucket_to_grad a", 1024),
+        (":DistributedDataParallel.forward a", 2048),
+        (":DistributedDataParallel.forward c10d::broadcast_", 4096),
+        (":gloo:all_reduce", 8192),
+        (":my_backward a", 16384),
+        (":Python_GC a", 32768),
     ];
     for (path, value) in paths {
         let node = path.split(' ').fold(CallTree::ROOT, |node, text| {
@@ -182,7 +192,14 @@ fn phases() {
         builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
     }
     let by = ViewOptions { by: Some(Grouping::Phase), shape: Shape::Flat, ..options() };
-    let expected = ["forward and other 65 65", "compilation 48 48", "backward 10 10", "optimizer 4 4"];
+    let expected = [
+        "garbage collection 32768 32768",
+        "forward and other 18497 18497",
+        "communication 14080 14080",
+        "backward 138 138",
+        "compilation 48 48",
+        "optimizer 4 4",
+    ];
     assert_eq!(rows(&view(&builder.finish(), &by)), expected);
 }
 

@@ -114,8 +114,8 @@ pub(crate) struct CallsArgs {
     /// The callers of all frames that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) callers_of: Option<String>,
-    /// What to measure by: operator_time, call_time, cpu_time, real_time, wait_time, allocated, freed, or the name of a counter
-    /// [default: the first of these that the run has].
+    /// What to measure by: operator_time, call_time, cpu_time, real_time, wait_time, gc_time, allocated, freed, or the name of a
+    /// counter [default: the first of these that the run has].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
     /// Split by this first; with --view flat, a row for each.
@@ -163,7 +163,7 @@ pub(crate) enum By {
     Process,
     /// Ranks of a distributed job.
     Rank,
-    /// Backward, optimizer, and the rest.
+    /// Backward, communication, optimizer, and the rest.
     Phase,
     /// Operators (the innermost of a path).
     Operator,

@@ -23,6 +23,14 @@ pub struct Compilation<'a> {
     pub is_phase: bool,
 }
 
+impl Compilation<'_> {
+    /// Whether it is none, but a garbage collection of Python ([`crate::collection_begins`]).
+    #[must_use]
+    pub fn is_collection(&self) -> bool {
+        self.name == crate::dispatch::COLLECTION
+    }
+}
+
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("compiler.py"), "\0").as_bytes()) {
     Ok(source) => source,
     Err(_) => panic!("the source contains a null"),

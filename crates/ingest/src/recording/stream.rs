@@ -1,5 +1,6 @@
 //! One stream: from its own ids to those of the merged tree.
 
+use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use crate::problems;
 use stackline_model::{
@@ -16,7 +17,8 @@ use std::collections::BTreeMap;
 pub(super) struct Stream {
     process: Option<CallProcessId>,
     texts: Table<StrId>,
-    frames: Table<CallFrameId>,
+    /// `None` for the recorder's own, whose nodes stand for their parents.
+    frames: Table<Option<CallFrameId>>,
     /// Path, and what it is known by.
     libraries: Table<(StrId, StrId)>,
     threads: Table<OpenThread>,
@@ -121,7 +123,14 @@ impl Stream {
             }
             Record::Frame { id, key } => {
                 let frame = self.frame(builder, process, &key)?;
-                self.frames.put(id, lost, builder.frame(frame))
+                let is_own = match frame {
+                    CallFrame::Python { function, file, .. } => {
+                        is_own_function(builder.text_of(file), builder.text_of(function))
+                    }
+                    CallFrame::Native { library, .. } => is_own_library(builder.text_of(library)),
+                    _ => false,
+                };
+                self.frames.put(id, lost, (!is_own).then(|| builder.frame(frame)))
             }
             Record::Library { id, path, build_id } => {
                 let path = self.text(path)?;
@@ -138,7 +147,7 @@ impl Stream {
                 let frame = *self.frames.get(frame)?;
                 let nodes = &mut self.threads.get_mut(thread)?.nodes;
                 let parent = *nodes.get(parent)?;
-                nodes.put(id, lost, builder.child(parent, frame))
+                nodes.put(id, lost, frame.map_or(parent, |frame| builder.child(parent, frame)))
             }
             Record::Stats { thread, node, metric, stats } => {
                 self.threads.get(thread)?.nodes.get(node)?;
@@ -316,6 +325,7 @@ fn metric_of(builder: &mut CallTreeBuilder, metric: Metric) -> Option<CallMetric
         Metric::CpuTime => CallMetric::CpuTime,
         Metric::RealTime => CallMetric::RealTime,
         Metric::WaitTime => CallMetric::WaitTime,
+        Metric::GcTime => CallMetric::GcTime,
         Metric::Allocated => CallMetric::Allocated,
         Metric::Freed => CallMetric::Freed,
         Metric::Counter(index) => {

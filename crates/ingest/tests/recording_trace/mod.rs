@@ -1,6 +1,7 @@
 //! Recordings with single calls as traces: what was recorded stays as it was, what is inferred follows from it.
 
 mod machine;
+mod own;
 mod samples;
 mod steps;
 

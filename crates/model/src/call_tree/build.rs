@@ -46,6 +46,11 @@ impl CallTreeBuilder {
         self.tree.strings.intern(text)
     }
 
+    /// A text that was interned.
+    pub fn text_of(&self, id: StrId) -> &str {
+        self.tree.strings.get(id)
+    }
+
     /// The handle of a frame.
     pub fn frame(&mut self, frame: CallFrame) -> CallFrameId {
         let next = CallFrameId::new(self.tree.frames.len());

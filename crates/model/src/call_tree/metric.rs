@@ -15,6 +15,8 @@ pub enum CallMetric {
     RealTime,
     /// Wall-clock time for which threads that run operators waited, that samples stand for. ns.
     WaitTime,
+    /// Time in which Python collected garbage, without the operators that finalizers called. ns.
+    GcTime,
     /// Wall-clock time of a span of a thread, waits included, without the spans that it holds. ns.
     HostTime,
     /// Time that an operation of a GPU runs. ns.
@@ -35,12 +37,13 @@ pub enum CallMetric {
 
 impl CallMetric {
     /// The metrics that are not counters.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::OperatorTime,
         Self::CallTime,
         Self::CpuTime,
         Self::RealTime,
         Self::WaitTime,
+        Self::GcTime,
         Self::HostTime,
         Self::GpuTime,
         Self::Allocated,
@@ -58,6 +61,7 @@ impl CallMetric {
             Self::CpuTime => "cpu_time",
             Self::RealTime => "real_time",
             Self::WaitTime => "wait_time",
+            Self::GcTime => "gc_time",
             Self::HostTime => "host_time",
             Self::GpuTime => "gpu_time",
             Self::Allocated => "allocated",
@@ -77,6 +81,7 @@ impl CallMetric {
             Self::CpuTime => "CPU time",
             Self::RealTime => "wall-clock time",
             Self::WaitTime => "time waiting",
+            Self::GcTime => "garbage collection time",
             Self::HostTime => "time of threads",
             Self::GpuTime => "GPU time",
             Self::Allocated => "memory allocated",
@@ -96,6 +101,7 @@ impl CallMetric {
             | Self::CpuTime
             | Self::RealTime
             | Self::WaitTime
+            | Self::GcTime
             | Self::HostTime
             | Self::GpuTime
             | Self::GpuIdle => Unit::Ns,

@@ -100,7 +100,7 @@ impl Resolver {
     /// The tree of a thread, under the name that the thread has now.
     fn tree(&mut self, process: &Process, index: usize, record: &ThreadRecord) -> Tree {
         let tid = record.tid.load(Ordering::Relaxed);
-        let name = thread_name(tid);
+        let name = process.python_name(tid).or_else(|| thread_name(tid));
         if let Some(mut tree) = self.trees.remove(&index) {
             if let Some(name) = name.filter(|name| *name != tree.name) {
                 process.rename(tree.owner.shared.id, tid, &name);

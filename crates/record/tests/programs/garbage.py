@@ -9,9 +9,26 @@ def by_hand():
     gc.collect()
 
 
+class Finalized:
+    """Runs operators when it is collected."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        for _ in range(20):
+            torch.mm(LARGE, LARGE)
+
+
+def with_finalizer():
+    Finalized()
+    gc.collect()
+
+
 gc.disable()
 by_hand()
-torch.ones(2).add(1)
+LARGE = torch.ones(300, 300)
 for _ in range(3):
     by_hand()
+with_finalizer()
 print(gc.callbacks != [])

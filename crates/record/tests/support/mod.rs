@@ -168,6 +168,12 @@ impl Stream {
         self.text(self.libraries[&id])
     }
 
+    /// Paths, and how often Python collected garbage at their end.
+    pub fn collections(&self) -> Vec<(Vec<&FrameKey>, u64)> {
+        let collections = self.stats.iter().filter(|(key, _)| key.2 == Metric::GcTime);
+        collections.map(|(&(thread, node, _), stats)| (self.path(thread, node), stats.count)).collect()
+    }
+
     /// Paths, and how often the operator at their end was called.
     pub fn calls(&self) -> Vec<(Vec<&FrameKey>, u64)> {
         let calls = self.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);

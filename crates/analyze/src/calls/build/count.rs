@@ -1,8 +1,10 @@
 //! Values of a tree one by one, each with how often its frame was called.
 
 use super::{Builder, Place};
+use crate::calls::phases::Phases;
 use crate::calls::{Grouping, Shape, ViewOptions};
 use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree};
+use std::sync::OnceLock;
 
 /// How calls are counted in a tree: each value of one metric is one call.
 #[derive(Debug)]
@@ -11,13 +13,24 @@ pub(in super::super) struct Counts<'a> {
     host: CallMetric,
     /// Calls that count at another line of their function.
     continued: &'a [(CallNodeId, CallThreadId, u64)],
+    /// Phases of nodes, once they are asked for.
+    phases: OnceLock<Phases>,
 }
 
 impl<'a> Counts<'a> {
     /// Those of a tree; `continued` is what [`crate::calls::Continued`] says of it.
     pub(in super::super) fn new(tree: &CallTree, continued: &'a [(CallNodeId, CallThreadId, u64)]) -> Self {
         let has_spans = tree.metrics.metric.contains(&CallMetric::HostTime);
-        Self { host: if has_spans { CallMetric::HostTime } else { CallMetric::OperatorTime }, continued }
+        Self {
+            host: if has_spans { CallMetric::HostTime } else { CallMetric::OperatorTime },
+            continued,
+            phases: OnceLock::new(),
+        }
+    }
+
+    /// The group that a value at a node, from a thread, belongs to.
+    pub(super) fn group(&self, by: Grouping, tree: &CallTree, node: CallNodeId, thread: CallThreadId) -> String {
+        by.name(tree, node, thread, || self.phases.get_or_init(|| Phases::new(tree)))
     }
 
     /// The metric whose values are calls of a node's frame.
@@ -62,7 +75,8 @@ fn all<'t>(tree: &'t CallTree, options: &'t ViewOptions, counts: &'t Counts<'_>)
             if metric == options.metric {
                 value.stats = *stats;
             }
-            if metric == counting {
+            // A collection has no other time of its own.
+            if metric == counting || metric == CallMetric::GcTime {
                 value.calls = stats.count.saturating_sub(counts.twice(node, thread, options.by_line));
             }
             next += 1;
@@ -70,7 +84,7 @@ fn all<'t>(tree: &'t CallTree, options: &'t ViewOptions, counts: &'t Counts<'_>)
         Some(value)
     })
     .filter(move |value| {
-        let is_in = |(by, name): &(Grouping, String)| by.name(tree, value.node, value.thread) == *name;
+        let is_in = |(by, name): &(Grouping, String)| counts.group(*by, tree, value.node, value.thread) == *name;
         options.only.iter().all(is_in)
     })
 }

@@ -146,6 +146,15 @@ impl PhaseRules {
         self.rules.iter().find(fits).map(|rule| rule.phase)
     }
 
+    /// The phase by the rules that hold for names of every kind: those that PyTorch's own libraries give. A program may call
+    /// its spans anything.
+    pub fn of_library_name(&self, name: &str) -> Option<Phase> {
+        let fits = |rule: &&PhaseRule| {
+            rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| matches(pattern, name))
+        };
+        self.rules.iter().find(fits).map(|rule| rule.phase)
+    }
+
     /// The built-in rules after those of a JSON text, which thereby come first.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
 use crate::problems;
+use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage};
 use crate::recording::{note_damage, open_stream};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
 use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind};
 
@@ -94,6 +95,8 @@ pub(super) struct ThreadCalls {
     pub(super) thread: Thread,
     /// Parent and frame of each node; the root has neither.
     pub(super) nodes: Vec<(u32, u32)>,
+    /// Nodes of the recorder's own frames, and the nodes that they stand for.
+    own: FxHashMap<u32, u32>,
     pub(super) calls: Vec<Call>,
     pub(super) samples: Vec<Sample>,
     pub(super) touches: Vec<Touch>,
@@ -220,12 +223,18 @@ impl Calls {
             },
             Record::Node { thread, id, parent, frame } => {
                 let has_frame = (frame as usize) < self.frames.len() && !self.holes.frames.contains(&frame);
+                let is_own = self.is_own(frame);
                 let thread = self.thread(thread)?;
                 // Parents come first: paths have no circles.
                 if parent >= id || !has_frame || thread.holes.contains(&parent) {
                     return None;
                 }
-                place((&mut thread.nodes, &mut thread.holes), id, lost, (parent, frame))
+                let parent = thread.seen(parent);
+                place((&mut thread.nodes, &mut thread.holes), id, lost, (parent, frame))?;
+                if is_own {
+                    thread.own.insert(id, parent);
+                }
+                Some(())
             }
             Record::Restart => {
                 self.holes.differences = false;
@@ -335,6 +344,17 @@ impl Calls {
         })
     }
 
+    /// Whether a frame is the recorder's own.
+    fn is_own(&self, frame: u32) -> bool {
+        match self.frames.get(frame as usize) {
+            Some(&FrameKey::Python { function, file, .. }) => is_own_function(self.text(file), self.text(function)),
+            Some(&FrameKey::Native { library, .. }) => {
+                self.libraries.get(library as usize).is_some_and(|&path| is_own_library(self.text(path)))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a frame stands for the libraries of OpenMP.
     pub(super) fn is_openmp(&self, frame: u32) -> bool {
         matches!(self.frames.get(frame as usize), Some(&FrameKey::Span { name }) if self.text(name) == OPENMP)
@@ -347,6 +367,11 @@ impl Calls {
 }
 
 impl ThreadCalls {
+    /// The node that is seen where this one is: another one for frames of the recorder.
+    fn seen(&self, node: u32) -> u32 {
+        self.own.get(&node).copied().unwrap_or(node)
+    }
+
     fn call(&mut self, node: u32, start_delta_ns: i64, duration_ns: u64) -> Option<()> {
         let (sequence, name) = (self.next.take(), self.next_name.take());
         let start = time(self.last_end, start_delta_ns)?;
@@ -355,6 +380,7 @@ impl ThreadCalls {
         if !self.has(node) {
             return None;
         }
+        let node = self.seen(node);
         self.calls.push(Call { start, end, node, sequence, name });
         Some(())
     }
@@ -365,6 +391,7 @@ impl ThreadCalls {
         if !self.has(node) {
             return None;
         }
+        let node = self.seen(node);
         self.samples.push(Sample { at, node, metric, value });
         Some(())
     }
@@ -378,6 +405,7 @@ impl ThreadCalls {
         }
         // They come in the order in which they happened, whatever the clock says.
         let at = self.touches.last().map_or(at, |before| at.max(before.at));
+        let node = self.seen(node);
         self.touches.push(Touch { at, node, kind, address, bytes });
         Some(())
     }

@@ -1,0 +1,75 @@
+//! Phase of training of each node of a calling context tree, for `--by phase`.
+
+use super::index::phase_of;
+use crate::critical_path::ctda::{Phase, PhaseRules};
+use stackline_model::names::{COLLECTION, is_compilation};
+use stackline_model::{CallFrame, CallNodeId, CallThreadId, CallTree};
+
+const COMPILATION: &str = "compilation";
+const COLLECTING: &str = "garbage collection";
+const BACKWARD: &str = "backward";
+const COMMUNICATION: &str = "communication";
+const OPTIMIZER: &str = "optimizer";
+const OTHER: &str = "forward and other";
+
+/// Prefix of the names of autograd's device threads: they run nothing but backward passes.
+const AUTOGRAD_THREADS: &str = "pt_autograd_";
+
+/// The phase of each node, by node.
+#[derive(Debug)]
+pub(super) struct Phases(Vec<&'static str>);
+
+impl Phases {
+    /// Compute the phases of all nodes of a tree.
+    pub(super) fn new(tree: &CallTree) -> Self {
+        let rules = PhaseRules::default();
+        let of_frame: Vec<Option<&str>> = tree.frames.iter().map(|frame| of_frame(tree, &rules, frame)).collect();
+        let mut phases = vec![OTHER; tree.nodes.len()];
+        // Parents have smaller numbers than their children.
+        for node in 1..phases.len() {
+            let own = of_frame.get(tree.nodes.frame[node].index()).copied().flatten();
+            let outer = phases[tree.nodes.parent[node].index()];
+            phases[node] = own.map_or(outer, |own| inside(own, outer));
+        }
+        Self(phases)
+    }
+
+    /// The phase of a value at a node, from a thread.
+    pub(super) fn name(&self, tree: &CallTree, node: CallNodeId, thread: CallThreadId) -> &'static str {
+        let phase = self.0.get(node.index()).copied().unwrap_or(OTHER);
+        let is_autograd = || {
+            let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
+            name.is_some_and(|name| name.starts_with(AUTOGRAD_THREADS))
+        };
+        if phase == OTHER && is_autograd() { BACKWARD } else { phase }
+    }
+}
+
+/// The phase of a frame of phase `own` that is called in phase `outer`.
+fn inside(own: &'static str, outer: &'static str) -> &'static str {
+    match (own, outer) {
+        // Also the backward graph, which is compiled when it runs first.
+        (_, COMPILATION | COLLECTING) => outer,
+        // An optimizer that runs in hooks of the backward pass.
+        (OPTIMIZER, BACKWARD) => outer,
+        _ => own,
+    }
+}
+
+/// The phase that a frame's own name tells, by the rules of phases ([`crate::critical_path::PhaseRules`]).
+fn of_frame(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<&'static str> {
+    let phase = match *frame {
+        CallFrame::Span { name } => match tree.strings.get(name) {
+            span if is_compilation(span) => return Some(COMPILATION),
+            COLLECTION => return Some(COLLECTING),
+            span => rules.of_library_name(span),
+        },
+        _ => phase_of(tree, rules, frame),
+    };
+    match phase? {
+        Phase::Backward => Some(BACKWARD),
+        Phase::Communication => Some(COMMUNICATION),
+        Phase::Update => Some(OPTIMIZER),
+        Phase::DataLoad | Phase::Forward | Phase::Loss | Phase::Other => None,
+    }
+}

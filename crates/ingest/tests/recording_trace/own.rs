@@ -1,0 +1,24 @@
+//! Frames of the recorder in traces.
+
+use super::{Script, one, outline, process};
+
+#[test]
+fn frames_of_the_recorder_are_no_spans() {
+    let own = "def@/run.stackline/inject/_stackline_bootstrap.py:_Watched.exec_module:61";
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, &format!("def:main:10 {own} def:load:2 aten::outer {own} aten::inner"), 1_110, 1_190);
+    script.call(0, &format!("def:main:10 {own} def:load:2 aten::outer"), 1_100, 1_200);
+    script.call(0, &format!("def:main:10 {own} aten::relu"), 1_300, 1_400);
+    let trace = one(&script.end());
+    let expected = [
+        "train.py(1): main* 100..400",
+        "  train.py(1): load* 100..200",
+        "    aten::outer 100..200",
+        "      aten::inner 110..190",
+        "  aten::relu 300..400",
+    ];
+    assert_eq!(outline(&trace, 0), expected);
+    assert!(trace.strings.find("_Watched.exec_module").is_none(), "in no stack either");
+    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+}
