@@ -62,7 +62,7 @@ impl<'a> Foreign<'a> {
     fn said(&self, output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
         let lines = |bytes: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            text.lines().filter(|line| !line.starts_with("stackline:")).map(str::to_owned).collect()
+            text.lines().filter(|line| !line.starts_with("stackline:")).map(without_time).collect()
         };
         let (mut out, mut err) = (lines(&output.stdout), lines(&output.stderr));
         if self.is_job {
@@ -73,30 +73,45 @@ impl<'a> Foreign<'a> {
     }
 }
 
-/// Calls per operator of the processes of a recording that were not started by another one in it, or of all.
+/// A line of PyTorch's log (`W1126 08:54:51.670000 5394 file.py:1] text`) has a time and the number of the process.
+fn without_time(line: &str) -> String {
+    let is_log = line.starts_with(['W', 'I', 'E']) && line.get(1..5).is_some_and(|day| day.parse::<u32>().is_ok());
+    let words = if is_log { 3 } else { 0 };
+    line.splitn(words + 1, ' ').last().unwrap_or_default().to_owned()
+}
+
+/// Calls per operator in a recording: of all processes of a job, otherwise of the one that no other started.
 fn counts(run: &Path, is_job: bool) -> Counts {
-    let json = |options: &[&str]| -> Value {
-        let run = run.to_str().unwrap();
-        let text = common::stdout(&[&["calls", run, "--format", "json", "--metric", "call_time"], options].concat());
-        serde_json::from_str(&text).unwrap()
-    };
-    let document = json(&["--view", "flat", "--top", "0", "--by", "process"]);
+    let output = common::run(
+        &[
+            &["calls", run.to_str().unwrap(), "--format", "json", "--metric", "call_time"][..],
+            &["--top", "0", "--by", "process"],
+        ]
+        .concat(),
+    );
+    if String::from_utf8_lossy(&output.stderr).contains("no metric \"call_time\" in this run") {
+        return Counts::new();
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let processes = document["recording"]["processes"].as_array().unwrap();
     assert!(processes.iter().all(|process| process["lost"] == serde_json::json!([])), "{processes:?}");
     let pids: Vec<u64> = processes.iter().filter_map(|process| process["pid"].as_u64()).collect();
     let is_first = |process: &&Value| is_job || !pids.contains(&process["parent_pid"].as_u64().unwrap_or(0));
     let first: Vec<u64> = processes.iter().filter(is_first).filter_map(|process| process["pid"].as_u64()).collect();
-    let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
     let mut counts = Counts::new();
     let mut is_counted = false;
-    for row in rows {
+    for row in document["tables"]["calls"]["rows"].as_array().unwrap() {
         let name = row["name"].as_str().unwrap_or_default();
-        if row["depth"] == 0 {
-            is_counted = first.iter().any(|pid| name.split(' ').any(|word| word == pid.to_string()));
+        if row["kind"] == "group" {
+            // `process PID`, `process PID, rank R`, `process PID, forked from PID`
+            let pid = name.split([' ', ',']).nth(1).and_then(|pid| pid.parse().ok());
+            is_counted = pid.is_some_and(|pid| first.contains(&pid));
         } else if is_counted && name.starts_with("aten::") {
             *counts.entry(name.to_owned()).or_default() += row["count"].as_i64().unwrap_or(0);
         }
     }
+    counts.retain(|_, count| *count != 0);
     counts
 }
 

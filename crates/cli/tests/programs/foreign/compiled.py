@@ -4,10 +4,8 @@ import torch
 from harness import digest, main
 from torch import nn
 
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
 
-
-def step(x, scale):
+def step(model, x, scale):
     y = model(x)
     if scale > 1:
         y = y * scale
@@ -16,10 +14,11 @@ def step(x, scale):
 
 
 def program():
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
     compiled = torch.compile(step, backend="aot_eager", dynamic=False)
     for rows in (3, 3, 5, 3, 7):
         for scale in (1, 2):
-            out = compiled(torch.randn(rows, 8), scale)
+            out = compiled(model, torch.randn(rows, 8), scale)
             out.prod().backward()
             print(rows, scale, digest(out))
     print("gradients", digest(*(parameter.grad for parameter in model.parameters())))
