@@ -3,6 +3,7 @@
 use crate::folding::FOLDED;
 use rustc_hash::FxHashMap;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 const SLOTS: usize = 1024;
 
@@ -43,7 +44,7 @@ const MAX_NAMES: usize = 1 << 16;
 pub(crate) struct Names {
     by_address: Box<[Slot]>,
     /// By kind, of which there are few.
-    by_name: Vec<FxHashMap<Box<CStr>, u32>>,
+    by_name: Vec<FxHashMap<Arc<CStr>, u32>>,
 }
 
 /// Bytes of a name that stand in its slot, the null byte among them.
@@ -57,14 +58,15 @@ struct Slot {
     frame: u32,
     kind: u8,
     short: [u8; SHORT],
-    /// All of a longer name.
-    long: Option<Box<CStr>>,
+    /// All of a longer name, shared with the table by name: names that take turns at one address are not copied each time.
+    long: Option<Arc<CStr>>,
 }
 
 impl Slot {
     const EMPTY: Self = Self { address: 0, frame: 0, kind: 0, short: [0; SHORT], long: None };
 
-    fn new(kind: u8, name: &CStr, frame: u32) -> Self {
+    /// For a name at `address`.
+    fn new(address: usize, kind: u8, name: &Arc<CStr>, frame: u32) -> Self {
         let bytes = name.to_bytes_with_nul();
         let mut short = [0; SHORT];
         let long = match short.get_mut(..bytes.len()) {
@@ -72,9 +74,9 @@ impl Slot {
                 place.copy_from_slice(bytes);
                 None
             }
-            None => Some(name.into()),
+            None => Some(Arc::clone(name)),
         };
-        Self { address: name.as_ptr() as usize, frame, kind, short, long }
+        Self { address, frame, kind, short, long }
     }
 
     #[inline]
@@ -114,8 +116,8 @@ impl Names {
         let kinds = self.by_name.len().max(usize::from(kind) + 1);
         self.by_name.resize_with(kinds, FxHashMap::default);
         let by_name = &mut self.by_name[usize::from(kind)];
-        let frame = match by_name.get(name) {
-            Some(&frame) => frame,
+        let (known, frame) = match by_name.get_key_value(name) {
+            Some((known, &frame)) => (Arc::clone(known), frame),
             None => {
                 let frame = intern(name);
                 // Names that share a frame are new each time: they would drive out those that come again.
@@ -125,12 +127,14 @@ impl Names {
                 if by_name.len() >= MAX_NAMES {
                     by_name.clear();
                 }
-                by_name.insert(name.into(), frame);
-                frame
+                let known: Arc<CStr> = name.into();
+                by_name.insert(Arc::clone(&known), frame);
+                (known, frame)
             }
         };
         // The name that was there moves to the other of the two places where it is looked for.
-        self.by_address[at ^ 1] = std::mem::replace(&mut self.by_address[at], Slot::new(kind, name, frame));
+        self.by_address[at ^ 1] =
+            std::mem::replace(&mut self.by_address[at], Slot::new(name.as_ptr() as usize, kind, &known, frame));
         frame
     }
 }

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 /// At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The first write comes after this, each later one after twice the time, up to [`INTERVAL`]: a process that is killed soon leaves
-/// something.
+/// Time to the first write; it doubles with each write up to [`INTERVAL`], so that short-lived processes leave a stream.
 const FIRST_INTERVAL: Duration = Duration::from_millis(8);
 /// Longer than this `os._exit` never waits for the last write: whoever calls it does not want to wait for anything.
 const LONGEST_EXIT: Duration = Duration::from_secs(1);

@@ -41,18 +41,18 @@ mod tests {
     #[test]
     fn files_of_programs_are_not_ours() {
         for (file, function) in [
-            ("/home/me/run.stackline/inject/_stackline_bootstrap.py", "_Watched.exec_module"),
-            ("/home/me/run.stackline/inject/sitecustomize.py", "_chain"),
+            ("/srv/me/run.stackline/inject/_stackline_bootstrap.py", "_Watched.exec_module"),
+            ("/srv/me/run.stackline/inject/sitecustomize.py", "_chain"),
             ("<stackline>", "_begin"),
             ("/env/lib/python3.11/site-packages/stackline/_span.py", "span.__call__.<locals>.named"),
         ] {
             assert!(is_own_function(file, function), "{file} {function}");
         }
         for (file, function) in [
-            ("/home/me/inject/sitecustomize.py", "patch_everything"),
+            ("/srv/me/inject/sitecustomize.py", "patch_everything"),
             ("/usr/lib/python3/sitecustomize.py", "<module>"),
-            ("/home/me/stackline_bootstrap.py", "start"),
-            ("/home/stackline/train.py", "_start"),
+            ("/srv/me/stackline_bootstrap.py", "start"),
+            ("/srv/stackline/train.py", "_start"),
         ] {
             assert!(!is_own_function(file, function), "{file} {function}");
         }
