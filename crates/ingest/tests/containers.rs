@@ -385,7 +385,7 @@ fn standard_input() {
         (Vec::new(), "failed -: not a trace: the file is empty"),
     ] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "standard_input_child", "--nocapture"])
+            .args(["--ignored", "--exact", "containers::standard_input_child", "--nocapture"])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()

@@ -1,7 +1,7 @@
 //! How long ten million accesses take. Not run by default: it measures. In a release build, alone on the machine:
 //!
 //! ```sh
-//! cargo test --release --locked -p stackline-memory --test large -- --ignored --nocapture
+//! cargo test --release --locked -p stackline-memory --test it large -- --ignored --nocapture
 //! ```
 
 use stackline_memory::replay::Replay;

@@ -34,7 +34,7 @@ fn start(run: &Path, limit: Option<u32>) -> std::process::Child {
     // A file size limit fails like a full disk: writing past it is an error (the signal that would come first is
     // ignored).
     let limit = limit.map_or(String::new(), |blocks| format!("ulimit -f {blocks}; trap '' XFSZ; "));
-    let script = format!("{limit}exec \"$0\" --exact child --nocapture --test-threads=1");
+    let script = format!("{limit}exec \"$0\" --exact crash::child --nocapture --test-threads=1");
     std::process::Command::new("sh")
         .args(["-c", &script])
         .arg(this)

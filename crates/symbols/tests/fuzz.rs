@@ -7,7 +7,7 @@ use crate::made;
 use stackline_synth::mutate::mutate;
 
 /// Mutated inputs.
-const MUTATED: u64 = 1000;
+const MUTATED: u64 = 5000;
 
 #[test]
 fn seeds_and_mutations_have_answers() {

@@ -69,7 +69,7 @@ fn methods_over_some_programs() {
 
 /// With `STACKLINE_BLESS=1` the table is written into its page; `STACKLINE_SIM_PROGRAMS` sets how many programs.
 #[test]
-#[ignore = "long: cargo test --locked -p stackline-sim --test methods -- --ignored --nocapture"]
+#[ignore = "long: cargo test --locked -p stackline-sim --test it methods -- --ignored --nocapture"]
 fn methods_over_ten_thousand_programs() {
     let programs = std::env::var("STACKLINE_SIM_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let (all, easier) = measure(programs);
