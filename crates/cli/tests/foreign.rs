@@ -157,10 +157,10 @@ fn holds(program: &Foreign<'_>) {
 }
 
 macro_rules! foreign {
-    ($($(#[$attribute:meta])* $name:ident: $file:literal;)*) => {
+    ($($name:ident: $file:literal;)*) => {
         $(
             #[test]
-            $(#[$attribute])*
+            #[ignore = "long: ./dev test --long"]
             fn $name() {
                 let Some(python) = torch() else { return };
                 holds(&Foreign::new(&python, $file));
@@ -172,23 +172,14 @@ macro_rules! foreign {
 foreign! {
     an_lstm: "lstm.py";
     a_decoder_with_a_cache: "decoder.py";
-    #[ignore = "long: ./dev test --long"]
     a_vision_transformer_with_workers: "vit.py";
-    #[ignore = "long: ./dev test --long"]
     a_graph_network: "gnn.py";
-    #[ignore = "long: ./dev test --long"]
     recompilation: "compiled.py";
-    #[ignore = "long: ./dev test --long"]
     custom_functions_hooks_and_checkpoints: "autograd.py";
-    #[ignore = "long: ./dev test --long"]
     threads_and_a_server: "server.py";
-    #[ignore = "long: ./dev test --long"]
     numpy_and_pandas: "arrays.py";
-    #[ignore = "long: ./dev test --long"]
     exceptions: "exceptions.py";
-    #[ignore = "long: ./dev test --long"]
     an_extension_with_threads: "extension.py";
-    #[ignore = "long: ./dev test --long"]
     deep_recursion: "recursion.py";
 }
 

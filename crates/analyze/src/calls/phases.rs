@@ -56,7 +56,7 @@ fn inside(own: &'static str, outer: &'static str) -> &'static str {
     }
 }
 
-/// The phase that a frame's own name tells, by the rules of phases ([`crate::critical_path::PhaseRules`]).
+/// The phase that a frame's own name tells, by the rules of phases (`critical_path/ctda/phase_rules.json`).
 fn of_frame(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<&'static str> {
     let phase = match *frame {
         CallFrame::Span { name } => match tree.strings.get(name) {
