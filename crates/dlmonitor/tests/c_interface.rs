@@ -1,56 +1,15 @@
 //! The C interface, by a tool in C (`programs/tool.c`) in a real PyTorch.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-use std::path::{Path, PathBuf};
+use crate::support::{said, tool_in_c, torch};
 use std::process::Command;
 
-/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the tests are skipped, but not in CI.
-fn torch() -> Option<PathBuf> {
-    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
-    if python.is_none() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs STACKLINE_TORCH (python/torch_env.py)");
-        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
-    }
-    python
-}
-
-/// The tool, compiled into `folder`.
-fn tool(folder: &Path) -> PathBuf {
-    let tool = folder.join("libtool.so");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("include"))
-        .arg(here.join("tests/programs/tool.c"))
-        .arg("-L")
-        .arg(&libraries)
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .args(["-ldlmonitor", "-o"])
-        .arg(&tool)
-        .status()
-        .unwrap();
-    assert!(status.success());
-    tool
-}
+const TOOL: &str = "tests/programs/tool.c";
 
 /// Runs a program with the tool and further arguments; what it printed.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let python = torch()?;
     let folder = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
-    let mut command = Command::new(python);
-    // Cargo's search path may hold an older build of the library.
-    command.arg(program).arg(tool(folder.path())).args(arguments).env_remove("LD_LIBRARY_PATH");
-    Some(said(&mut command))
-}
-
-fn said(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    said
+    Some(crate::support::run(&python, program, &tool_in_c(folder.path(), TOOL), arguments))
 }
 
 fn last_line(said: &str) -> &str {
@@ -103,8 +62,8 @@ fn a_tool_may_be_preloaded() {
     let folder = tempfile::tempdir().unwrap();
     let preloaded = |code: &str| {
         let mut command = Command::new(&python);
-        command.args(["-c", code]).env_remove("LD_LIBRARY_PATH");
-        command.env("LD_PRELOAD", tool(folder.path())).env("TOOL_PRELOADED", "1");
+        command.args(["-c", code]);
+        command.env("LD_PRELOAD", tool_in_c(folder.path(), TOOL)).env("TOOL_PRELOADED", "1");
         said(&mut command)
     };
     let code = "import sys; sys.audit('import', 3); sys.audit('import'); import torch; torch.ones(3) + 1";

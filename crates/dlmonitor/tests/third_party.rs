@@ -1,54 +1,10 @@
 //! Tools that are not ours on top of `DLMonitor`: the examples, in a real PyTorch.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
-
+use crate::support::{built, run, tool_in_c, torch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the tests are skipped, but not in CI.
-fn torch() -> Option<PathBuf> {
-    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
-    if python.is_none() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs STACKLINE_TORCH (python/torch_env.py)");
-        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
-    }
-    python
-}
-
-/// Where cargo puts what it builds for this test: `target/PROFILE`.
-fn built() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
-}
-
-/// Runs a program with the tool and returns what it printed.
-fn run(python: &Path, program: &str, tool: &Path) -> String {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
-    // Cargo's search path may hold an older build of the library.
-    let output = Command::new(python).arg(program).arg(tool).env_remove("LD_LIBRARY_PATH").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    said
-}
-
-/// The example in C, compiled into `folder`.
-fn tool_in_c(folder: &Path) -> PathBuf {
-    let tool = folder.join("libcount.so");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let libraries = built().join("deps");
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("include"))
-        .arg(here.join("examples/count_operators.c"))
-        .arg("-L")
-        .arg(&libraries)
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .args(["-ldlmonitor", "-o"])
-        .arg(&tool)
-        .status()
-        .unwrap();
-    assert!(status.success());
-    tool
-}
+const COUNT_OPERATORS: &str = "examples/count_operators.c";
 
 /// What stands after `label` in its line.
 fn line<'a>(said: &'a str, label: &str) -> &'a str {
@@ -60,7 +16,7 @@ fn line<'a>(said: &'a str, label: &str) -> &'a str {
 fn a_tool_in_c() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&python, "small_model.py", &tool_in_c(folder.path()));
+    let said = run(&python, "small_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
     let mut words = said.split_whitespace();
     assert_eq!(words.next(), Some("result"), "{said}");
     let (ours, theirs) = (
@@ -79,7 +35,7 @@ fn a_tool_in_c() {
 fn a_call_path_of_three_sources() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&python, "small_model.py", &tool_in_c(folder.path()));
+    let said = run(&python, "small_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
     let path: Vec<&str> = line(&said, "first aten::mm: > ").split(" > ").collect();
     let at = |name: &str| path.iter().position(|frame| *frame == name).unwrap_or_else(|| panic!("{name}: {path:?}"));
     let (product, matmul, mm) = (at("product:14"), at("aten::matmul"), at("aten::mm"));
@@ -93,7 +49,7 @@ fn a_call_path_of_three_sources() {
     assert!(binding.iter().any(|name| name == "libtorch_python.so"), "{path:?}");
     assert!(!inside.is_empty() && inside.iter().all(|name| name == "libtorch_cpu.so"), "{path:?}");
     for frame in &path[product + 1..] {
-        assert!(!frame.contains("dlmonitor") && !frame.contains("libcount"), "{path:?}");
+        assert!(!frame.contains("dlmonitor") && !frame.contains("libtool"), "{path:?}");
     }
     // Offsets are those of the functions that the path is about.
     let names = functions(&python, "libtorch_cpu.so", &path[matmul + 1..mm]);
@@ -118,14 +74,14 @@ fn functions(python: &Path, library: &str, frames: &[&str]) -> Vec<String> {
 fn compilations_begin_and_end() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&python, "compiled_model.py", &tool_in_c(folder.path()));
+    let said = run(&python, "compiled_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
     assert_eq!(line(&said, "compilations, "), "0 of them unfinished; last: Compile 0/0: double (compiled_model.py:12)");
     // `double` twice, `refused` and what is left of it as often as Dynamo tries, `double` once more.
     let count: u32 = said.lines().find_map(|line| line.split_once(" compilations")?.0.parse().ok()).unwrap();
     assert!((3..12).contains(&count), "{said}");
     assert!(said.contains("refused 2.0"), "{said}");
 
-    let said = run(&python, "compiled_model.py", &built().join("examples/libslowest_operator.so"));
+    let said = run(&python, "compiled_model.py", &built().join("examples/libslowest_operator.so"), &[]);
     let compiled: Vec<&str> = said.lines().filter(|line| line.contains("double (compiled_model.py:12) took")).collect();
     let names: Vec<&str> = compiled.iter().map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(names, ["Compile 0/0", "Recompile 0/1", "Compile 0/0"], "{said}");
@@ -134,7 +90,7 @@ fn compilations_begin_and_end() {
 #[test]
 fn a_tool_in_rust() {
     let Some(python) = torch() else { return };
-    let said = run(&python, "small_model.py", &built().join("examples/libslowest_operator.so"));
+    let said = run(&python, "small_model.py", &built().join("examples/libslowest_operator.so"), &[]);
     assert!(said.contains("(f32[1600, 1600]; f32[1600, 1600]) took") && said.contains("  product ("), "{said}");
     assert!(said.contains("in ") && said.contains("libtorch_python.so"), "{said}");
 }

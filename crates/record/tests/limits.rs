@@ -2,20 +2,8 @@
 
 use crate::support;
 
-use stackline_recording::{Reader, Record};
-use std::path::{Path, PathBuf};
-use support::{here, interpreters, recorded, torch};
-
-/// All records of a run with one stream.
-fn records(run: &Path) -> Vec<Record> {
-    let paths: Vec<PathBuf> = run.join("streams").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(paths.len(), 1);
-    let bytes = std::fs::read(&paths[0]).unwrap();
-    let mut reader = Reader::new(&bytes).unwrap();
-    let records = reader.by_ref().collect();
-    assert!(reader.damage().is_none());
-    records
-}
+use stackline_recording::Record;
+use support::{all_records, here, interpreters, recorded, torch};
 
 #[test]
 fn threads_that_ended_leave_nothing_behind() {
@@ -33,7 +21,7 @@ fn threads_that_ended_leave_nothing_behind() {
         // Each thread has numbers of forward operators of 1 MB, and some wait for the writer.
         assert!(grown < 300.0, "{mode}: {grown} MB");
         // Nothing of what they did is missing.
-        let records = records(run.path());
+        let records = all_records(run.path());
         let calls = records.iter().filter(|record| matches!(record, Record::Event { .. })).count();
         let lost: Vec<_> = records.iter().filter(|record| matches!(record, Record::Lost { .. })).collect();
         assert!(lost.is_empty(), "{lost:?}");
@@ -49,7 +37,7 @@ fn a_full_tree_keeps_no_new_names() {
     command.env("STACKLINE_MAX_NODES", "100").arg(here("tests/programs/names.py"));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let records = records(run.path());
+    let records = all_records(run.path());
     let count = |is: fn(&Record) -> bool| records.iter().filter(|record| is(record)).count();
     let frames = count(|record| matches!(record, Record::Frame { .. }));
     let texts = count(|record| matches!(record, Record::Text { .. }));
@@ -86,7 +74,7 @@ fn names_beyond_the_limit_of_single_calls_are_counted() {
         command.env("STACKLINE_MODE", "trace").env("STACKLINE_MEMORY", "1").env("STACKLINE_TRACE_LIMIT", limit);
         command.args(["-c", "import torch\nmodels = [torch.nn.Linear(8, 8) for _ in range(100)]"]);
         assert!(command.output().unwrap().status.success());
-        let records = records(run.path());
+        let records = all_records(run.path());
         let lost = records.iter().rev().find_map(|record| match record {
             Record::Lost { what, count } if what == "names_over_limit" => Some(*count),
             _ => None,
@@ -110,7 +98,7 @@ fn windows_are_written_with_the_numbers_of_their_steps() {
     let mut command = recorded(&python, run.path());
     command.env("STACKLINE_MODE", "trace").env("STACKLINE_EVERY", "3").args(["-c", program]);
     assert!(command.output().unwrap().status.success());
-    let records = records(run.path());
+    let records = all_records(run.path());
     assert!(matches!(records[1], Record::Machine { .. }), "{:?}", records[1]);
     let changes: Vec<(u64, bool, bool, i64)> = records
         .iter()

@@ -66,8 +66,6 @@ struct Call {
     record: &'static ThreadRecord,
     clock: Clock,
     context: *mut c_void,
-    /// Whether the stack has room for native unwinding.
-    has_room: bool,
 }
 
 /// Writes a sample into the record with this number, if it is that of the calling thread.
@@ -87,7 +85,7 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
     if record.busy.swap(true, Ordering::SeqCst) {
         return;
     }
-    let mut call = Call { sampler, record, clock, context, has_room: record.stack.is_some() };
+    let mut call = Call { sampler, record, clock, context };
     let data = (&raw mut call).cast();
     // SAFETY: the stack is that of this thread's handler, which does not run twice: `busy` says so. The function returns.
     unsafe {
@@ -105,7 +103,7 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
 /// `call` points to a [`Call`] of this thread's handler.
 unsafe extern "C" fn on_scratch(call: *mut c_void) {
     // SAFETY: by contract.
-    let Call { sampler, record, clock, context, has_room } = unsafe { &*call.cast::<Call>() };
+    let Call { sampler, record, clock, context } = unsafe { &*call.cast::<Call>() };
     let clock = *clock;
     if clock == Clock::Wait {
         let asked = record.asked.swap(0, Ordering::Relaxed);
@@ -120,7 +118,7 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
     }
     if Session::current().is_some_and(|session| session.window.is_open()) {
         // SAFETY: the context is that of the handler, the record that of this thread.
-        unsafe { record.sample(clock, sampler, Registers::of_signal(*context), *has_room) };
+        unsafe { record.sample(clock, sampler, Registers::of_signal(*context)) };
     } else {
         record.skip(clock, sampler.counters.len());
     }

@@ -112,11 +112,11 @@ impl ThreadRecord {
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Writes a sample of the calling thread, without native frames if the stack has no room to read them.
+    /// Writes a sample of the calling thread, without native frames if there is no stack to read them on.
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
-    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers, has_room: bool) {
+    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) {
         // What was counted up to here is that of what ran, not of the wait.
         let counters = if clock == Clock::Wait { 0 } else { sampler.counters.len() };
         let codes = &sampler.codes;
@@ -134,10 +134,10 @@ impl ThreadRecord {
             found = self.python(codes, interpreter, python, &mut scratch.words);
             found.walk = walk;
         }
-        if scratch.native.is_some() && !has_room {
+        if scratch.native.is_some() && self.stack.is_none() {
             self.losses.no_stack.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(native) = scratch.native.as_mut().filter(|_| has_room) {
+        if let Some(native) = scratch.native.as_mut().filter(|_| self.stack.is_some()) {
             let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
             let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
             let ended = native.interrupted(at, bounds, Memory::of_thread(tid));

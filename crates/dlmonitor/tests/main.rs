@@ -1,0 +1,14 @@
+//! Integration tests of this crate, in one binary: linked once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::iter_over_hash_type,
+    reason = "tests fail by panicking, and say what they skip"
+)]
+
+mod c_interface;
+mod support;
+mod third_party;
