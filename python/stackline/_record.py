@@ -170,6 +170,7 @@ def record(
     after: float | str | None = None,
     duration: float | str | None = None,
     max_nodes: int | None = None,
+    overhead_steps: int | None = None,
 ) -> Recording:
     """Records a part of this program: which calls led to which operators, how often they ran and for how long.
 
@@ -203,6 +204,7 @@ def record(
         python=python, pytorch=pytorch, compilations=compilations, kernels=kernels, memory=memory, native=native,
         shapes=shapes, sample_hz=sample_hz, real_hz=real_hz, wait_hz=wait_hz, counters=counters, mode=mode, steps=steps,
         every=every, after=after, duration=duration, max_nodes=max_nodes,
+        overhead_steps=overhead_steps,
     )  # fmt: skip
     return Recording(path, options)
 

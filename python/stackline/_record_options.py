@@ -43,6 +43,7 @@ class Options:
     after: float | str | None = None
     duration: float | str | None = None
     max_nodes: int | None = None
+    overhead_steps: int | None = None
 
     def environment(self) -> dict[str, str]:
         """The variables to set. Raises ``ValueError`` for what makes no sense."""
@@ -69,6 +70,8 @@ class Options:
         for name, time in (("after", self.after), ("duration", self.duration)):
             if time is not None:
                 found[f"STACKLINE_{name.upper()}"] = _time(name, time)
+        if self.overhead_steps is not None:
+            found["STACKLINE_OVERHEAD_STEPS"] = str(_number("overhead_steps", self.overhead_steps, 0, 2**31))
         if self.max_nodes is not None:
             found["STACKLINE_MAX_NODES"] = str(_number("max_nodes", self.max_nodes, 1, 2**31))
         return found

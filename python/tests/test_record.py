@@ -178,7 +178,7 @@ def test_a_missing_recorder_is_named(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused_at_once() -> None:
     wrong: list[dict[str, Any]] = [
         {"mode": "all"}, {"steps": "5"}, {"steps": "7..3"}, {"steps": (4, 2)}, {"steps": -1}, {"every": 0},
-        {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0},
+        {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0}, {"overhead_steps": -1},
         {"real_hz": -5}, {"wait_hz": -1}, {"counters": ["page-fault"]}, {"counters": "cycles"},
     ]  # fmt: skip
     for options in wrong:

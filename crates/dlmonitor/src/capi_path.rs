@@ -144,7 +144,7 @@ impl PathCache {
     fn refresh(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         let Some(top) = self.compare(interpreter, newest) else { return self.anew(interpreter, newest) };
         while let Some((at, frame)) = self.changed.pop() {
-            let seen = interpreter.see(frame);
+            let seen = interpreter.see_again(frame, &self.seen[at]);
             self.frames[at] = self.line(interpreter, &seen);
             self.seen[at] = seen;
         }
@@ -175,7 +175,7 @@ impl PathCache {
             self.new.push(frame);
             frame = interpreter.caller(frame)?;
         };
-        let beyond = interpreter.compare(frame, self.seen.get(..=top)?, &mut self.changed)?;
+        let beyond = interpreter.compare(frame, self.seen.get_mut(..=top)?, &mut self.changed)?;
         (beyond == Beyond::Root).then_some(top)
     }
 

@@ -144,6 +144,17 @@ pub fn resume() {
     dispatch::activate(true);
 }
 
+/// Reports spans alone from now on, until [`resume_operators`]: operators and backward nodes run as they do without a profiler.
+/// Those that run now are reported to their end.
+pub fn pause_operators() {
+    torch::pause_operators();
+}
+
+/// Reports operators again after [`pause_operators`].
+pub fn resume_operators() {
+    torch::resume_operators();
+}
+
 /// Stops all callbacks. Operators that run at this moment are not reported any more.
 pub fn finalize() {
     dispatch::activate(false);

@@ -27,8 +27,9 @@ impl OpenOperator {
     }
 }
 
-/// A thread that ran at least one operator.
+/// A thread that ran at least one operator. What each operator needs lies in one line of the processor's cache.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct Thread {
     /// Open operators, outermost first.
     pub open: Vec<OpenOperator>,

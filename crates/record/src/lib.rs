@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
+mod description;
 mod events;
 pub mod extension;
 mod folding;
@@ -15,12 +16,14 @@ mod names;
 mod natives;
 mod options;
 mod output;
+mod overhead;
 mod paths;
 mod process;
 mod recorder;
 mod samples;
 mod session;
 mod shapes;
+mod slots;
 mod state;
 mod stream;
 mod tensors;

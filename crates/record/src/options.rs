@@ -37,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) trace: bool,
     /// Which part of the program is recorded.
     pub(crate) window: Wanted,
+    /// Steps that may go unrecorded to measure overhead.
+    pub(crate) overhead_steps: u64,
     /// Bytes of single calls that a stream may have.
     pub(crate) trace_limit: u64,
     /// Nodes that a tree may have.
@@ -68,6 +70,8 @@ impl Options {
         let (cpu, real) = (hz("STACKLINE_SAMPLE_HZ", 99), hz("STACKLINE_REAL_HZ", 0));
         let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
         let with = |name: &str| !without.split(',').any(|source| source == name);
+        let memory = variable("STACKLINE_MEMORY").is_some_and(|value| value == "1");
+        let number = |name: &str| variable(name).and_then(|value| value.parse::<u64>().ok());
         Some(Self {
             run: PathBuf::from(run),
             python: with("python"),
@@ -75,10 +79,16 @@ impl Options {
             pytorch: with("pytorch"),
             compilations: with("compilations"),
             kernels: with("kernels"),
-            memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
+            memory,
             shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
+            // Who allocates memory is to be known for all of it.
+            overhead_steps: if memory {
+                0
+            } else {
+                number("STACKLINE_OVERHEAD_STEPS").unwrap_or(crate::overhead::BUDGET)
+            },
             trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),

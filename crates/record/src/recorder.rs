@@ -8,6 +8,7 @@ use crate::tree::NodeId;
 use crate::window::Window;
 use dlmonitor::{Compilation, Input, Observer, OpenOperator, Operator, Scope, Tensor, Thread, clock};
 use stackline_recording::{Metric, TouchKind};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
 /// Nodes that the tree of a thread may have, unless options say otherwise.
@@ -15,9 +16,9 @@ pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
 /// Indices into [`OpenOperator::client`].
 const NODE: usize = 0;
-/// `CLOCK_MONOTONIC` at its begin, in ns: converted once, as what it is called with is written long before itself.
+/// [`State::now`] at its begin.
 pub(crate) const START: usize = 1;
-/// ns of the operators that this one called.
+/// Time of the operators that this one called, in the unit of `START`.
 const INSIDE: usize = 2;
 /// Autograd's number, or that of a span's name, in `trace` mode.
 const SEQUENCE: usize = 3;
@@ -32,12 +33,12 @@ const COLLECTS: u64 = 1 << 34;
 #[derive(Debug)]
 pub(crate) struct Recorder;
 
-/// The state of the calling thread.
+/// The state of the calling thread, of which `client` is [`Thread::client`].
 #[inline]
-fn state<'a>(session: &'static Session, thread: &'a mut Thread) -> &'a mut State {
-    let state = *thread.client.get_or_insert_with(|| NonNull::from(Box::leak(session.enter_thread())).cast());
+fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>) -> &'a mut State {
+    let state = *client.get_or_insert_with(|| NonNull::from(Box::leak(session.enter_thread())).cast());
     // SAFETY: the pointer came from the box above, nobody else has it, and it lives until `thread_ends`, which takes
-    // `client` away. `thread` is borrowed as long as the reference.
+    // `client` away. `client` is borrowed as long as the reference.
     unsafe { state.cast::<State>().as_mut() }
 }
 
@@ -92,9 +93,9 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
 /// Memory was allocated, freed or asked for in vain where the thread is now.
 fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
     left_over(session, thread);
-    let open = std::mem::take(&mut thread.open);
-    let state = state(session, thread);
-    let node = state.here(&session.process, &open);
+    let Thread { open, client, .. } = thread;
+    let state = state(session, client);
+    let node = state.here(&session.process, open);
     match kind {
         TouchKind::Allocated => state.add(node, Metric::Allocated, bytes),
         TouchKind::Freed => state.add(node, Metric::Freed, bytes),
@@ -105,7 +106,6 @@ fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, add
     {
         session.wake_writer();
     }
-    thread.open = open;
 }
 
 /// Lists of tensors are looked at up to this length, all of a call's together.
@@ -119,7 +119,7 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     if at == 0 {
         return;
     }
-    let Some(touches) = &mut state(session, thread).touches else { return };
+    let Some(touches) = &mut state(session, &mut thread.client).touches else { return };
     let mut wake = false;
     let (mut left, mut left_out) = (MOST_INPUTS, 0);
     let mut post = |argument: usize, tensor: &Tensor<'_>| {
@@ -170,14 +170,13 @@ fn begin(
         thread.open.clear();
         thread.open.extend(opened);
     }
-    let mut open = std::mem::take(&mut thread.open);
+    let Thread { open, client, .. } = thread;
     if let Some((opened, outer)) = open.split_last_mut() {
-        let state = state(session, thread);
+        let state = state(session, client);
         let (node, sequence) = place(state, outer, opened);
         state.published.begins(outer.len(), node.0, opened);
-        opened.client = [opened.client[NODE] | mark | u64::from(node.0), clock::now_ns().cast_unsigned(), 0, sequence];
+        opened.client = [opened.client[NODE] | mark | u64::from(node.0), state.now(), 0, sequence];
     }
-    thread.open = open;
 }
 
 /// Adds the times of what ended: `add` gets the time without the calls inside it, and the whole.
@@ -188,32 +187,45 @@ fn end(
     thread: &mut Thread,
     add: impl FnOnce(&mut State, NodeId, u64, u64),
 ) {
+    end_of_call(session, ended, thread, add);
     if ended.client[NODE] & STEP != 0 {
-        session.step_ended();
+        let unrecorded_ns = session.step_ended();
+        // What ran meanwhile is no time of the span around it, whose calls went unrecorded.
+        if let Some(caller) = thread.open.last_mut().filter(|caller| unrecorded_ns > 0 && caller.client[START] != 0) {
+            caller.client[INSIDE] = caller.client[INSIDE].saturating_add(clock::ticks_of(unrecorded_ns));
+        }
     }
+}
+
+#[inline]
+fn end_of_call(
+    session: &'static Session,
+    ended: &OpenOperator,
+    thread: &mut Thread,
+    add: impl FnOnce(&mut State, NodeId, u64, u64),
+) {
     // It began before the window opened.
     if ended.client[START] == 0 || left_over(session, thread) {
         return;
     }
-    let took = clock::now_ns().cast_unsigned().saturating_sub(ended.client[START]);
-    if let Some(caller) = thread.open.last_mut() {
+    let Thread { open, client, .. } = thread;
+    let state = state(session, client);
+    let took = state.now().saturating_sub(ended.client[START]);
+    if let Some(caller) = open.last_mut() {
         caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);
     }
-    let own = took.saturating_sub(ended.client[INSIDE]);
-    let node = NodeId(ended.client[NODE] as u32);
-    let open = std::mem::take(&mut thread.open);
-    let state = state(session, thread);
-    state.published.ends(&open);
-    add(state, node, own, took);
+    state.published.ends(open);
+    let (own, took) = (state.ns(took.saturating_sub(ended.client[INSIDE])), state.ns(took));
+    add(state, NodeId(ended.client[NODE] as u32), own, took);
     if let Some(outbox) = &mut state.outbox {
         let is_span = ended.client[NODE] & SPAN != 0;
         let (sequence, name) = if is_span { (0, ended.client[SEQUENCE] as u32) } else { (ended.client[SEQUENCE], 0) };
         let start = ended.client[START].cast_signed();
+        let node = NodeId(ended.client[NODE] as u32);
         if outbox.post(Call { start, took_ns: took, node, sequence: Sequence(sequence), name }) {
             session.wake_writer();
         }
     }
-    thread.open = open;
 }
 
 impl Observer for Recorder {

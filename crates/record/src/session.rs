@@ -1,6 +1,7 @@
 //! The recording of this process: begins with it, is written every half second, ends with it.
 
 use crate::options::Options;
+use crate::overhead::Change;
 use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
 use crate::state::State;
@@ -65,7 +66,7 @@ impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         Box::leak(Box::new(Self {
             process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.kept()),
-            window: Window::new(options.window.clone(), options.trace),
+            window: Window::new(options.window.clone(), options.trace, options.overhead_steps),
             start_ns: clock::monotonic_ns(),
             options,
             role,
@@ -129,6 +130,8 @@ impl Session {
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
             let session = Self::new(parent.options.clone(), Role::Fork, sources);
             session.process.modules.inherit(&parent.process.modules);
+            // The parent may be measuring its overhead.
+            dlmonitor::resume_operators();
             session.make_current();
         }
     }
@@ -147,10 +150,21 @@ impl Session {
         self.process.enter_thread()
     }
 
-    /// A training step of the program ended.
+    /// A training step of the program ended. Returns for how long up to now operators were not reported, to measure overhead:
+    /// ns, 0 mostly.
     #[cold]
-    pub(crate) fn step_ended(&self) {
-        self.window.step_ended(self.elapsed());
+    pub(crate) fn step_ended(&self) -> u64 {
+        match self.window.step_ended(self.elapsed()) {
+            None => 0,
+            Some(Change::Pause) => {
+                dlmonitor::pause_operators();
+                0
+            }
+            Some(Change::Resume(paused_ns)) => {
+                dlmonitor::resume_operators();
+                paused_ns
+            }
+        }
     }
 
     fn elapsed(&self) -> Duration {
@@ -178,7 +192,7 @@ impl Session {
     }
 
     fn make_stream(&self) -> Result<(), String> {
-        let stream = create_stream(&self.options, describe_process(&self.options, self.role))?;
+        let stream = create_stream(&self.options, crate::description::describe(&self.options, self.role))?;
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
         Ok(())
     }
@@ -350,6 +364,7 @@ impl Session {
         }
         let is_taken = stream.update(&self.process, &self.window, &sources, last);
         stream.usage(load, dlmonitor::cost());
+        stream.overhead(self.window.overhead());
         if let Some(error) = stream.error().filter(|_| !last) {
             self.complain(&error.to_string(), "the program goes on, and the recorder tries again");
         }
@@ -392,7 +407,9 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    self.window.look(self.elapsed());
+                    if self.window.look(self.elapsed()) {
+                        dlmonitor::resume_operators();
+                    }
                     self.update(false);
                 }
                 Phase::Exiting(code) => return self.write_last(Some(code)),
@@ -410,7 +427,7 @@ fn say(line: &str) {
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let (pid, boot) = (head.pid, boot());
+    let (pid, boot) = (head.pid, crate::description::boot());
     let mut attempt = 0;
     loop {
         // Process ids come round again.
@@ -419,44 +436,6 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
             other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
         }
-    }
-}
-
-/// What processes have in common that share a clock: a hash of the kernel's id of this boot and of the namespace of its
-/// clocks. `None` if the system does not say.
-fn boot() -> Option<u64> {
-    let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    // Older kernels have one for all.
-    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
-    let bytes = id.iter().chain(namespace.as_os_str().as_encoded_bytes());
-    // FNV-1a.
-    Some(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
-}
-
-/// Whether a command line is that of a process that `multiprocessing` started.
-fn is_worker(command: &[String]) -> bool {
-    command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))
-}
-
-fn describe_process(options: &Options, role: Role) -> stackline_recording::Process {
-    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let mut command: Vec<String> =
-        command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
-    if command.last().is_some_and(String::is_empty) {
-        command.pop();
-    }
-    stackline_recording::Process {
-        pid: std::process::id(),
-        parent_pid: std::os::unix::process::parent_id(),
-        start_unix_ns: i64::try_from(unix.as_nanos()).unwrap_or(i64::MAX),
-        start_monotonic_ns: clock::monotonic_ns(),
-        role: if is_worker(&command) { Role::Spawn } else { role },
-        rank: options.rank,
-        command,
-        python: dlmonitor::python_version().unwrap_or_default(),
-        torch: dlmonitor::torch_version().unwrap_or_default(),
-        recorder: env!("CARGO_PKG_VERSION").into(),
     }
 }
 

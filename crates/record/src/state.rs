@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::samples::Open;
 use crate::shapes;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
-use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope};
+use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope, clock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
 use std::ffi::CStr;
@@ -49,6 +49,8 @@ pub(crate) struct State {
     natives: Option<Natives>,
     /// Whether operators are told apart by the shapes of their inputs.
     shapes: bool,
+    /// Whether times of single calls or touches are kept.
+    keeps_times: bool,
 }
 
 /// Where a thread posts what is recorded one by one.
@@ -65,6 +67,7 @@ impl State {
             natives: (dlmonitor::native::generation() > 0).then(Natives::new),
             process,
             published: Open::register(tree.shared.id),
+            keeps_times: outboxes.calls.is_some() || outboxes.touches.is_some(),
             tree,
             names: Names::default(),
             folded: FoldedNames::default(),
@@ -80,6 +83,19 @@ impl State {
             torch_id: 0,
             shapes,
         }
+    }
+
+    /// Now: `CLOCK_MONOTONIC` in ns where single calls or touches are kept (converted at once, as what an operator is called
+    /// with is written long before the operator itself), elsewhere ticks, which cost less.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        if self.keeps_times { clock::now_ns().cast_unsigned() } else { clock::ticks() }
+    }
+
+    /// The ns between two values of [`Self::now`] that differ by `time`.
+    #[inline]
+    pub(crate) fn ns(&self, time: u64) -> u64 {
+        if self.keeps_times { time } else { clock::ns(time) }
     }
 
     /// Lets another thread have this tree, after its own ended: memory is bounded by the threads that run at once.

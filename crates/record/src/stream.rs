@@ -13,7 +13,7 @@ use crate::process::{Process, Registered};
 use crate::tensors;
 use crate::window::{Change, Window};
 use dlmonitor::clock;
-use stackline_recording::{ChunkWriter, Cost, HEADER, Processors, Record, Source};
+use stackline_recording::{ChunkWriter, Cost, HEADER, Overhead, Processors, Record, Source};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io;
@@ -73,6 +73,7 @@ pub(crate) struct Stream {
     /// As they were written last.
     processors: Option<Processors>,
     cost: Option<Cost>,
+    overhead: Option<Overhead>,
     /// What was left out, by name, as it was written last.
     lost: BTreeMap<&'static str, u64>,
     /// Bytes of single calls that may be written.
@@ -135,6 +136,7 @@ impl Stream {
             sources: Vec::new(),
             processors: None,
             cost: None,
+            overhead: None,
             lost: BTreeMap::new(),
             calls_left,
             calls_cut: 0,
@@ -281,6 +283,17 @@ impl Stream {
         self.send();
     }
 
+    /// Says what overhead was measured.
+    pub(crate) fn overhead(&mut self, overhead: Option<Overhead>) {
+        if let Some(overhead) = overhead.filter(|overhead| self.overhead.as_ref() != Some(overhead))
+            && !self.output.is_blocked()
+        {
+            self.overhead = Some(overhead);
+            self.push(&Record::Overhead(overhead));
+            self.send();
+        }
+    }
+
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Calls, then nodes, then frames: each refers to what exists by then.
         let samples = process.samples();
@@ -365,12 +378,13 @@ impl Stream {
             self.push(&Record::Node { thread: tree.id, id: id as u32, parent: node.parent, frame: node.frame });
         }
         written.nodes = nodes;
-        for (at, slot) in tree.slots() {
+        for (at, place) in tree.slots() {
+            let slot = place.slot();
             // A node that came after the frames were written waits for the next time.
             if slot.node as usize >= nodes {
                 continue;
             }
-            let stats = tree.read(slot);
+            let stats = tree.read(&place);
             if written.counts.len() <= at {
                 written.counts.resize(at + 1, 0);
             }

@@ -158,7 +158,7 @@ impl Trail {
             self.new.push(frame);
             frame = interpreter.caller(frame)?;
         };
-        let beyond = interpreter.compare(frame, self.seen.get(..=top)?, &mut self.changed)?;
+        let beyond = interpreter.compare(frame, self.seen.get_mut(..=top)?, &mut self.changed)?;
         let outermost = match self.changed.last() {
             Some((0, changed)) => changed,
             _ => &self.seen.first()?.frame,
@@ -173,7 +173,7 @@ impl Trail {
             let mut parent = outermost.checked_sub(1).map_or(self.base, |at| self.nodes[at]);
             for at in outermost..=top {
                 if let Some((_, frame)) = self.changed.pop_if(|changed| changed.0 == at) {
-                    self.seen[at] = ground.interpreter.see(frame);
+                    self.seen[at] = ground.interpreter.see_again(frame, &self.seen[at]);
                 }
                 parent = ground.child(parent, &self.seen[at]);
                 self.nodes[at] = parent;

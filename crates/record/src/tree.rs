@@ -3,6 +3,7 @@
 //! Nodes and metrics are append-only tables that both see ([`Shared`]); what is needed to find a node is the owner's
 //! alone ([`Owner`]). There is no lock between them: a metric's values carry a sequence lock per thread.
 
+use crate::slots::{self, Place, Slot};
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 use stackline_recording::{Metric, Stats};
@@ -22,35 +23,6 @@ pub(crate) const ROOT: NodeId = NodeId(0);
 pub(crate) struct Node {
     pub(crate) parent: u32,
     pub(crate) frame: u32,
-}
-
-/// The values of one metric at one node: a line of the processor's cache, since finding it there is what adding to it
-/// costs.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Slot {
-    pub(crate) node: u32,
-    pub(crate) metric: Metric,
-    count: AtomicU64,
-    sum: AtomicU64,
-    min: AtomicU64,
-    max: AtomicU64,
-    squares: [AtomicU64; 2],
-}
-
-impl Slot {
-    fn new(node: u32, metric: Metric) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            node,
-            metric,
-            count: zero(),
-            sum: zero(),
-            min: AtomicU64::new(u64::MAX),
-            max: zero(),
-            squares: [zero(), zero()],
-        }
-    }
 }
 
 /// Further keys of children that are remembered; beyond, all are forgotten, and frames are looked at again.
@@ -80,24 +52,18 @@ impl Shared {
     }
 
     /// All slots, each under a number that it keeps.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &Slot)> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Place<'_>)> {
         // There are one or two at a place.
-        self.slots.iter().flat_map(|(at, slots)| slots.iter().enumerate().map(move |(nth, slot)| (2 * at + nth, slot)))
+        self.slots
+            .iter()
+            .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, Place::new(slots, nth))))
     }
 
     /// The values of a slot, all from the same moment.
-    pub(crate) fn read(&self, slot: &Slot) -> Stats {
+    pub(crate) fn read(&self, place: &Place<'_>) -> Stats {
         loop {
             let before = self.version.load(Ordering::Acquire);
-            let [low, high] = [0, 1].map(|half: usize| u128::from(slot.squares[half].load(Ordering::Relaxed)));
-            let count = slot.count.load(Ordering::Relaxed);
-            let stats = Stats {
-                count,
-                sum: slot.sum.load(Ordering::Relaxed),
-                min: if count == 0 { 0 } else { slot.min.load(Ordering::Relaxed) },
-                max: slot.max.load(Ordering::Relaxed),
-                sum_of_squares: high << 64 | low,
-            };
+            let stats = place.values();
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
                 return stats;
@@ -158,9 +124,10 @@ impl Key {
 #[derive(Debug)]
 #[repr(align(32))]
 struct Entry {
-    parent: u32,
-    /// The child that was asked for last: mostly it is asked for again.
+    /// The child that was asked for last: mostly it is asked for again,
     last_child: u32,
+    /// or that of its siblings that was asked for after it the last time: programs repeat themselves.
+    next_sibling: u32,
     key: Key,
     /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a table of their own.
     slots: Option<Arc<[Slot; 2]>>,
@@ -171,6 +138,8 @@ struct Entry {
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     entries: Vec<Entry>,
+    /// The parent of each.
+    parents: Vec<u32>,
     index: HashTable<u32>,
     /// The child of a node that has a frame, and further keys of children: code that is made anew again and again
     /// (`exec`) comes to the same frames under other keys.
@@ -197,10 +166,11 @@ fn hash(parent: u32, key: Key) -> u64 {
 impl Owner {
     /// An empty tree that may grow to `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
-        let root = Entry { parent: 0, key: Key(0, 0), last_child: 0, slots: None };
+        let root = Entry { key: Key(0, 0), last_child: 0, next_sibling: 0, slots: None };
         Self {
             shared: Arc::new(Shared::new(id)),
             entries: vec![root],
+            parents: vec![0],
             index: HashTable::new(),
             by_frame: FxHashMap::default(),
             aliases: FxHashMap::default(),
@@ -222,19 +192,40 @@ impl Owner {
     #[inline]
     pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
-        let cached = &self.entries[last as usize];
-        if last != 0 && cached.key == key {
-            return NodeId(last);
+        if last != 0 {
+            let cached = &self.entries[last as usize];
+            if cached.key == key {
+                return NodeId(last);
+            }
+            let next = cached.next_sibling;
+            if next != 0 && self.entries[next as usize].key == key {
+                self.entries[parent.0 as usize].last_child = next;
+                return NodeId(next);
+            }
         }
+        self.look_up(parent, last, key, overflow, frame)
+    }
+
+    /// As [`Self::child`], where the child is not the one that was asked for `last` nor the one after that.
+    fn look_up(
+        &mut self,
+        parent: NodeId,
+        last: u32,
+        key: Key,
+        overflow: u32,
+        frame: impl FnOnce(bool) -> u32,
+    ) -> NodeId {
         let found = self.index.find(hash(parent.0, key), |&node| {
-            let entry = &self.entries[node as usize];
-            entry.key == key && entry.parent == parent.0
+            self.entries[node as usize].key == key && self.parents[node as usize] == parent.0
         });
         let node = match found.or_else(|| self.aliases.get(&(parent.0, key))) {
             Some(&node) => node,
             None => return self.insert(parent, key, overflow, frame),
         };
         self.entries[parent.0 as usize].last_child = node;
+        if last != 0 {
+            self.entries[last as usize].next_sibling = node;
+        }
         NodeId(node)
     }
 
@@ -265,13 +256,12 @@ impl Owner {
 
     fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
         let node = self.shared.nodes.push(Node { parent, frame }) as u32;
-        self.entries.push(Entry { parent, key, last_child: 0, slots: None });
+        self.entries.push(Entry { key, last_child: 0, next_sibling: 0, slots: None });
+        self.parents.push(parent);
         self.by_frame.insert((parent, frame), node);
-        let entries = &self.entries;
-        self.index.insert_unique(hash(parent, key), node, |&node| {
-            let entry = &entries[node as usize];
-            hash(entry.parent, entry.key)
-        });
+        let (entries, parents) = (&self.entries, &self.parents);
+        self.index
+            .insert_unique(hash(parent, key), node, |&node| hash(parents[node as usize], entries[node as usize].key));
         node
     }
 
@@ -279,15 +269,14 @@ impl Owner {
     #[inline]
     pub(crate) fn add_call(&mut self, node: NodeId, own_ns: u64, call_ns: u64) {
         let entry = &mut self.entries[node.0 as usize];
-        let [own, call] = match &mut entry.slots {
+        let slots = match &mut entry.slots {
             Some(slots) => &**slots,
             none => &**none.insert(make_slots(&self.shared, node)),
         };
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        add(own, own_ns);
-        add(call, call_ns);
+        slots::add_call(slots, own_ns, call_ns);
         self.shared.version.store(version + 2, Ordering::Release);
     }
 
@@ -302,7 +291,7 @@ impl Owner {
         self.shared.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         if let Some([slot, ..]) = self.shared.slots.get(slot as usize).map(|slots| &**slots) {
-            add(slot, value);
+            slot.add(value);
         }
         self.shared.version.store(version + 2, Ordering::Release);
     }
@@ -346,55 +335,36 @@ fn make_slots(shared: &Shared, node: NodeId) -> Arc<[Slot; 2]> {
     slots
 }
 
-/// Plain loads and stores: only the owner writes.
-#[inline]
-fn add(slot: &Slot, value: u64) {
-    let change = |cell: &AtomicU64, to: u64| cell.store(to, Ordering::Relaxed);
-    change(&slot.count, slot.count.load(Ordering::Relaxed) + 1);
-    change(&slot.sum, slot.sum.load(Ordering::Relaxed).wrapping_add(value));
-    if value < slot.min.load(Ordering::Relaxed) {
-        change(&slot.min, value);
-    }
-    if value > slot.max.load(Ordering::Relaxed) {
-        change(&slot.max, value);
-    }
-    let square = u128::from(value) * u128::from(value);
-    let (low, carry) = slot.squares[0].load(Ordering::Relaxed).overflowing_add(square as u64);
-    change(&slot.squares[0], low);
-    let high = (square >> 64) as u64 + u64::from(carry);
-    if high != 0 {
-        change(&slot.squares[1], slot.squares[1].load(Ordering::Relaxed).wrapping_add(high));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Key, MAX_ALIASES, Owner, ROOT, SEQUENCES};
     use proptest::prelude::*;
-    use stackline_recording::Stats;
+    use stackline_recording::{Metric, Stats};
     use std::collections::HashMap;
 
     proptest! {
         /// Against a map from whole paths to their values.
         #[test]
         fn a_tree_is_a_map_of_paths(calls in proptest::collection::vec(
-            (proptest::collection::vec(0_u64..4, 1..6), 0_u64..1 << 40), 0..200)) {
+            (proptest::collection::vec(0_u64..4, 1..6), 0_u64..1 << 40, prop_oneof![4 => Just(0), 1 => 0_u64..1 << 40]), 0..200)) {
             let mut owner = Owner::new(0, u32::MAX);
-            let mut truth: HashMap<Vec<u64>, Stats> = HashMap::new();
-            for (path, value) in &calls {
+            let mut truth: HashMap<Vec<u64>, [Stats; 2]> = HashMap::new();
+            for (path, own, called) in &calls {
                 let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, |_| key as u32));
-                owner.add_call(node, *value, value * 2);
-                truth.entry(path.clone()).or_default().add(*value);
+                owner.add_call(node, *own, own + called);
+                let [of_own, of_call] = truth.entry(path.clone()).or_default();
+                of_own.add(*own);
+                of_call.add(own + called);
             }
             let mut seen = 0;
-            for (_, slot) in owner.shared.slots() {
-                if slot.metric == stackline_recording::Metric::OperatorTime {
-                    let path: Vec<u64> = owner.shared.path(super::NodeId(slot.node)).into_iter().map(u64::from).collect();
-                    prop_assert_eq!(Some(&owner.shared.read(slot)), truth.get(&path));
-                    seen += 1;
-                }
+            for (_, place) in owner.shared.slots() {
+                let slot = place.slot();
+                let path: Vec<u64> = owner.shared.path(super::NodeId(slot.node)).into_iter().map(u64::from).collect();
+                let expected = truth.get(&path).map(|both| both[usize::from(slot.metric == Metric::CallTime)]);
+                prop_assert_eq!(Some(owner.shared.read(&place)), expected);
+                seen += 1;
             }
-            prop_assert_eq!(seen, truth.len());
+            prop_assert_eq!(seen, 2 * truth.len());
         }
     }
 
@@ -437,9 +407,9 @@ mod tests {
         owner.add_call(node, 3, 3);
         let shared = std::sync::Arc::clone(&owner.shared);
         let reader = std::thread::spawn(move || {
-            let slot = shared.slots().next().unwrap().1;
+            let place = shared.slots().nth(1).unwrap().1;
             loop {
-                let stats = shared.read(slot);
+                let stats = shared.read(&place);
                 assert_eq!(stats.sum, stats.count * 3);
                 assert_eq!(stats.sum_of_squares, u128::from(stats.count) * 9);
                 if stats.count > 200_000 {

@@ -1,5 +1,6 @@
 //! Which part of a program is recorded: by time, by training steps, or one step of so many.
 
+use crate::overhead::{self, Overhead};
 use dlmonitor::clock;
 use stackline_recording::OPTIMIZER_STEP;
 use std::ffi::CStr;
@@ -49,6 +50,10 @@ impl Wanted {
     }
 }
 
+fn nanos(elapsed: Duration) -> i64 {
+    i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
+}
+
 fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once("..")?;
     let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse().ok() };
@@ -88,6 +93,8 @@ struct Past {
     step: u64,
     /// Changes so far, if they are kept.
     changes: Vec<Change>,
+    /// Steps that are left out to measure overhead.
+    overhead: Option<Overhead>,
 }
 
 /// Whether the program is in the part that is wanted.
@@ -101,12 +108,15 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// `keep` has the changes kept, the first state as the first of them.
-    pub(crate) fn new(wanted: Wanted, keep: bool) -> Self {
+    /// `keep` has the changes kept, the first state as the first of them. So many steps may be left out to measure overhead;
+    /// none are where changes are kept or only a part of the program is wanted.
+    pub(crate) fn new(wanted: Wanted, keep: bool, overhead_steps: u64) -> Self {
+        let overhead =
+            (!keep && wanted == Wanted::default() && overhead_steps > 0).then(|| Overhead::new(overhead_steps));
         let kept = keep && wanted != Wanted::default();
         let open = wanted.holds(0, Duration::ZERO);
         let first = Change { at: clock::ticks(), step: 0, open, at_step: true };
-        let past = Past { step: 0, changes: if kept { vec![first] } else { Vec::new() } };
+        let past = Past { step: 0, changes: if kept { vec![first] } else { Vec::new() }, overhead };
         Self { wanted, open: AtomicBool::new(open), past: Mutex::new(past), kept }
     }
 
@@ -121,16 +131,28 @@ impl Window {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// A step ended so long after the start.
-    pub(crate) fn step_ended(&self, elapsed: Duration) {
+    /// A step ended on the calling thread, so long after the start. Says whether operators are to be reported from now on, if
+    /// that changes to measure overhead.
+    pub(crate) fn step_ended(&self, elapsed: Duration) -> Option<overhead::Change> {
         let mut past = self.past();
         past.step += 1;
+        let thread = std::thread::current().id();
+        let change = past.overhead.as_mut().and_then(|overhead| overhead.step_ended(thread, nanos(elapsed)));
         self.change(&mut past, elapsed, true);
+        change
     }
 
-    /// Time passed.
-    pub(crate) fn look(&self, elapsed: Duration) {
-        self.change(&mut self.past(), elapsed, false);
+    /// Time passed. `true` if operators are to be reported again that were not, to measure overhead.
+    pub(crate) fn look(&self, elapsed: Duration) -> bool {
+        let mut past = self.past();
+        let gave_up = past.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
+        self.change(&mut past, elapsed, false);
+        gave_up
+    }
+
+    /// The overhead that was measured up to now, if any was.
+    pub(crate) fn overhead(&self) -> Option<stackline_recording::Overhead> {
+        self.past().overhead.as_ref()?.measured()
     }
 
     /// The changes from the `from`-th on.
@@ -143,7 +165,8 @@ impl Window {
     }
 
     fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool) {
-        let open = self.wanted.holds(past.step, elapsed);
+        let is_paused = past.overhead.as_ref().is_some_and(Overhead::is_paused);
+        let open = !is_paused && self.wanted.holds(past.step, elapsed);
         if self.open.swap(open, Ordering::Relaxed) != open && self.kept {
             past.changes.push(Change { at: clock::ticks(), step: past.step, open, at_step });
         }
@@ -160,6 +183,23 @@ mod tests {
     }
 
     #[test]
+    fn it_closes_for_steps_that_measure_overhead_where_all_else_is_wanted() {
+        let closed = |wanted: Wanted, keep| {
+            let window = Window::new(wanted, keep, 4);
+            let closed = (0..100)
+                .filter(|step| {
+                    let _ = window.step_ended(Duration::from_millis(*step));
+                    !window.is_open()
+                })
+                .count();
+            (closed, window.overhead().map(|overhead| overhead.unrecorded_steps))
+        };
+        assert_eq!(closed(Wanted::default(), false), (4, Some(4)));
+        assert_eq!(closed(Wanted::default(), true), (0, None), "single calls are kept");
+        assert_eq!(closed(wanted(Some("..1000"), None, None, None).unwrap(), false), (0, None));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for steps in ["5", "7..3", "a..b"] {
             assert_eq!(wanted(Some(steps), None, None, None), None, "{steps}");
@@ -172,7 +212,7 @@ mod tests {
 
     #[test]
     fn steps_and_times_open_and_close_it() {
-        let window = Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true);
+        let window = Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true, 0);
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());
@@ -184,7 +224,7 @@ mod tests {
         assert_eq!(window.changes(2), window.changes(0)[2..]);
         window.look(Duration::from_secs(2));
         assert_eq!(window.changes(3), [], "step 6 is none of those that are wanted");
-        let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false);
+        let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false, 0);
         let steps: Vec<bool> = (0..7)
             .map(|_| {
                 let open = window.is_open();
@@ -194,14 +234,14 @@ mod tests {
             .collect();
         assert_eq!(steps, [true, false, false, true, false, false, true]);
         assert_eq!(window.changes(0), [], "nobody asked for them");
-        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true).is_open());
-        let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true);
+        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true, 0).is_open());
+        let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true, 0);
         window.step_ended(Duration::ZERO);
         window.look(Duration::from_secs(2));
         assert_eq!(
             window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
             [(1, true, false)]
         );
-        assert_eq!(Window::new(Wanted::default(), true).changes(0), [], "all of the program is wanted");
+        assert_eq!(Window::new(Wanted::default(), true, 0).changes(0), [], "all of the program is wanted");
     }
 }

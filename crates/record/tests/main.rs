@@ -18,6 +18,7 @@ mod garbage;
 mod limits;
 mod memory;
 mod modules;
+mod overhead;
 mod samples;
 mod shapes;
 mod short_lives;

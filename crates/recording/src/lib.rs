@@ -33,8 +33,8 @@ mod tensors;
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
 pub use reader::{Damage, Reader};
 pub use record::{
-    COUNTERS, Cost, FrameKey, IDENTIFIER, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP, OTHER_NAMES, Process,
-    Processors, Record, Role, Source, Thread,
+    COUNTERS, Cost, FrameKey, IDENTIFIER, Interval, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP, OTHER_NAMES,
+    Overhead, Process, Processors, Record, Role, Source, Thread,
 };
 pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

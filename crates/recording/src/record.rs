@@ -223,6 +223,8 @@ pub enum Record {
         /// One of the latest names.
         last: String,
     },
+    /// Overhead of the recorder, measured in the run; a later one replaces it.
+    Overhead(Overhead),
 }
 
 /// What a process may use of the machine's processors.
@@ -235,6 +237,29 @@ pub struct Processors {
     /// CPU time per wall-clock time that its control groups let it have, in thousandths of a processor; `None` without
     /// such a limit.
     pub quota_milli: Option<u32>,
+}
+
+/// Overhead of the recorder, measured by steps during which operators are not reported, between steps during which they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Steps that were not recorded for it.
+    pub unrecorded_steps: u64,
+    /// Comparisons of steps with and without reports.
+    pub comparisons: u32,
+    /// How much longer a recorded step takes, as a fraction of one without reports: the median of all comparisons and its 95 %
+    /// interval. `None` if there were too few.
+    pub fraction: Option<Interval>,
+}
+
+/// A value and how certain it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// The value itself.
+    pub median: f64,
+    /// Upper end.
+    pub high: f64,
 }
 
 /// What it costs to record one operator: mean values, in ns.

@@ -77,6 +77,10 @@ pub(crate) struct RecordArgs {
     /// Distinct call paths that the tree of a thread may have; what comes later is put into one node and counted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) max_nodes: Option<u32>,
+    /// Steps that may go unrecorded to measure the overhead of recording (64 without this; 0 measures none). Not with --mode trace,
+    /// --memory, or where only a part of the program is recorded.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) overhead_steps: Option<u32>,
     /// The command to run, with its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,

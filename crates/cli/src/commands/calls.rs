@@ -163,6 +163,9 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
         text.push_str(&format!("; --metric shows {}", others.join(", ")));
     }
     text.push('\n');
+    if let Some(overhead) = super::overhead::sentence(tree) {
+        text.push_str(&format!("{}\n", human::capital(&overhead)));
+    }
     text
 }
 
@@ -235,6 +238,7 @@ fn recording(tree: &CallTree, run: &Path) -> serde_json::Value {
             "start_unix_ns": process.start_unix_ns, "lasted_ns": process.lasted_ns, "command": process.command,
             "python": process.python, "torch": process.torch,
             "sources": process.sources.iter().map(|s| json!({"name": s.name, "on": s.on, "detail": s.detail})).collect::<Vec<_>>(),
+            "overhead": super::overhead::json(process.overhead),
             "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
         })
     });

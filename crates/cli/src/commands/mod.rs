@@ -14,6 +14,7 @@ mod generate;
 mod import;
 mod limit;
 mod memory;
+mod overhead;
 mod overlay;
 #[cfg(target_os = "linux")]
 mod record;

@@ -2,22 +2,47 @@
 //!
 //! This runs at every operator, once per frame. The offsets of the common versions are constants here.
 
+use super::freed::Freed;
 use super::layout::{Layout, V311, V312};
 use super::{Interpreter, OBJECT_CLASS, PythonFrame, WATCHED_CODE, word};
 use std::sync::atomic::Ordering;
 
 /// A frame that was seen, with what tells it from a later one at the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct SeenFrame {
     /// The frame as it stood in memory.
     pub frame: PythonFrame,
     /// [`Interpreter::fingerprint`]
     pub fingerprint: u64,
+    /// When the code object at this address last was the one with this fingerprint.
+    seen: Freed,
     /// [`Interpreter::called_module`]
     pub module: usize,
     /// The module's class: another module may lie where one was that is gone.
     pub class: usize,
 }
+
+impl SeenFrame {
+    /// Whether its code object is the one with this fingerprint, now.
+    #[inline]
+    fn is_code(&mut self, fingerprint: u64, now: Freed) -> bool {
+        let same = self.fingerprint == fingerprint;
+        if same {
+            self.seen = now;
+        }
+        same
+    }
+}
+
+impl PartialEq for SeenFrame {
+    /// Whether it is the same frame, whenever it was seen.
+    fn eq(&self, other: &Self) -> bool {
+        (self.frame, self.fingerprint, self.module, self.class)
+            == (other.frame, other.fingerprint, other.module, other.class)
+    }
+}
+
+impl Eq for SeenFrame {}
 
 /// What called the outermost of the frames that were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +95,18 @@ impl Interpreter {
     pub fn see(&self, frame: PythonFrame) -> SeenFrame {
         let module = self.called_module(frame);
         let class = if module == 0 { 0 } else { self.class_of(module) };
-        SeenFrame { frame, fingerprint: self.fingerprint(frame), module, class }
+        SeenFrame { frame, fingerprint: self.fingerprint(frame), seen: Freed::now(), module, class }
+    }
+
+    /// As [`Self::see`], for a frame that stands where another one was seen: mostly it is that one, some instructions later.
+    #[must_use]
+    #[inline]
+    pub fn see_again(&self, frame: PythonFrame, before: &SeenFrame) -> SeenFrame {
+        let is_no_call = before.module == 0 && frame.code != WATCHED_CODE.load(Ordering::Relaxed);
+        if is_no_call && before.frame.code == frame.code && before.seen.is(Freed::now()) {
+            return SeenFrame { frame, ..*before };
+        }
+        self.see(frame)
     }
 
     /// Compares `frame` and its callers with frames that were seen before, outermost first. Those that stand where they
@@ -79,7 +115,7 @@ impl Interpreter {
     pub fn compare(
         &self,
         frame: PythonFrame,
-        seen: &[SeenFrame],
+        seen: &mut [SeenFrame],
         changed: &mut Vec<(usize, PythonFrame)>,
     ) -> Option<Beyond> {
         match self.frames_like {
@@ -94,18 +130,18 @@ impl Interpreter {
 fn compare(
     layout: &Layout,
     mut frame: PythonFrame,
-    seen: &[SeenFrame],
+    seen: &mut [SeenFrame],
     changed: &mut Vec<(usize, PythonFrame)>,
 ) -> Option<Beyond> {
-    let watched = WATCHED_CODE.load(Ordering::Relaxed);
-    for (at, seen) in seen.iter().enumerate().rev() {
+    let (watched, now) = (WATCHED_CODE.load(Ordering::Relaxed), Freed::now());
+    for (at, seen) in seen.iter_mut().enumerate().rev() {
         if seen.frame.address != frame.address {
             return None;
         }
         let module = layout.called_module(frame, watched);
         let same = seen.frame.code == frame.code
             && seen.frame.instruction == frame.instruction
-            && seen.fingerprint == layout.fingerprint(frame)
+            && (seen.seen.is(now) || seen.is_code(layout.fingerprint(frame), now))
             && seen.module == module
             && (module == 0 || seen.class == word(module + OBJECT_CLASS));
         if !same {

@@ -9,6 +9,7 @@ mod compare;
 mod describe;
 pub(crate) mod embedded;
 mod fault;
+mod freed;
 mod layout;
 mod lines;
 mod mark;
@@ -80,6 +81,7 @@ impl Interpreter {
         let this_thread = unsafe {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(this_thread.as_ptr())
         };
+        freed::watch(version);
         Ok(Self { layout, frames_like: compare::Common::of(&layout), version, this_thread })
     }
 

@@ -6,14 +6,40 @@
 //! the join of forward and backward; names and times need none of it.
 
 use super::{Functions, Operator};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Offsets in bytes; `None` is not known (yet).
+/// Offsets in bytes, as far as they are known: of the scope, the sequence number and the forward thread, in 16 bits each from
+/// the lowest ones on. 0 is not known (yet). One word, since each operator takes a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fields {
-    pub(super) scope: usize,
-    pub(super) sequence_number: Option<usize>,
-    pub(super) forward_thread: Option<usize>,
+pub(super) struct Fields(u64);
+
+impl Fields {
+    const fn new(scope: usize, sequence_number: usize, forward_thread: usize) -> Self {
+        Self((scope | sequence_number << 16 | forward_thread << 32) as u64)
+    }
+
+    #[inline]
+    const fn at(self, bit: u32) -> Option<usize> {
+        match (self.0 >> bit) as u16 {
+            0 => None,
+            offset => Some(offset as usize),
+        }
+    }
+
+    #[inline]
+    pub(super) const fn scope(self) -> Option<usize> {
+        self.at(0)
+    }
+
+    #[inline]
+    pub(super) const fn sequence_number(self) -> Option<usize> {
+        self.at(16)
+    }
+
+    #[inline]
+    pub(super) const fn forward_thread(self) -> Option<usize> {
+        self.at(32)
+    }
 }
 
 const THREAD: usize = 88;
@@ -40,19 +66,25 @@ static FOREIGN: AtomicU32 = AtomicU32::new(0);
 
 static STATE: AtomicU32 = AtomicU32::new(ALL | HEAD);
 
+/// The offsets that [`STATE`] leaves.
+static FIELDS: AtomicU64 = AtomicU64::new(fields(ALL | HEAD).0);
+
 /// The offsets as far as they are known now.
 #[inline]
-pub(super) fn current() -> Option<Fields> {
-    let state = STATE.load(Ordering::Relaxed);
+pub(super) fn current() -> Fields {
+    Fields(FIELDS.load(Ordering::Relaxed))
+}
+
+/// The offsets of the first layout that is still possible.
+const fn fields(state: u32) -> Fields {
+    let layout = (state & ALL).trailing_zeros() as usize;
     if state & HEAD == 0 {
-        return None;
+        Fields(0)
+    } else if layout < LAYOUTS.len() {
+        Fields::new(SCOPE, LAYOUTS[layout].0, LAYOUTS[layout].1)
+    } else {
+        Fields::new(SCOPE, 0, 0)
     }
-    let layout = LAYOUTS.get((state & ALL).trailing_zeros() as usize);
-    Some(Fields {
-        scope: SCOPE,
-        sequence_number: layout.map(|layout| layout.0),
-        forward_thread: layout.map(|layout| layout.1),
-    })
 }
 
 /// Whether enough was seen.
@@ -92,17 +124,19 @@ pub(crate) fn look(functions: &Functions, operator: &Operator) {
         }
     }
     let _ = STATE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some((state & !refuted) + COUNT));
+    FIELDS.store(fields(STATE.load(Ordering::Relaxed)).0, Ordering::Relaxed);
 }
 
 /// One line about what was found.
 pub(crate) fn describe() -> String {
     let state = STATE.load(Ordering::Relaxed);
-    match current() {
-        None => "names and times only: the layout of this torch is not known".into(),
-        Some(_) if state < COUNT => "no operator seen yet".into(),
-        Some(Fields { sequence_number: Some(sequence), forward_thread: Some(forward), .. }) => {
+    let fields = current();
+    match (fields.scope(), fields.sequence_number(), fields.forward_thread()) {
+        (None, ..) => "names and times only: the layout of this torch is not known".into(),
+        _ if state < COUNT => "no operator seen yet".into(),
+        (_, Some(sequence), Some(forward)) => {
             format!("sequence numbers at {sequence}, forward threads at {forward}")
         }
-        Some(_) => "no join of forward and backward: the layout of this torch is not known".into(),
+        _ => "no join of forward and backward: the layout of this torch is not known".into(),
     }
 }

@@ -35,23 +35,19 @@ struct RecordFunctionCallback {
     needs_ids: u8,
 }
 
+/// FUNCTION and BACKWARD_FUNCTION.
+const OPERATORS: [u8; 10] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+/// USER_SCOPE.
+const SPANS: [u8; 10] = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+
 impl RecordFunctionCallback {
-    /// For all calls of operators, backward nodes and spans.
+    /// For all calls in these scopes.
     fn new(
         start: unsafe extern "C" fn(*mut *mut c_void, *const u8) -> *mut *mut c_void,
         end: unsafe extern "C" fn(*const u8, *mut c_void),
-        inputs: bool,
+        scopes: [u8; 10],
     ) -> Self {
-        Self {
-            start,
-            end,
-            sampling_probability: 1.0,
-            // FUNCTION, BACKWARD_FUNCTION, USER_SCOPE.
-            scopes: [1, 1, 0, 0, 0, 0, 0, 1, 0, 0],
-            needs_inputs: u8::from(inputs),
-            needs_outputs: 0,
-            needs_ids: 0,
-        }
+        Self { start, end, sampling_probability: 1.0, scopes, needs_inputs: 0, needs_outputs: 0, needs_ids: 0 }
     }
 }
 
@@ -66,8 +62,10 @@ pub(crate) struct Functions {
 }
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
-/// Handle of the registered callback, 0 if there is none.
+/// Handles of the registered callbacks, 0 if there are none: that for spans, and that for operators and backward nodes, which is
+/// gone while they are not reported ([`pause_operators`]).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
+static OF_OPERATORS: AtomicU64 = AtomicU64::new(0);
 /// Whether operators shall be reported with their inputs.
 static INPUTS: AtomicBool = AtomicBool::new(false);
 /// Whether operators shall be reported with their outputs.
@@ -121,12 +119,35 @@ pub(crate) fn start() -> Result<(), String> {
             FUNCTIONS.get_or_init(|| found)
         }
     };
-    let mut callback = RecordFunctionCallback::new(on_start, on_end, INPUTS.load(Ordering::Acquire));
+    REGISTERED.store(register(functions, SPANS), Ordering::Release);
+    OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+    Ok(())
+}
+
+/// Registers the callbacks for these scopes, and returns their handle.
+fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
+    let start = if planted_ns() > 0 && scopes == OPERATORS { on_start_late } else { on_start };
+    let mut callback = RecordFunctionCallback::new(start, on_end, scopes);
+    callback.needs_inputs = u8::from(INPUTS.load(Ordering::Acquire));
     callback.needs_outputs = u8::from(OUTPUTS.load(Ordering::Acquire));
     // SAFETY: the struct has torch's layout, and both callbacks live as long as the process.
-    let handle = unsafe { (functions.add)(callback) };
-    REGISTERED.store(handle, Ordering::Release);
-    Ok(())
+    unsafe { (functions.add)(callback) }
+}
+
+/// Reports spans alone from now on, until [`resume_operators`]. Operators that run now are reported to their end. Torch locks
+/// its list of callbacks, and each thread takes a new copy of it with its next operator, so other threads may run some.
+pub(crate) fn pause_operators() {
+    remove(&OF_OPERATORS);
+}
+
+/// Reports operators again.
+pub(crate) fn resume_operators() {
+    if let Some(functions) = FUNCTIONS.get()
+        && REGISTERED.load(Ordering::Acquire) != 0
+        && OF_OPERATORS.load(Ordering::Acquire) == 0
+    {
+        OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+    }
 }
 
 /// Has operators reported with their inputs from now on, or from [`start`] on. Call it while no operator runs.
@@ -176,7 +197,13 @@ pub(crate) fn stop() {
 }
 
 fn unregister() {
-    let handle = REGISTERED.swap(0, Ordering::AcqRel);
+    remove(&OF_OPERATORS);
+    remove(&REGISTERED);
+}
+
+/// Removes the callbacks with this handle, if there are any.
+fn remove(registered: &AtomicU64) {
+    let handle = registered.swap(0, Ordering::AcqRel);
     if let (Some(functions), true) = (FUNCTIONS.get(), handle != 0) {
         // SAFETY: the handle came from `add` and was not removed since.
         unsafe { (functions.remove)(handle) };
@@ -188,6 +215,29 @@ unsafe extern "C" fn on_start(context: *mut *mut c_void, function: *const u8) ->
     unsafe { context.write(std::ptr::null_mut()) };
     crate::dispatch::operator_begins(Operator::new(function));
     context
+}
+
+/// For tests of measured overhead: ns that each operator takes longer when it is reported (`STACKLINE_PLANTED_NS`).
+fn planted_ns() -> u64 {
+    static PLANTED: OnceLock<u64> = OnceLock::new();
+    *PLANTED.get_or_init(|| std::env::var("STACKLINE_PLANTED_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+/// As [`on_start`], but it takes [`planted_ns`] longer in the mean: for many operators at once, since a wait has to be longer
+/// than it takes to look at the clock.
+unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
+    const AT_ONCE_NS: u64 = 10_000;
+    static DUE_NS: AtomicU64 = AtomicU64::new(0);
+    let due_ns = DUE_NS.fetch_add(planted_ns(), Ordering::Relaxed) + planted_ns();
+    if due_ns >= AT_ONCE_NS {
+        DUE_NS.store(0, Ordering::Relaxed);
+        let until = crate::clock::monotonic_ns().saturating_add_unsigned(due_ns);
+        while crate::clock::monotonic_ns() < until {
+            std::hint::spin_loop();
+        }
+    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { on_start(context, function) }
 }
 
 unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {

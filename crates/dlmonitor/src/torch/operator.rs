@@ -23,7 +23,7 @@ pub enum Scope {
 pub struct Operator {
     function: *const u8,
     /// Where its fields are, as far as that was known when it began.
-    fields: Option<fields::Fields>,
+    fields: fields::Fields,
 }
 
 /// The name of a call that runs.
@@ -34,6 +34,7 @@ pub struct OperatorName<'a> {
 }
 
 impl Operator {
+    #[inline]
     pub(crate) fn new(function: *const u8) -> Self {
         Self { function, fields: fields::current() }
     }
@@ -60,7 +61,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn scope(&self) -> Scope {
-        self.fields.map_or(Scope::Unknown, |fields| match self.byte(fields.scope) {
+        self.fields.scope().map_or(Scope::Unknown, |offset| match self.byte(offset) {
             0 => Scope::Function,
             1 => Scope::Backward,
             7 => Scope::User,
@@ -72,7 +73,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn sequence_number(&self) -> Option<u64> {
-        let number = self.word(self.fields?.sequence_number?);
+        let number = self.word(self.fields.sequence_number()?);
         (number.cast_signed() >= 0).then_some(number)
     }
 
@@ -80,7 +81,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn forward_thread(&self) -> Option<u64> {
-        Some(self.word(self.fields?.forward_thread?)).filter(|&thread| thread != 0)
+        Some(self.word(self.fields.forward_thread()?)).filter(|&thread| thread != 0)
     }
 
     #[inline]

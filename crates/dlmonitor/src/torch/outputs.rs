@@ -64,7 +64,7 @@ fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usiz
     EXPECTED.set(Some(Expected { memory, sizes_at: layout.sizes, sizes }));
     CALLS.set(0);
     FOUND.take();
-    let mut callback = RecordFunctionCallback::new(on_start, on_end, false);
+    let mut callback = RecordFunctionCallback::new(on_start, on_end, super::OPERATORS);
     callback.needs_outputs = 1;
     let view = shim.watched(callback, || tensor.reshaped(&sizes));
     EXPECTED.set(None);

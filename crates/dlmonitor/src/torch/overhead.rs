@@ -45,7 +45,7 @@ pub(crate) fn measure() {
 /// Operators that one call reports.
 fn operators(shim: &Shim) -> Option<u64> {
     SEEN.set(0);
-    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, false), || call(shim)))??;
+    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, super::OPERATORS), || call(shim)))??;
     let seen = SEEN.get();
     (seen > 0).then_some(seen.into())
 }

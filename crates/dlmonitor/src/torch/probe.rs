@@ -343,7 +343,8 @@ impl Call {
         let sizes = [columns, rows];
         EXPECTED.set(Some(Expected { memory, shim: *shim, tensor: tensor.address(), sizes }));
         FOUND.set(None);
-        let callback = RecordFunctionCallback::new(on_call, on_end, true);
+        let mut callback = RecordFunctionCallback::new(on_call, on_end, super::OPERATORS);
+        callback.needs_inputs = 1;
         let view = shim.watched(callback, || tensor.reshaped(&sizes));
         EXPECTED.set(None);
         drop(view.ok_or("no operator could be called")?);

@@ -4,8 +4,9 @@ use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use crate::problems;
 use stackline_model::{
-    CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
-    CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, ReadReport, StrId,
+    CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
+    CallSource, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
+    ReadReport, StrId,
 };
 use stackline_recording::{
     COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
@@ -196,6 +197,7 @@ impl Stream {
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
             Record::TensorName { .. } | Record::Named { .. } | Record::EventName { .. } | Record::Restart => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
+            Record::Overhead(overhead) => known.overhead = Some(described_overhead(&overhead)),
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }
@@ -343,6 +345,19 @@ fn stats_of(stats: &Stats) -> CallStats {
     CallStats { count, sum, min, max, sum_of_squares: sum_of_squares.min(MAX_SUM_OF_SQUARES) }
 }
 
+fn described_overhead(overhead: &stackline_recording::Overhead) -> CallOverhead {
+    let ppm = |fraction: f64| (fraction * 1e6).round() as i64;
+    CallOverhead {
+        unrecorded_steps: overhead.unrecorded_steps,
+        comparisons: overhead.comparisons,
+        fraction: overhead.fraction.map(|fraction| OverheadFraction {
+            low_ppm: ppm(fraction.low),
+            median_ppm: ppm(fraction.median),
+            high_ppm: ppm(fraction.high),
+        }),
+    }
+}
+
 fn described(process: &Process) -> CallProcess {
     CallProcess {
         pid: process.pid,
@@ -361,5 +376,6 @@ fn described(process: &Process) -> CallProcess {
         recorder: process.recorder.clone(),
         sources: Vec::new(),
         lost: Vec::new(),
+        overhead: None,
     }
 }

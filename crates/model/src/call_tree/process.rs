@@ -29,6 +29,30 @@ pub struct CallProcess {
     pub sources: Vec<CallSource>,
     /// What was left out and how often, by name.
     pub lost: Vec<(String, u64)>,
+    /// Overhead of the recorder, if it was measured in the run.
+    pub overhead: Option<CallOverhead>,
+}
+
+/// Overhead of the recorder: how much longer steps take because they are recorded, measured by some steps that were not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOverhead {
+    /// Steps that were not recorded for it: no number of the tree holds them.
+    pub unrecorded_steps: u64,
+    /// Comparisons of recorded steps with unrecorded ones.
+    pub comparisons: u32,
+    /// Median of all comparisons with its 95 % interval; `None` if there were too few.
+    pub fraction: Option<OverheadFraction>,
+}
+
+/// A part of the time of an unrecorded step, in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverheadFraction {
+    /// Lower end of the interval.
+    pub low_ppm: i64,
+    /// Median.
+    pub median_ppm: i64,
+    /// Upper end of the interval.
+    pub high_ppm: i64,
 }
 
 /// How a process came to be.

@@ -75,7 +75,7 @@ impl Recorded {
         let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
         Self {
             process,
-            window: Window::new(Wanted::default(), trace),
+            window: Window::new(Wanted::default(), trace, 0),
             state,
             stream,
             disk,

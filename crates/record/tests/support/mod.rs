@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
 
-use stackline_recording::{Cost, FrameKey, Metric, Processors, Reader, Record, Stats};
+use stackline_recording::{Cost, FrameKey, Metric, Overhead, Processors, Reader, Record, Stats};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,6 +95,7 @@ pub struct Stream {
     /// Looks at what threads used: when, threads, ns that they ran.
     pub loads: Vec<(i64, u32, u64)>,
     pub cost: Option<Cost>,
+    pub overhead: Option<Overhead>,
     /// What was left out, and how often.
     pub lost: HashMap<String, u64>,
     pub ended: bool,
@@ -129,6 +130,7 @@ impl Stream {
             Record::Processors(processors) => self.processors = Some(processors),
             Record::Load { at_ns, threads, ran_ns, .. } => self.loads.push((at_ns, threads, ran_ns)),
             Record::Cost(cost) => self.cost = Some(cost),
+            Record::Overhead(overhead) => self.overhead = Some(overhead),
             Record::Lost { what, count } => drop(self.lost.insert(what, count)),
             Record::End { .. } => self.ended = true,
             Record::Exit { code } => self.exit = Some(code),

@@ -6,8 +6,8 @@ use crate::{Error, manifest, read_manifest};
 use arrow_array::Array;
 use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
-    CallFrame, CallFrameId, CallFrameKind, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
-    CallStats, CallThread, CallThreadId, CallTree, StrId, StringTable,
+    CallFrame, CallFrameId, CallFrameKind, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
+    CallSource, CallStats, CallThread, CallThreadId, CallTree, OverheadFraction, StrId, StringTable,
 };
 use std::path::Path;
 
@@ -175,6 +175,7 @@ fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
                 recorder: recorder.value(row).to_owned(),
                 sources: Vec::new(),
                 lost: Vec::new(),
+                overhead: None,
             });
         }
         Ok(())
@@ -204,6 +205,29 @@ fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
             let process = processes.get_mut(process as usize);
             let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
             process.lost.push((what.value(row).to_owned(), count[row]));
+        }
+        Ok(())
+    })?;
+    overheads(processes, files)
+}
+
+fn overheads(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["process", "unrecorded_steps", "comparisons", "measured", "low_ppm", "median_ppm", "high_ppm"];
+    files.read("call_overheads", &columns, |file, batch| {
+        let (process, steps) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt64Type>(1)?);
+        let (comparisons, measured) = (batch.values::<UInt32Type>(2)?, batch.bools(3)?);
+        let (low, median) = (batch.values::<Int64Type>(4)?, batch.values::<Int64Type>(5)?);
+        let high = batch.values::<Int64Type>(6)?;
+        for (row, &process) in process.iter().enumerate() {
+            let fraction = OverheadFraction { low_ppm: low[row], median_ppm: median[row], high_ppm: high[row] };
+            let overhead = CallOverhead {
+                unrecorded_steps: steps[row],
+                comparisons: comparisons[row],
+                fraction: (measured.is_valid(row) && measured.value(row)).then_some(fraction),
+            };
+            let process = processes.get_mut(process as usize);
+            process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?.overhead =
+                Some(overhead);
         }
         Ok(())
     })

@@ -229,5 +229,17 @@ fn sources(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
         plain("what", |at| lost[at].1.0.clone()),
         numbers64("count", |at| Some(lost[at].1.1)),
     ];
-    files.put("call_losses", lost.len(), &columns)
+    files.put("call_losses", lost.len(), &columns)?;
+    let overheads: Vec<_> = each().filter_map(|(process, at)| Some((at, process.overhead?))).collect();
+    let fraction = |at: usize| overheads[at].1.fraction.unwrap_or_default();
+    let columns = [
+        rows("process", |at| overheads[at].0),
+        numbers64("unrecorded_steps", |at| Some(overheads[at].1.unrecorded_steps)),
+        numbers32("comparisons", |at| Some(overheads[at].1.comparisons)),
+        truths("measured", |at| overheads[at].1.fraction.is_some()),
+        times("low_ppm", |at| fraction(at).low_ppm),
+        times("median_ppm", |at| fraction(at).median_ppm),
+        times("high_ppm", |at| fraction(at).high_ppm),
+    ];
+    files.put("call_overheads", overheads.len(), &columns)
 }

@@ -110,8 +110,9 @@ fn summary(tree: &CallTree, (run, next): (&str, &str), is_part: bool) -> String 
         (true, false) => "; no operator of PyTorch ran",
     };
     let lost = missing(tree);
+    let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
-        "stackline: {} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}",
+        "stackline: {} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}{overhead}",
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),

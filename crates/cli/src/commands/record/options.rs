@@ -51,6 +51,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     set("STACKLINE_WAIT_HZ", number(args.wait_hz));
     set("STACKLINE_COUNTERS", (!args.counters.is_empty()).then(|| args.counters.join(",")));
     set("STACKLINE_MAX_NODES", number(args.max_nodes));
+    set("STACKLINE_OVERHEAD_STEPS", number(args.overhead_steps));
     set("STACKLINE_EVERY", number(args.every));
     set("STACKLINE_AFTER", args.after.clone());
     set("STACKLINE_DURATION", args.duration.clone());

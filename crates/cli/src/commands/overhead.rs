@@ -1,0 +1,74 @@
+//! Overhead that a recording measured of itself, as text and as JSON.
+
+use serde_json::{Value, json};
+use stackline_model::{CallOverhead, CallTree};
+
+/// What recording cost the process that it cost most, and how many steps are missing for that; `None` if it was not measured.
+pub(super) fn sentence(tree: &CallTree) -> Option<String> {
+    let measured = || tree.processes.iter().filter_map(|process| process.overhead);
+    let most = measured()
+        .max_by_key(|overhead| (overhead.fraction.map(|fraction| fraction.median_ppm), overhead.unrecorded_steps))?;
+    let steps = match most.unrecorded_steps {
+        1 => "1 step was".to_owned(),
+        steps => format!("{steps} steps were"),
+    };
+    let Some(fraction) = most.fraction else {
+        return Some(format!("overhead of recording: too few steps to tell; {steps} not recorded to measure it"));
+    };
+    let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
+    Some(format!(
+        "overhead of recording: {} % of a step ({} to {} %); {steps} not recorded to measure it",
+        percent(fraction.median_ppm),
+        percent(fraction.low_ppm),
+        percent(fraction.high_ppm),
+    ))
+}
+
+/// As the JSON output has it: percents of the time of a step that is not recorded.
+pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
+    let Some(overhead) = overhead else { return Value::Null };
+    let percent = |ppm: i64| ppm as f64 / 1e4;
+    json!({
+        "unrecorded_steps": overhead.unrecorded_steps,
+        "comparisons": overhead.comparisons,
+        "percent": overhead.fraction.map(|fraction| percent(fraction.median_ppm)),
+        "low_percent": overhead.fraction.map(|fraction| percent(fraction.low_ppm)),
+        "high_percent": overhead.fraction.map(|fraction| percent(fraction.high_ppm)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{json, sentence};
+    use serde_json::Value;
+    use stackline_model::{CallOverhead, CallProcess, CallTree, OverheadFraction};
+
+    #[test]
+    fn the_process_that_it_cost_most_is_told() {
+        let process = |unrecorded_steps, fraction: Option<[i64; 3]>| CallProcess {
+            overhead: Some(CallOverhead {
+                unrecorded_steps,
+                comparisons: 7,
+                fraction: fraction.map(|[low_ppm, median_ppm, high_ppm]| OverheadFraction {
+                    low_ppm,
+                    median_ppm,
+                    high_ppm,
+                }),
+            }),
+            ..CallProcess::default()
+        };
+        let mut tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
+        assert_eq!((sentence(&tree), json(None)), (None, Value::Null));
+        tree.processes.push(process(1, None));
+        assert_eq!(
+            sentence(&tree).unwrap(),
+            "overhead of recording: too few steps to tell; 1 step was not recorded to measure it"
+        );
+        tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
+        assert_eq!(
+            sentence(&tree).unwrap(),
+            "overhead of recording: 3.1 % of a step (-0.4 to 5.2 %); 63 steps were not recorded to measure it"
+        );
+        assert_eq!(json(tree.processes[2].overhead)["low_percent"], -0.4);
+    }
+}

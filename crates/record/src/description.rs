@@ -1,0 +1,43 @@
+//! Description of this process, for the head of its stream.
+
+use crate::options::Options;
+use dlmonitor::clock;
+use stackline_recording::Role;
+
+/// What processes have in common that share a clock: a hash of the kernel's id of this boot and of the namespace of its
+/// clocks. `None` if the system does not say.
+pub(crate) fn boot() -> Option<u64> {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    // Older kernels have one for all.
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    let bytes = id.iter().chain(namespace.as_os_str().as_encoded_bytes());
+    // FNV-1a.
+    Some(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
+}
+
+/// Whether a command line is that of a process that `multiprocessing` started.
+fn is_worker(command: &[String]) -> bool {
+    command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))
+}
+
+pub(crate) fn describe(options: &Options, role: Role) -> stackline_recording::Process {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut command: Vec<String> =
+        command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
+    if command.last().is_some_and(String::is_empty) {
+        command.pop();
+    }
+    stackline_recording::Process {
+        pid: std::process::id(),
+        parent_pid: std::os::unix::process::parent_id(),
+        start_unix_ns: i64::try_from(unix.as_nanos()).unwrap_or(i64::MAX),
+        start_monotonic_ns: clock::monotonic_ns(),
+        role: if is_worker(&command) { Role::Spawn } else { role },
+        rank: options.rank,
+        command,
+        python: dlmonitor::python_version().unwrap_or_default(),
+        torch: dlmonitor::torch_version().unwrap_or_default(),
+        recorder: env!("CARGO_PKG_VERSION").into(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Overhead that is measured in the run, by steps that go unrecorded.
+
+use crate::support::{Stream, recorded, streams, torch};
+use stackline_recording::{FrameKey, Metric};
+use std::path::Path;
+
+/// `python - STEPS`: trains, and prints the median of its steps' times in ns.
+const PROGRAM: &str = r#"
+import statistics, sys, time
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(160, 160) for _ in range(12)])
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+x = torch.randn(128, 160)
+times = []
+with torch.profiler.record_function("training"):
+    for step in range(int(sys.argv[1])):
+        begin = time.perf_counter_ns()
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        times.append(time.perf_counter_ns() - begin)
+print(int(statistics.median(times)))
+"#;
+
+/// Runs it. Returns what it printed, too.
+fn trained(python: &Path, steps: u64, variables: &[(&str, &str)]) -> (Stream, f64) {
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(python, run.path());
+    let output = command.envs(variables.iter().copied()).args(["-c", PROGRAM, &steps.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    (streams(run.path()).pop().unwrap(), printed)
+}
+
+/// How often an operator was called, or all operators and backward nodes.
+fn calls(stream: &Stream, wanted: Option<&str>) -> u64 {
+    let is_wanted = |key: &FrameKey| match *key {
+        FrameKey::Operator { name } | FrameKey::Backward { name } => {
+            wanted.is_none_or(|wanted| stream.text(name) == wanted)
+        }
+        _ => false,
+    };
+    stream
+        .calls()
+        .iter()
+        .filter(|(path, _)| path.last().is_some_and(|key| is_wanted(key)))
+        .map(|(_, count)| count)
+        .sum()
+}
+
+/// Time of a span without and with what ran in it, ns.
+fn span(stream: &Stream, wanted: &str) -> [u64; 2] {
+    let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
+    [Metric::OperatorTime, Metric::CallTime].map(|wanted| {
+        let of_span = stream
+            .stats
+            .iter()
+            .filter(|(key, _)| key.2 == wanted && stream.path(key.0, key.1).last().is_some_and(|key| is_wanted(key)));
+        of_span.map(|(_, stats)| stats.sum).sum()
+    })
+}
+
+#[test]
+fn unrecorded_steps_are_counted_and_missing_alike() {
+    let Some(python) = torch() else { return };
+    let (stream, _) = trained(&python, 200, &[]);
+    let overhead = stream.overhead.unwrap();
+    assert!(overhead.unrecorded_steps >= 24, "{overhead:?}");
+    assert!(overhead.fraction.is_some_and(|fraction| fraction.low <= fraction.high), "{overhead:?}");
+    let recorded = 200 - overhead.unrecorded_steps;
+    let counted = ["aten::linear", "aten::square"].map(|name| calls(&stream, Some(name)));
+    assert_eq!(counted, [12 * recorded, recorded]);
+    // The span around all steps holds them, but not as time of its own.
+    let [own, call] = span(&stream, "training");
+    assert!(own < call / 2, "{own} ns of {call} ns");
+    for off in [("STACKLINE_OVERHEAD_STEPS", "0"), ("STACKLINE_MODE", "trace"), ("STACKLINE_MEMORY", "1")] {
+        let (stream, _) = trained(&python, 60, &[off]);
+        assert_eq!((stream.overhead, calls(&stream, Some("aten::square"))), (None, 60), "{off:?}");
+    }
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn a_planted_cost_is_told() {
+    let Some(python) = torch() else { return };
+    let told = |planted_ns: u64| {
+        let variables = [("STACKLINE_OVERHEAD_STEPS", "200"), ("STACKLINE_PLANTED_NS", &planted_ns.to_string())];
+        let (stream, step_ns) = trained(&python, 1500, &variables);
+        let overhead = stream.overhead.unwrap();
+        println!("{planted_ns} ns an operator: {overhead:?}");
+        (overhead.fraction.unwrap().median, overhead.unrecorded_steps, stream, step_ns)
+    };
+    let (without, unrecorded, stream, recorded_step_ns) = told(0);
+    let step_ns = recorded_step_ns / (1.0 + without);
+    let operators = calls(&stream, None) as f64 / (1500 - unrecorded) as f64;
+    for planted in [0.01, 0.05, 0.20] {
+        let (with, ..) = told((planted * step_ns / operators) as u64);
+        assert!((with - without - planted).abs() < 0.015, "{with} with {planted} planted, {without} without");
+    }
+}
