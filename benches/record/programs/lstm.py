@@ -1,6 +1,6 @@
 """An LSTM written out cell by cell, batch 1: small operators, forward only or forward and backward.
 
-    python lstm.py [--backward] [--steps 200] [--times FILE]
+    python lstm.py [--width 64] [--backward] [--steps 200] [--times FILE]
 
 Write the CPU seconds of each step (of the calling thread) to FILE as JSON.
 """
@@ -27,7 +27,7 @@ class Cell(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, width=64):
+    def __init__(self, width):
         super().__init__()
         self.first, self.second = Cell(width), Cell(width)
         self.head = torch.nn.Linear(width, 16)
@@ -43,13 +43,14 @@ class Model(torch.nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--times")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model, sequence = Model(), torch.randn(20, 1, 64)
+    model, sequence = Model(options.width), torch.randn(20, 1, options.width)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     times = []
     for _ in range(options.steps):
