@@ -19,6 +19,7 @@ pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
 pub(crate) use page::{ReportArgs, ViewArgs};
 pub(crate) use refused::{command, parse};
+use regex_lite::Regex;
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
 
@@ -72,6 +73,9 @@ pub(crate) struct Common {
     /// End GPU operations where the next one of their stream starts, for traces whose durations run over.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
+    /// Spans whose names match are the steps (a regular expression; a group that is a number is the step's): 'iteration (\d+)'.
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, global = true)]
+    pub(crate) step_annotation: Option<Regex>,
     /// Only the table of this name; may be repeated.
     #[arg(long = "table", value_name = "NAME", global = true)]
     pub(crate) tables: Vec<String>,
@@ -412,6 +416,10 @@ fn parse_range(text: &str) -> Result<Range, String> {
         return Err(format!("the range {first}..{last} is empty; both ends are included, the smaller comes first"));
     }
     Ok(Range { first, last })
+}
+
+fn parse_pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| format!("{text:?} is no regular expression: {error}"))
 }
 
 /// Parses instances: a range from 0 on.

@@ -22,7 +22,12 @@ pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
 
 /// How inputs are opened, as the user wants it.
 pub(crate) fn open_options(common: &Common) -> OpenOptions {
-    OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() }
+    OpenOptions {
+        threads: common.threads,
+        clip_overlaps: common.clip_overlaps,
+        step_annotation: common.step_annotation.clone(),
+        ..OpenOptions::default()
+    }
 }
 
 /// Why what was read is too little to say that nothing is wrong; none if all of it was read.

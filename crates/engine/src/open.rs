@@ -2,6 +2,7 @@
 
 use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
+use regex_lite::Regex;
 use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, problems};
 use stackline_model::{MemoryTrace, Problem, ReadReport, Severity, Trace, TraceSet};
@@ -19,6 +20,9 @@ pub struct OpenOptions {
     /// End GPU operations where the next one of their stream starts (counted in the read report), for traces whose
     /// durations run over. Run directories are left as they were imported.
     pub clip_overlaps: bool,
+    /// Spans whose names it matches are steps, instead of those that are known. Run directories have the steps that they were
+    /// imported with.
+    pub step_annotation: Option<Regex>,
     /// Lets the caller see the bytes read and stop.
     pub watch: Watch,
 }
@@ -257,6 +261,7 @@ pub(crate) fn read_options(options: &OpenOptions) -> ReadOptions {
     ReadOptions {
         threads: options.threads,
         clip_overlaps: options.clip_overlaps,
+        step_annotation: options.step_annotation.clone(),
         leave_out: Vec::new(),
         progress: Some(Arc::new(move |bytes| watch.add(bytes))),
         cancel: Some(options.watch.flag()),

@@ -32,6 +32,7 @@ pub use raw::open_text;
 
 use input::Found;
 use rayon::prelude::*;
+use regex_lite::Regex;
 use stackline_model::{Trace, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct ReadOptions {
     pub threads: usize,
     /// End GPU operations where the next one of their stream starts (counted), for traces whose durations run over.
     pub clip_overlaps: bool,
+    /// Spans whose names it matches are steps, instead of those that are known; a capture group that is a number is the step's.
+    pub step_annotation: Option<Regex>,
     /// Called with the number of further (compressed) bytes read, from any thread.
     pub progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
     /// Directories within the given ones that are not looked into.

@@ -1,9 +1,10 @@
 //! Where the time of each GPU goes, as one sum: what runs, and why nothing runs.
 //!
-//! `gpu_time`: per device, from the first start to the last end of GPU work (the window). An instant in which something
-//! runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
+//! `gpu_time`: per device, over the window: from the start of the first step to the end of the last one and of the work that it
+//! launched. All work that runs then counts, whoever launched it. Without steps the window is from the first start to the last
+//! end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
 //! the device's streams counts by the operation that ends the gap: `idle_host_wait` if its launch call started only
-//! within the gap (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
+//! within the gap or never (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
 //! between operations), else `idle_other` (it waited for something else). Without a launch record the cause is
 //! `idle_unknown`. The rows of a device add up to its window.
 //!
@@ -22,8 +23,9 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
     run: |trace, scope| {
         let mut types = NameTypes::new(trace, RULES);
-        let operations = operations(trace, scope, &mut types);
-        beside_shares(vec![breakdown(trace, &operations), kernels(trace, &operations)], trace, scope)
+        let all = operations(trace, &Scope::default(), &mut types);
+        let of_scope: Vec<Operation> = all.iter().filter(|o| scope.has_gpu(trace, o.gpu)).copied().collect();
+        beside_shares(vec![breakdown(trace, &all, window(trace, scope)), kernels(trace, &of_scope)], trace, scope)
     },
 };
 
@@ -32,6 +34,9 @@ const KERNEL_WAIT_NS: i64 = 30_000;
 
 const CATEGORIES: [&str; 7] =
     ["computation", "communication", "memory", "idle_host_wait", "idle_kernel_wait", "idle_other", "idle_unknown"];
+
+/// Index of `idle_host_wait`.
+const HOST_WAIT: usize = 3;
 
 #[derive(Clone, Copy)]
 struct Operation {
@@ -62,10 +67,21 @@ fn operations(trace: &Trace, scope: &Scope, types: &mut NameTypes<'_>) -> Vec<Op
     operations
 }
 
-fn breakdown(trace: &Trace, operations: &[Operation]) -> Table {
+/// From the start of the first step of the scope to the end of the last one and of the work that it launched; `None` without steps.
+fn window(trace: &Trace, scope: &Scope) -> Option<(i64, i64)> {
+    let counts = |gpu: GpuId| trace.events.is_plausible(trace.gpu.event[gpu.index()]);
+    let in_scope = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
+    let spans = crate::steps::spans(trace, counts);
+    let of_scope = || trace.steps.iter().zip(&spans).filter(|(step, _)| in_scope(step.number));
+    let start = of_scope().map(|(step, _)| step.start).min()?;
+    let end = of_scope().map(|(_, &(_, end))| end).max()?;
+    Some((start, end))
+}
+
+fn breakdown(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -> Table {
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
-        let times = device(trace, of_device);
+        let times = device(trace, of_device, window);
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
@@ -78,16 +94,26 @@ fn breakdown(trace: &Trace, operations: &[Operation]) -> Table {
     if rows.is_empty() {
         return table.note("The trace has no GPU operations in this scope.");
     }
-    table
+    match window {
+        Some(_) => table.note(
+            "Window: from the start of the first step to the end of the last one and of the GPU work that it launched.",
+        ),
+        None => {
+            table.note("Window: from the first start to the last end of each device's work, since no steps are marked.")
+        }
+    }
 }
 
-/// Time per category of one device's operations, which are sorted by start.
-fn device(trace: &Trace, operations: &[Operation]) -> [i64; 7] {
+/// Time per category of one device's operations, which are sorted by start; of the window, if there is one.
+fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -> [i64; 7] {
     let mut times = [0i64; 7];
     // Until when something of this class or of one before it runs.
     let mut until = [i64::MIN; 3];
-    let mut at = operations.first().map_or(0, |o| o.start);
-    for operation in operations {
+    let (first, last) = window.unwrap_or((operations.first().map_or(0, |o| o.start), i64::MAX));
+    let mut at = first;
+    let clipped = operations.iter().filter(|o| o.end > first && o.start < last || window.is_none());
+    for operation in clipped.map(|o| Operation { start: o.start.max(first), end: o.end.min(last), ..*o }) {
+        let operation = &operation;
         advance(&mut times, &until, at, operation.start);
         let busy_until = until.iter().copied().max().unwrap_or(i64::MIN);
         if at < operation.start && busy_until < operation.start {
@@ -99,8 +125,12 @@ fn device(trace: &Trace, operations: &[Operation]) -> [i64; 7] {
         let class = class(operation.kind);
         until[class] = until[class].max(operation.end);
     }
-    let end = until.iter().copied().max().unwrap_or(at);
+    let end = until.iter().copied().max().unwrap_or(at).max(first);
     advance(&mut times, &until, at, end);
+    if window.is_some() {
+        // Nothing that ends this gap was launched within the window.
+        times[HOST_WAIT] = times[HOST_WAIT].saturating_add(last.saturating_sub(end));
+    }
     times
 }
 
@@ -128,7 +158,7 @@ fn class(kind: KernelType) -> usize {
 fn cause(trace: &Trace, next: &Operation, gap_start: i64) -> usize {
     match trace.gpu.launch[next.gpu.index()].some() {
         None => 6,
-        Some(launch) if trace.events.start[launch.index()] > gap_start => 3,
+        Some(launch) if trace.events.start[launch.index()] > gap_start => HOST_WAIT,
         Some(_) if next.start.saturating_sub(gap_start) < KERNEL_WAIT_NS => 4,
         Some(_) => 5,
     }
@@ -190,7 +220,7 @@ mod tests {
             let kinds = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
             let mut operations: Vec<_> = spans.iter().map(|&(s, d, k)| operation(s, d, kinds[k])).collect();
             operations.sort_by_key(|o| o.start);
-            let times = device(&trace_with_launch(stackline_model::EventId::NONE, 0), &operations);
+            let times = device(&trace_with_launch(stackline_model::EventId::NONE, 0), &operations, None);
             let mut covered = Vec::new();
             for (class, kind) in kinds.into_iter().enumerate() {
                 let own = union(operations.iter().filter(|o| o.kind == kind).map(|o| (o.start, o.end)));
@@ -208,7 +238,7 @@ mod tests {
             let launch = launch_start.map(|_| stackline_model::EventId(0)).into();
             let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
             let compute = KernelType::Computation;
-            let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)]);
+            let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None);
             let found = times.iter().enumerate().skip(3).find(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
             found.unwrap()
         };
@@ -216,5 +246,20 @@ mod tests {
         assert_eq!(gap(Some(5), 100), ("idle_kernel_wait", 100));
         assert_eq!(gap(Some(5), 40_000), ("idle_other", 40_000));
         assert_eq!(gap(None, 100), ("idle_unknown", 100));
+    }
+
+    #[test]
+    fn a_window_cuts_what_runs_and_idles_to_its_ends() {
+        let compute = KernelType::Computation;
+        let trace = trace_with_launch(stackline_model::EventId::new(0), 15);
+        let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
+        // 10 to 12 something runs; up to 20 the host launches; 30 to 90 the next one was launched long before; 90 to 100 it runs.
+        assert_eq!(device(&trace, &operations, Some((10, 100))), [22, 0, 0, 8, 60, 0, 0]);
+        assert_eq!(
+            device(&trace, &operations[..2], Some((10, 100))),
+            [12, 0, 0, 78, 0, 0, 0],
+            "nothing more was launched"
+        );
+        assert_eq!(device(&trace, &operations[..1], Some((50, 100))), [0, 0, 0, 50, 0, 0, 0], "nothing at all");
     }
 }

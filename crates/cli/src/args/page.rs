@@ -16,6 +16,7 @@ The address holds a random token, and the server answers this machine alone. On 
 pub(crate) const REPORT_EXAMPLE: &str = "Examples:
   stackline report trace.json.gz --fail-on 'idle>30%'
   stackline report trace.json.gz --html report.html
+  stackline report trace.json.gz --for-agent
   stackline report after.json.gz --baseline before.json.gz --html report.html";
 
 /// Arguments of `view`.
@@ -46,6 +47,10 @@ pub(crate) struct ReportArgs {
     /// be repeated.
     #[arg(long, value_name = "CONDITION", conflicts_with = "html")]
     pub(crate) fail_on: Vec<String>,
+    /// At most 4,096 bytes of text for a language model: window, steps, critical path, findings with their places, kernels with
+    /// their shapes.
+    #[arg(long, conflicts_with_all = ["html", "fail_on"])]
+    pub(crate) for_agent: bool,
     /// Write the page with what it shows into one file that opens anywhere, without a server or a network.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,

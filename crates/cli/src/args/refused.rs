@@ -5,9 +5,9 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 /// Commands, and the common options that mean nothing to them.
 const REFUSED: &[(&str, &[&str])] = &[
-    ("calls", &["steps", "rank", "clip_overlaps"]),
-    ("memory", &["steps"]),
-    ("record", &["rank", "clip_overlaps", "format", "tables", "limit"]),
+    ("calls", &["steps", "rank", "clip_overlaps", "step_annotation"]),
+    ("memory", &["steps", "step_annotation"]),
+    ("record", &["rank", "clip_overlaps", "format", "tables", "limit", "step_annotation"]),
     ("view", &["steps", "rank"]),
 ];
 

@@ -19,6 +19,7 @@ mod overlay;
 #[cfg(target_os = "linux")]
 mod record;
 mod report;
+mod report_for_agent;
 mod tables;
 mod view;
 mod what_if;

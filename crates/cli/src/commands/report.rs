@@ -3,7 +3,7 @@
 use super::fail_on::Condition;
 use crate::args::{Common, Format, ReportArgs};
 use crate::failure::{is_closed_pipe, wrong_use};
-use crate::output::{Answer, say, to_file};
+use crate::output::{Answer, say, to_file, to_output};
 use crate::session::{Session, not_an_input};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Result, anyhow};
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    let (session, content) = match kept(inputs, common) {
+    let (session, content) = match kept(inputs, common).filter(|_| !args.for_agent) {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
             let session = Session::open(inputs, common)?;
@@ -37,6 +37,10 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             (session, content)
         }
     };
+    if args.for_agent {
+        let text = super::report_for_agent::text_for_agent(&session, &content);
+        return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
+    }
     let Content { tables, paths, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);

@@ -67,7 +67,7 @@ pub(super) fn open(inputs: &[PathBuf], baseline: Option<&PathBuf>, common: &Comm
 fn open_inputs(inputs: &[PathBuf], common: &Common) -> Result<Opened> {
     let watch = Watch::new();
     let progress = Progress::start(&watch);
-    let options = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, watch };
+    let options = OpenOptions { watch, ..crate::session::open_options(common) };
     let opened = Opened::open(inputs, &options);
     drop(progress);
     Ok(opened?)

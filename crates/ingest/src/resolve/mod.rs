@@ -24,7 +24,7 @@ type Pass = fn(&mut Trace, &Places);
 
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
-    let passes: [Pass; 11] = [
+    let before: [Pass; 7] = [
         rank::find,
         |trace, _| streams::number(trace),
         plausible::mark,
@@ -32,17 +32,17 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places,
         plausible::mark_covering,
         unclosed::clamp,
         nesting::nest,
-        |trace, _| steps::find(trace),
-        launches::link,
-        clocks::bound,
-        |trace, _| ownership::fill(trace),
     ];
-    for pass in passes {
-        // The caller drops the trace then.
-        if options.is_cancelled() {
-            return;
-        }
-        pass(trace, places);
+    let after: [Pass; 3] = [launches::link, clocks::bound, |trace, _| ownership::fill(trace)];
+    let run = |trace: &mut Trace, passes: &[Pass]| {
+        // The caller drops the trace of a cancelled reading.
+        passes.iter().take_while(|_| !options.is_cancelled()).for_each(|pass| pass(trace, places));
+    };
+    run(trace, &before);
+    steps::find(trace, options.step_annotation.as_ref());
+    run(trace, &after);
+    if options.is_cancelled() {
+        return;
     }
     // The correlation ids say what launch arrows say, without their gaps.
     let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);

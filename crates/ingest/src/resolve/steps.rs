@@ -1,39 +1,230 @@
-//! Steps: `ProfilerStep#n` annotations on CPU threads.
+//! Steps: marks that programs, frameworks and servers leave around each iteration on CPU threads.
+//!
+//! Of all kinds of marks in [`KINDS`] the first one that a trace has counts, so that a mark of the user's own goes before one
+//! that a library makes.
 
-use stackline_model::{EventId, Step, StrId, Trace, TrackKind, flags, names};
+use regex_lite::Regex;
+use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackKind, flags, names};
 
-/// Fills `trace.steps`, in time order.
-pub(super) fn find(trace: &mut Trace) {
-    let numbers: Vec<(StrId, i64)> = trace
-        .strings
+/// What the name of a mark says.
+type Reading = fn(&str) -> Option<Mark>;
+
+/// A mark, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// It is a step with this number.
+    Numbered(i64),
+    /// It is a step; they are numbered in their order.
+    Step,
+    /// A step ends with it, and the next begins.
+    End,
+}
+
+/// Kinds of marks, the most explicit ones first.
+const KINDS: [Reading; 4] = [
+    // torch.profiler.
+    |name| Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?)),
+    // Lightning.
+    |name| (name == "[pl][profile]run_training_batch").then_some(Mark::Step),
+    server_iteration,
+    // Optimizers of torch.optim.
+    |name| is_optimizer(name).then_some(Mark::End),
+];
+
+/// `step[DECODE bs=31]` of SGLang; `execute_4_context_0(…)_generation_4(…)` and `execute_context_2(512)_generation_3(3)` of vLLM.
+fn server_iteration(name: &str) -> Option<Mark> {
+    let sglang = name.starts_with("step[") && name.ends_with(']');
+    let vllm = name.starts_with("execute_") && name.contains("context_") && name.contains("_generation_");
+    (sglang || vllm).then_some(Mark::Step)
+}
+
+fn is_optimizer(name: &str) -> bool {
+    name.strip_prefix(names::OPTIMIZER_STEP).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+}
+
+/// The argument of `jax.profiler.StepTraceAnnotation` and of TensorFlow's `Trace`.
+const STEP_NUMBER: &str = "step_num";
+
+/// Fills `trace.steps`, in time order: by marks whose names `pattern` matches, or else by those that are known. A capture group
+/// of the pattern that is a number is the step's.
+pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
+    let found = match pattern {
+        Some(pattern) => steps(trace, marks(trace, |name| of_pattern(pattern, name))),
+        None => {
+            let [profiler, others @ ..] = KINDS;
+            let kinds = others.into_iter().map(|kind| Box::new(move |trace: &Trace| marks(trace, kind)) as Finder);
+            std::iter::once(Box::new(move |trace: &Trace| marks(trace, profiler)) as Finder)
+                .chain(std::iter::once(Box::new(numbered_by_argument) as Finder))
+                .chain(kinds)
+                .map(|find| steps(trace, find(trace)))
+                .find(|steps| !steps.is_empty())
+                .unwrap_or_default()
+        }
+    };
+    trace.steps = found;
+}
+
+/// Finds marks of one kind.
+type Finder = Box<dyn Fn(&Trace) -> Vec<(EventId, Mark)>>;
+
+fn of_pattern(pattern: &Regex, name: &str) -> Option<Mark> {
+    let groups = pattern.captures(name)?;
+    let number = groups.iter().skip(1).flatten().find_map(|group| group.as_str().parse().ok());
+    Some(number.map_or(Mark::Step, Mark::Numbered))
+}
+
+/// Whether an event may be a mark: it lasts, on a CPU thread.
+fn is_span(trace: &Trace, event: EventId) -> bool {
+    trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
+        && trace.events.has(event, flags::HAS_DURATION)
+        && trace.events.is_plausible(event)
+}
+
+/// All marks, by what their names say. Functions of Python may have any name.
+fn marks(trace: &Trace, reading: impl Fn(&str) -> Option<Mark>) -> Vec<(EventId, Mark)> {
+    let read = |(i, name): (usize, &str)| Some((StrId::new(i), reading(name)?));
+    let known: Vec<(StrId, Mark)> = trace.strings.iter().enumerate().filter_map(read).collect();
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let mark_of = |event: EventId| {
+        let name = trace.events.name[event.index()];
+        known.binary_search_by_key(&name, |&(id, _)| id).ok().map(|i| known[i].1)
+    };
+    let all = trace.events.ids().filter_map(|event| Some((event, mark_of(event)?)));
+    all.filter(|&(event, _)| is_span(trace, event) && trace.kind(event) != EventKind::PythonFunction).collect()
+}
+
+fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
+    let column = trace.attr(STEP_NUMBER);
+    let number = |event| match column.get(event)? {
+        AttrValue::Int(number) => Some(number),
+        AttrValue::Uint(number) => i64::try_from(number).ok(),
+        AttrValue::Str(text) => trace.strings.get(text).parse().ok(),
+        _ => None,
+    };
+    let all = trace.events.ids().filter_map(|event| Some((event, Mark::Numbered(number(event)?))));
+    all.filter(|&(event, _)| is_span(trace, event)).collect()
+}
+
+/// The steps that marks tell, in time order. A mark within another one is none of its own.
+fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
+    let span = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
+    marks.sort_by_key(|&(event, _)| (span(event).0, std::cmp::Reverse(span(event).1), event));
+    if marks.iter().any(|(_, mark)| *mark == Mark::End) {
+        return up_to_each(trace, &marks);
+    }
+    let mut steps: Vec<Step> = Vec::with_capacity(marks.len());
+    for (event, mark) in marks {
+        let ((start, end), process) = (span(event), process(trace, event));
+        let number = match mark {
+            Mark::Numbered(number) => number,
+            _ => {
+                let of_process = || steps.iter().filter(|step| self::process(trace, step.event) == process);
+                if of_process().next_back().is_some_and(|around| end <= around.end) {
+                    continue;
+                }
+                i64::try_from(of_process().count()).unwrap_or(i64::MAX)
+            }
+        };
+        steps.push(Step { number, event, start, end });
+    }
+    steps
+}
+
+fn process(trace: &Trace, event: EventId) -> Key {
+    trace.tracks.pid(trace.events.track[event.index()])
+}
+
+/// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes
+/// again. They are those of the thread that has most of them, which all begin where the one before ended. Where the first one
+/// begins is not known: with the first event of the thread that is named again after it, since preparations come once.
+fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
+    let track = |event: EventId| trace.events.track[event.index()];
+    let count = |of| marks.iter().filter(|&&(event, _)| track(event) == of).count();
+    let Some(busiest) =
+        marks.iter().map(|&(event, _)| track(event)).max_by_key(|&of| (count(of), std::cmp::Reverse(of)))
+    else {
+        return Vec::new();
+    };
+    let mut spans: Vec<EventId> = Vec::new();
+    for &(event, _) in marks.iter().filter(|&&(event, _)| track(event) == busiest) {
+        // An optimizer may call another one.
+        if spans.last().is_none_or(|&last| trace.events.start[event.index()] >= trace.events.end(last)) {
+            spans.push(event);
+        }
+    }
+    let name = |event: EventId| trace.events.name[event.index()];
+    let first = spans.first().copied().map(name);
+    let ends: Vec<EventId> = spans
         .iter()
         .enumerate()
-        .filter_map(|(i, name)| Some((StrId::new(i), name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?)))
+        .filter(|&(at, _)| spans.get(at + 1).is_none_or(|&next| Some(name(next)) == first))
+        .map(|(_, &event)| event)
         .collect();
-    if numbers.is_empty() {
-        return;
-    }
-    let number_of = |event: EventId| {
-        let name = trace.events.name[event.index()];
-        numbers.binary_search_by_key(&name, |&(id, _)| id).ok().map(|i| numbers[i].1)
+    let [one, two, ..] = ends[..] else { return Vec::new() };
+    let mut start = begin(trace, busiest, trace.events.end(one), trace.events.end(two));
+    let step = |(number, &event): (i64, &EventId)| {
+        let end = trace.events.end(event);
+        Step { number, event, start: std::mem::replace(&mut start, end), end }
     };
-    let on_thread = |e: &EventId| {
-        trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread
-            && trace.events.has(*e, flags::HAS_DURATION)
-            && trace.events.is_plausible(*e)
-    };
-    let mut steps: Vec<Step> = trace
-        .events
-        .ids()
-        .filter_map(|event| Some((event, number_of(event)?)))
-        .filter(|(event, _)| on_thread(event))
-        .map(|(event, number)| Step {
-            number,
-            event,
-            start: trace.events.start[event.index()],
-            end: trace.events.end(event),
+    (0..).zip(&ends).map(step).collect()
+}
+
+/// The first event of a thread before `one` whose name comes again between `one` and `two`.
+fn begin(trace: &Trace, track: stackline_model::TrackId, one: i64, two: i64) -> i64 {
+    let on_track = || {
+        trace.events.ids().filter(|&event| {
+            trace.events.track[event.index()] == track
+                && trace.kind(event) != EventKind::PythonFunction
+                && trace.events.is_plausible(event)
         })
+    };
+    let start = |event: EventId| trace.events.start[event.index()];
+    let again: rustc_hash::FxHashSet<StrId> = on_track()
+        .filter(|&event| start(event) >= one && trace.events.end(event) <= two)
+        .map(|event| trace.events.name[event.index()])
         .collect();
-    steps.sort_by_key(|s| (s.start, s.event));
-    trace.steps = steps;
+    on_track()
+        .filter(|&event| start(event) < one && again.contains(&trace.events.name[event.index()]))
+        .map(start)
+        .min()
+        .unwrap_or(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KINDS, Mark, of_pattern};
+    use regex_lite::Regex;
+
+    #[test]
+    fn names_of_all_producers_are_known() {
+        let read = |name: &str| KINDS.iter().find_map(|kind| kind(name));
+        for (name, mark) in [
+            ("ProfilerStep#12", Some(Mark::Numbered(12))),
+            ("ProfilerStep", None),
+            ("[pl][profile]run_training_batch", Some(Mark::Step)),
+            ("step[DECODE bs=31]", Some(Mark::Step)),
+            ("step[", None),
+            ("execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk28sqsq4sqsk28)", Some(Mark::Step)),
+            ("execute_context_2(512)_generation_3(3)", Some(Mark::Step)),
+            ("execute_diffusion_1_1024x1024", None),
+            ("Optimizer.step#AdamW.step", Some(Mark::End)),
+            ("Optimizer.step", Some(Mark::End)),
+            ("Optimizer.steps", None),
+            ("Optimizer.zero_grad#AdamW.zero_grad", None),
+        ] {
+            assert_eq!(read(name), mark, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_may_tell_the_number() {
+        let pattern = Regex::new(r"^iter(?:ation)? (\d+)?").unwrap();
+        let read = |name: &str| of_pattern(&pattern, name);
+        assert_eq!(
+            [read("iteration 17"), read("iter x"), read("epoch 1")],
+            [Some(Mark::Numbered(17)), Some(Mark::Step), None]
+        );
+    }
 }

@@ -118,7 +118,7 @@ fn open(before: &[PathBuf], after: &[PathBuf], common: &Common) -> Result<Opened
     }
     let watch = Watch::new();
     let _progress = Progress::start(&watch);
-    let options = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, watch };
+    let options = OpenOptions { watch, ..crate::session::open_options(common) };
     let scope = Scope { steps: common.steps.map(|range| (range.first, range.last)) };
     let mut opened = Opened::default();
     for (paths, is_before) in [(before, true), (after, false)] {

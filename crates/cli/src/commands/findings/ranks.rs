@@ -36,7 +36,7 @@ pub(super) fn of_one<'a>(
     let trace = one_trace(&session)?;
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
     see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
-    let open = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
+    let open = crate::session::open_options(common);
     let memory = stackline_engine::memory_of_rank(&args.inputs.inputs, trace, &open);
     let memory = stackline_engine::if_any(memory)?;
     let found = stackline_engine::findings_with_memory(found, memory.as_ref(), options, keep);
@@ -73,7 +73,7 @@ pub(super) fn of_all<'a>(
     }
     let watch = Watch::new();
     let progress = Progress::start(&watch);
-    let open = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, watch: watch.clone() };
+    let open = OpenOptions { watch: watch.clone(), ..crate::session::open_options(common) };
     let mut looked = Looked::default();
     let has_own = own.is_some();
     let skipped = stackline_engine::open_ranks(&args.inputs.inputs, &open, &mut |trace: Trace| -> Result<()> {
