@@ -397,26 +397,6 @@ impl Opened {
         Ok(self.derived[at].counters.get_or_init(|| counters::of(trace)))
     }
 
-    /// Lets source text be read below these directories, too. Without them it is read below inputs that are directories alone: a trace
-    /// may name any file of the machine.
-    #[must_use]
-    pub fn with_source_roots(mut self, roots: &[PathBuf]) -> Self {
-        self.source_roots.add(roots);
-        self
-    }
-
-    /// Lets no source text be read.
-    #[must_use]
-    pub fn without_source(mut self) -> Self {
-        self.source_roots = SourceRoots::default();
-        self
-    }
-
-    /// The source files whose text went into answers since this was asked last.
-    pub fn take_source_files(&self) -> BTreeSet<String> {
-        self.source_roots.take_read()
-    }
-
     /// The time that all times in answers count from: a browser's numbers are exact to 2^53 only, which is 104 days in
     /// ns, and times since 1970 are far beyond.
     pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
@@ -428,7 +408,7 @@ impl Opened {
     pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
         let places = self.places.get_or_init(|| {
             let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
-            let is_file = |file: &str| self.source_roots.find(file).is_some();
+            let is_file = |file: &str| self.source_roots.find(&format!("{folder}/{file}")).is_some();
             Places::of(
                 self.files(),
                 &Here { folder: &folder, is_file: &is_file, is_recording: self.recording.is_some() },

@@ -3,6 +3,7 @@
 //! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the user opened or named,
 //! with links resolved; everything else is as if it were not there.
 
+use crate::Opened;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -48,6 +49,28 @@ impl SourceRoots {
     /// The files that were read since this was asked last.
     pub(crate) fn take_read(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Opened {
+    /// Lets source text be read below these directories, too. Without them it is read below inputs that are directories alone: a trace
+    /// may name any file of the machine.
+    #[must_use]
+    pub fn with_source_roots(mut self, roots: &[PathBuf]) -> Self {
+        self.source_roots.add(roots);
+        self
+    }
+
+    /// Lets no source text be read.
+    #[must_use]
+    pub fn without_source(mut self) -> Self {
+        self.source_roots = SourceRoots::default();
+        self
+    }
+
+    /// The source files whose text went into answers since this was asked last.
+    pub fn take_source_files(&self) -> BTreeSet<String> {
+        self.source_roots.take_read()
     }
 }
 
