@@ -186,7 +186,7 @@ fn snapshots_without_history_and_with_a_late_one_say_so() {
         read(&json!({"segments": segments, "device_traces": [[event("alloc", BASE + 64 * MIB, MIB, 1, &frames)]]}));
     assert_eq!(late.report.count_of("no_memory_history"), 0);
     assert!(peaks(&late).title.starts_with("Peaks of what was recorded"), "{}", peaks(&late).title);
-    assert!(peaks(&late).notes[0].contains("1 object of 12.00 MiB"), "{:?}", peaks(&late).notes);
+    assert!(peaks(&late).notes[0].contains("1 object of 12.00 MiB was"), "{:?}", peaks(&late).notes);
 }
 
 fn real(name: &str) -> Option<MemoryTrace> {
@@ -238,4 +238,24 @@ fn two_snapshots_are_compared_by_line() {
     assert_eq!((copies.len(), copies.iter().sum::<i64>()), (4, 242_638_848));
     assert_eq!(numbers(&lines, "change").iter().sum::<i64>(), 222_994_432);
     assert!(numbers(&tables::comparison_table(&after, &after), "change").is_empty());
+}
+
+/// What a few calls free and allocate again is one peak; what other work lies between are two.
+#[test]
+fn peaks_a_few_calls_apart_are_one() {
+    let peaks = |between: u64| {
+        let frames = [frame("train.py", 3, "main")];
+        let mut events =
+            vec![event("alloc", BASE, 40 * MIB, 1, &frames), event("alloc", BASE + 64 * MIB, 60 * MIB, 2, &frames)];
+        events.push(event("free_requested", BASE + 64 * MIB, 60 * MIB, 3, &frames));
+        for at in 0..between {
+            events.push(event("alloc", BASE + (256 + at) * MIB, MIB / 4, 4 + at, &frames));
+        }
+        events.push(event("alloc", BASE + 128 * MIB, 50 * MIB, 100, &frames));
+        let trace = read(&json!({"segments": [], "device_traces": [events]}));
+        tables::named_peaks(&trace, 5).iter().map(|peak| peak.peak.position.index()).collect::<Vec<_>>()
+    };
+    assert_eq!(peaks(0), [1]);
+    assert_eq!(peaks(1), [1], "three calls apart");
+    assert_eq!(peaks(2), [1, 5], "four calls apart");
 }

@@ -80,7 +80,7 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .f64("change_percent", Unit::Percent, rows().map(percent))
         .i64("older_before", Unit::Bytes, rows().map(|(before, _)| int(before.older)))
         .i64("older_after", Unit::Bytes, rows().map(|(_, after)| int(after.older)))
-        .note("older: in use since before the records; of the peak, and of unknown origin unless the source has its call path.")
+        .note("older: the part of the peak that was allocated before the records begin.")
 }
 
 /// One row per line that holds more or less at the highest peak of a device, largest change first.

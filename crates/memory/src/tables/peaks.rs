@@ -77,9 +77,12 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     let (objects, sum) = older(trace);
     let is_late = objects > 0 && !trace.calls.is_empty();
     is_late.then(|| {
-        let objects = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(objects)) };
+        let (which, were) = match objects {
+            1 => ("1 object".to_owned(), "was in use before, and counts"),
+            _ => (format!("{} objects", count(objects)), "were in use before, and count"),
+        };
         format!(
-            "The records begin late: {objects} of {} were in use before, and count from the beginning; earlier peaks are not known.",
+            "The records begin late: {which} of {} {were} from the beginning; earlier peaks are not known.",
             bytes(sum)
         )
     })
