@@ -46,7 +46,7 @@ fn is_library(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
         || file.starts_with('<')
 }
 
-/// Whether a file was made by TorchInductor, in any cache: `/tmp/torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
+/// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
 /// letter of the file's name, which is `c` and a hash.
 pub(crate) fn is_generated(file: &str) -> bool {
     if file.contains("torchinductor") || file.contains("torch_compile_debug") {
@@ -239,7 +239,7 @@ mod tests {
     fn generated_code_belongs_to_its_caller() {
         let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
         let cached = format!("/cache/inductor/ab/c{hash}.py");
-        for file in ["/tmp/torchinductor_me/l4/cl4abcdef.py", &cached] {
+        for file in ["/cache/torchinductor_me/l4/cl4abcdef.py", &cached] {
             let library = ("/env/lib/python3.11/site-packages/torch/_inductor/utils.py", 2200, "run");
             let (trace, stack) = path(&[(file, 3000, "call"), library, ("/w/train.py", 42, "step")]);
             assert_eq!(place_text(&trace, stack), "/w/train.py:42 step (generated code)");
