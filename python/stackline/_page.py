@@ -53,14 +53,17 @@ def view(
     baseline: PathLike | None = None,
     port: int = 0,
     hosts: Sequence[str] = (),
+    source_roots: Sequence[PathLike] = (),
 ) -> Page:
     """Opens traces, runs or a recording as a page: overview, issues, flame graph, timeline, source.
 
     ``baseline`` is a run from before a change, to compare with. ``port`` 0 takes a free one. ``hosts`` are names by which
-    a proxy in front asks, such as that of a JupyterHub.
+    a proxy in front asks, such as that of a JupyterHub. Source text is read below ``source_roots`` and inputs that are
+    directories, and nowhere else.
 
     Raises :class:`ReadError` if an input cannot be read, :class:`AnalysisError` if the port is taken.
     """
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     other = None if baseline is None else os.fspath(baseline)
-    return Page(_native.view([os.fspath(path) for path in paths], other, port, list(hosts)))
+    roots = [os.fspath(root) for root in source_roots]
+    return Page(_native.view([os.fspath(path) for path in paths], other, port, list(hosts), roots))

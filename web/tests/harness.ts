@@ -78,7 +78,10 @@ export function suite(): Suite {
   };
 }
 
-export const stackline = (...args: string[]): string => execFileSync(binary, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
+/** Tests write their source files there; text is read nowhere else. */
+const SOURCE = ["--source-root", tmpdir()];
+
+export const stackline = (...args: string[]): string => execFileSync(binary, args[0] === "report" ? [...args, ...SOURCE] : args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
 
 /** Makes a run or a trace: see docs/generators.md. */
 export const synth = (...args: string[]): void => void execFileSync(join(binary, "../stackline-synth"), args, { stdio: ["ignore", "ignore", "pipe"] });
@@ -91,7 +94,7 @@ export interface Served {
 
 /** Starts the server, and gives the address that it prints. */
 export function serve(...inputs: string[]): Promise<Served> {
-  const child = spawn(binary, ["view", "--no-open", ...inputs], { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(binary, ["view", "--no-open", ...SOURCE, ...inputs], { stdio: ["ignore", "pipe", "pipe"] });
   let said = "";
   let error = "";
   child.stderr.on("data", (data: Buffer) => (error += data.toString()));

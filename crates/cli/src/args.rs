@@ -17,7 +17,7 @@ pub(crate) use findings::{Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
 pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
-pub(crate) use page::{ReportArgs, ViewArgs};
+pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
 pub(crate) use refused::{command, parse};
 use regex_lite::Regex;
 use stackline_analyze::critical_path::exact::what_if::Edit;

@@ -76,7 +76,7 @@ fn source_lines_stand_beside_their_costs() {
     std::fs::write(folder.path().join("train.py"), text.join("\n")).unwrap();
     insta::assert_snapshot!(
         "calls_lines",
-        shown(folder.path(), &["calls", "train.stackline", "--lines", "--top", "9"])
+        shown(folder.path(), &["calls", "train.stackline", "--lines", "--top", "9", "--source-root", "."])
     );
 }
 

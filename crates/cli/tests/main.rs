@@ -29,6 +29,7 @@ mod json_schema;
 #[path = "common/junit.rs"]
 mod junit;
 mod memory;
+mod memory_diff;
 mod memory_gate;
 mod messages;
 mod own_rules;

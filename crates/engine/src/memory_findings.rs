@@ -11,7 +11,7 @@ use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::{NamedPeak, Ranked};
-use stackline_memory::{Certainty, Measure, Pattern, PatternMatch, Rules, Study, frame_of};
+use stackline_memory::{Certainty, Measure, Pattern, PatternMatch, Rules, Study, frame_of, locate};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -326,11 +326,11 @@ impl<'a> Teller<'a> {
             Known::Match(found) => found.stack(trace),
             Known::InPlace(_) => trace.objects.stack[row],
         };
-        let frame = frame_of(trace, stack);
+        let location = locate(trace, stack);
         Place {
-            file: frame.and_then(|frame| text(frame.file)),
-            line: frame.map(|frame| frame.line).filter(|line| *line > 0),
-            function: frame.and_then(|frame| text(frame.function)),
+            line: location.as_ref().map(|location| location.line).filter(|line| *line > 0),
+            file: location.as_ref().and_then(|location| location.file.clone()),
+            function: location.and_then(|location| location.function),
             module: text(module).filter(|_| is_one),
             operator: text(trace.objects.operator[row]),
         }

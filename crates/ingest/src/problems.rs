@@ -129,6 +129,8 @@ codes! {
     MEMORY_LATE_FREE "free_before_records" Note "a free was completed that was asked for before the records begin";
     MEMORY_OLDER "older_than_records" Note
         "objects are older than the records: they count from the beginning, and where they come from may not be known";
+    MEMORY_NO_HISTORY "no_memory_history" Note
+        "the snapshot has no history of allocations: its peak and the call paths are not known; call torch.cuda.memory._record_memory_history() before the model is made, then _dump_snapshot()";
     MEMORY_NO_BLOCK "object_without_block" Note
         "objects that the events leave alive have no block in the segments: their free was not recorded";
     MEMORY_NO_ADDRESS "without_addresses" Note
@@ -203,6 +205,11 @@ pub fn note_skipped_input(report: &mut ReadReport, example: &str) {
 /// Whether a report says already that its trace is numbered by position.
 pub fn is_rank_by_position(report: &ReadReport) -> bool {
     report.count_of(RANK_BY_POSITION.code) > 0
+}
+
+/// Whether a memory snapshot has no history of allocations.
+pub fn has_no_history(report: &ReadReport) -> bool {
+    report.count_of(MEMORY_NO_HISTORY.code) > 0
 }
 
 /// Whether a recording of memory has no operators because it was of a part of the program in which none ran.

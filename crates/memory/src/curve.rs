@@ -43,6 +43,11 @@ pub struct Peak {
 /// How far a curve must fall between two peaks, as a share of the lower one, for them to be two.
 const DIP: f64 = 0.05;
 
+/// Two high points so few calls apart, or less, are one peak, however far the curve falls between them: what a few calls free and
+/// allocate again is the same moment of the program. More in long traces: a 256th of their calls, at most [`NEAR_MOST`].
+const NEAR: u32 = 3;
+const NEAR_MOST: u32 = 16;
+
 impl Curve {
     /// The curve of these spans.
     pub fn new(device: MemoryDeviceId, spans: impl Iterator<Item = Span>, end: u32) -> Self {
@@ -87,7 +92,7 @@ impl Curve {
     }
 
     /// The highest peaks, highest first, at most `most`. Between two of them the curve falls by at least 5 % of the
-    /// lower one.
+    /// lower one, and lie more than a few calls.
     pub fn peaks(&self, most: usize) -> Vec<Peak> {
         let mut tops: Vec<usize> = (0..self.points.len())
             .filter(|at| {
@@ -99,6 +104,7 @@ impl Curve {
             .collect();
         tops.sort_by_key(|at| (std::cmp::Reverse(self.points[*at].1), *at));
         let mut taken: Vec<usize> = Vec::new();
+        let near = (self.end / 256).clamp(NEAR, NEAR_MOST);
         // Of each point, the highest of the lowest points between it and each peak that is taken.
         let mut lowest: Vec<u64> = Vec::new();
         for at in tops {
@@ -106,7 +112,8 @@ impl Curve {
                 break;
             }
             let is_apart = |low: &u64| *low as f64 <= (1.0 - DIP) * self.points[at].1 as f64;
-            if lowest.get(at).is_none_or(is_apart) {
+            let is_far = |other: &usize| self.points[*other].0.abs_diff(self.points[at].0) > near;
+            if lowest.get(at).is_none_or(is_apart) && taken.iter().all(is_far) {
                 taken.push(at);
                 self.lower_from(at, &mut lowest);
             }

@@ -2,6 +2,7 @@
 //! a change would save.
 //!
 //! * [`curve`]: live bytes over time, peaks, who is alive at them;
+//! * [`composition`]: what a peak is made of;
 //! * [`Facts`]: one pass over all calls and accesses, from which
 //! * [`patterns`] finds waste (one file each), by the rules that docs/memory-patterns.md explains;
 //! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
@@ -14,15 +15,16 @@
 
 pub mod allocator;
 mod beside;
+pub mod composition;
 pub mod curve;
 pub mod drgpum;
 mod facts;
 pub mod graph;
 pub mod patterns;
-mod place;
 pub mod replay;
 mod rounds;
 mod rules;
+mod source_location;
 mod study;
 pub mod suggest;
 pub mod tables;
@@ -30,6 +32,6 @@ pub mod tables;
 pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
 pub use patterns::frequency::{Bucket, MOST_BUCKETS, buckets, histogram_text};
 pub use patterns::{Certainty, Measure, Origin, Pattern, PatternMatch};
-pub use place::{frame_of, path_text, place_text};
 pub use rules::Rules;
+pub use source_location::{SourceLocation, frame_of, locate, path_text, place_text};
 pub use study::Study;

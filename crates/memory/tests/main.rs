@@ -19,6 +19,7 @@ mod growth;
 mod large;
 mod random;
 mod scenarios;
+mod snapshots;
 mod sources;
 mod timeline;
 mod unordered;

@@ -29,6 +29,7 @@ mod kind;
 mod links;
 mod memory;
 pub mod names;
+pub mod native_names;
 mod read_report;
 mod strings;
 mod table;

@@ -28,19 +28,20 @@ impl NativePage {
 
 /// Opens inputs, and a run to compare them with, and serves the page.
 #[pyfunction]
-#[pyo3(signature = (inputs, baseline, port, hosts))]
+#[pyo3(signature = (inputs, baseline, port, hosts, source_roots))]
 pub(crate) fn view(
     py: Python<'_>,
     inputs: Vec<PathBuf>,
     baseline: Option<PathBuf>,
     port: u16,
     hosts: Vec<String>,
+    source_roots: Vec<PathBuf>,
 ) -> PyResult<NativePage> {
     let first = inputs.first().cloned().unwrap_or_default();
     let watch = Watch::new();
     let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
     let opened = quiet(py, &watch, move || {
-        let opened = Opened::open(&inputs, &options).map_err(|error| (first, error))?;
+        let opened = Opened::open(&inputs, &options).map_err(|error| (first, error))?.with_source_roots(&source_roots);
         match baseline {
             None => Ok(opened),
             Some(path) => match Opened::open(std::slice::from_ref(&path), &options) {

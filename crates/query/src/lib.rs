@@ -23,6 +23,7 @@ mod queries;
 mod report;
 mod rows;
 mod source;
+mod source_roots;
 
 pub use answer::{Answer, Column};
 pub use arguments::Arguments;
@@ -32,3 +33,4 @@ pub use memory::memory_summary;
 pub use opened::Opened;
 pub use queries::{ALL, Query, READ_FILES, ask};
 pub use report::{Content, INSTEAD_OF_OPERATORS, PathSummary, window_in_words};
+pub use source_roots::SourceRoots;

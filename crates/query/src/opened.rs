@@ -10,6 +10,7 @@ use crate::places::{Here, Places};
 use crate::queries::whole_level;
 use crate::report::{self, Content};
 use crate::rows::Rows;
+use crate::source_roots::SourceRoots;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
 use stackline_analyze::Scope;
@@ -23,7 +24,7 @@ use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::Hasher;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 
@@ -38,6 +39,8 @@ pub struct Opened {
     pub(crate) recording: Option<CallTree>,
     /// The run that it is compared with.
     pub(crate) baseline: Option<Box<Self>>,
+    /// Below these, source text may be read.
+    pub(crate) source_roots: SourceRoots,
     inputs: Vec<PathBuf>,
     opening: OpenOptions,
     options: RunOptions,
@@ -95,6 +98,7 @@ impl Opened {
             hash: hash(&name, &set, recording.as_ref(), memory.as_ref()),
             derived: set.traces.iter().map(|_| Derived::default()).collect(),
             memory: memory.map_or_else(OnceLock::new, |trace| Ok(Memory::new(trace)).into()),
+            source_roots: SourceRoots::new(inputs),
             inputs: inputs.to_vec(),
             opening: options.clone(),
             options: RunOptions { threads: options.threads, watch: options.watch.clone(), scope: Scope::default() },
@@ -404,7 +408,7 @@ impl Opened {
     pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
         let places = self.places.get_or_init(|| {
             let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
-            let is_file = |file: &str| Path::new(file).is_file();
+            let is_file = |file: &str| self.source_roots.find(&format!("{folder}/{file}")).is_some();
             Places::of(
                 self.files(),
                 &Here { folder: &folder, is_file: &is_file, is_recording: self.recording.is_some() },

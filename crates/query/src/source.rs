@@ -1,6 +1,7 @@
 //! Source files on this machine: which a run names, and what of them may be read.
 
 use crate::Opened;
+use crate::source_roots::SourceRoots;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
@@ -24,20 +25,23 @@ pub(crate) fn is_source(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| SUFFIXES.iter().any(|known| end == *known))
 }
 
-/// The text of a source file; none if it is not here, no plain file, or longer than anybody writes.
-pub(crate) fn read(file: &str) -> Option<String> {
-    let is_plain = std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);
-    if !is_plain || !is_source(file) {
+/// The text of a source file; none if it does not lie below a root, is no plain file, or longer than anybody writes.
+pub(crate) fn read(roots: &SourceRoots, file: &str) -> Option<String> {
+    let path = roots.find(file)?;
+    let is_plain = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);
+    // A link of an innocent name may lead to something else.
+    if !is_plain || !is_source(file) || !is_source(&path.to_string_lossy()) {
         return None;
     }
     let mut bytes = Vec::new();
-    File::open(file).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    File::open(&path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    roots.note(&path);
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Whether a file was written after a time, in ns since 1970; `None` if nobody knows.
-pub(crate) fn is_newer(file: &str, recorded_at: Option<i64>) -> Option<bool> {
-    let written = std::fs::metadata(file).ok()?.modified().ok()?;
+pub(crate) fn is_newer(roots: &SourceRoots, file: &str, recorded_at: Option<i64>) -> Option<bool> {
+    let written = std::fs::metadata(roots.find(file)?).ok()?.modified().ok()?;
     let written = written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();
     Some(written > u128::try_from(recorded_at?).ok()?)
 }
@@ -48,12 +52,14 @@ const AROUND: u32 = 6;
 /// The lines around one of a file that the run names, if it is here.
 pub(crate) fn excerpt(opened: &Opened, file: &str, line: u32) -> Value {
     let file = opened.resolved(file);
-    let Some(text) = read(file) else { return json!({"file": file, "line": line, "missing": true}) };
+    let Some(text) = read(&opened.source_roots, file) else {
+        return json!({"file": file, "line": line, "missing": true});
+    };
     let first = line.saturating_sub(AROUND).max(1);
     let around = 2 * AROUND as usize + 1;
     let lines: Vec<&str> = text.lines().skip(first as usize - 1).take(around).collect();
     let missing = lines.len() + first as usize <= line as usize;
-    let changed = is_newer(file, opened.recorded_at());
+    let changed = is_newer(&opened.source_roots, file, opened.recorded_at());
     json!({"file": file, "line": line, "first": first, "lines": lines, "missing": missing, "changed": changed})
 }
 
@@ -75,16 +81,18 @@ mod tests {
     #[test]
     fn only_plain_source_files_of_a_length_that_people_write_are_read() {
         let folder = tempfile::tempdir().expect("a folder");
+        let roots = SourceRoots::new([&folder.path().to_owned()]);
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).expect("written");
-            read(path.to_str().expect("a name"))
+            read(&roots, path.to_str().expect("a name"))
         };
         assert_eq!(write("a.py", b"x = 1\xff").as_deref(), Some("x = 1\u{fffd}"));
         assert_eq!(write("secret", b"x"), None);
         assert_eq!(write("long.py", &vec![b'#'; LONGEST as usize + 1]), None);
-        assert_eq!(read("/dev/zero"), None);
+        assert_eq!(read(&roots, "/dev/zero"), None);
         std::fs::create_dir(folder.path().join("folder.py")).expect("made");
-        assert_eq!(read(folder.path().join("folder.py").to_str().expect("a name")), None);
+        assert_eq!(roots.take_read().len(), 1, "what was read is known");
+        assert_eq!(read(&roots, folder.path().join("folder.py").to_str().expect("a name")), None);
     }
 }

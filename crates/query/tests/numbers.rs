@@ -89,10 +89,11 @@ fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("train.py");
     std::fs::write(&source, "pass\n".repeat(5)).expect("written");
-    let source = source.display().to_string();
+    let (source, root) = (source.display().to_string(), folder.path().to_owned());
     let changed = |base_ns: u64, start_us: u64| {
         let event = json!({"ph": "X", "name": format!("{source}(2): f"), "cat": "python_function", "ts": start_us, "dur": 9, "pid": 1, "tid": 1});
         let run = opened(&[event], &json!({"schemaVersion": 1, "baseTimeNanoseconds": base_ns}));
+        let run = run.with_source_roots(std::slice::from_ref(&root));
         document(&answer(&run, "excerpt", &[("file", &source), ("line", "2")]))["changed"].clone()
     };
     let (year_2020, forty_years_us) = (1_577_836_800_000_000_000, 40 * 365 * 86_400_000_000_u64);

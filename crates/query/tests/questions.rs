@@ -375,6 +375,7 @@ fn a_file_that_is_named_without_its_folder_is_found() {
     let events = [event("only_here_for_this.py", 0), event(&whole, 10), event("nowhere.py", 20)];
     std::fs::write(&path, serde_json::json!({"traceEvents": events}).to_string()).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let opened = opened.with_source_roots(&[folder.path().to_owned()]);
     let answer = |name: &str, file: &str| {
         let line = if name == "excerpt" { "2" } else { "" };
         let given = [("file", file), ("line", line)].into_iter().filter(|(_, text)| !text.is_empty());
@@ -400,6 +401,40 @@ fn a_file_that_is_named_without_its_folder_is_found() {
     // What is written into a file later is seen.
     std::fs::write(&source, "a = 1\nb = 3\n").expect("written");
     assert_eq!(ask("excerpt", &whole)["lines"][1], "b = 3");
+}
+
+/// A trace may name any file: text is read below directories that were opened or named, and what was read is told.
+#[test]
+fn source_text_is_read_below_opened_directories_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().canonicalize().expect("resolved");
+    let (run, code) = (folder.join("run"), folder.join("code"));
+    for made in [&run, &code] {
+        std::fs::create_dir(made).expect("made");
+    }
+    let source = code.join("train.py");
+    std::fs::write(&source, "a = 1\n").expect("written");
+    std::os::unix::fs::symlink(&source, run.join("link.py")).expect("linked");
+    let [link, whole] = [run.join("link.py"), source].map(|path| path.display().to_string());
+    let event = |file: &str| serde_json::json!({"ph": "X", "name": format!("{file}(1): f"), "cat": "python_function", "ts": 1, "dur": 5, "pid": 1, "tid": 1});
+    let path = run.join("trace.json");
+    std::fs::write(&path, serde_json::json!({"traceEvents": [event(&link), event(&whole)]}).to_string())
+        .expect("written");
+    let open = |input: &PathBuf| Opened::open(std::slice::from_ref(input), &OpenOptions::default()).expect("opens");
+    let text = |opened: &Opened, file: &str| {
+        document(&ask(opened, "source", &Arguments::new([("file", file)])).expect("answered"))["text"].clone()
+    };
+    for (opened, is_read) in [
+        (open(&path), false),
+        (open(&run), false),
+        (open(&run).with_source_roots(std::slice::from_ref(&code)), true),
+        (open(&run).with_source_roots(std::slice::from_ref(&code)).without_source(), false),
+    ] {
+        let expected = if is_read { Value::from("a = 1\n") } else { Value::Null };
+        assert_eq!((text(&opened, &link), text(&opened, &whole)), (expected.clone(), expected));
+        let read: Vec<String> = opened.take_source_files().into_iter().collect();
+        assert_eq!(read, if is_read { vec![whole.clone()] } else { Vec::new() }, "by its own name");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 use stackline_query::{Opened, ask};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// How large a report may become.
@@ -29,6 +29,8 @@ pub struct Pruned {
     pub left_out: BTreeMap<&'static str, usize>,
     /// Bytes of the file.
     pub bytes: usize,
+    /// Source files whose text is in it.
+    pub source_files: BTreeSet<String>,
 }
 
 impl Pruned {
@@ -75,6 +77,7 @@ pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> i
             continue;
         }
         // What has no answer has none in the report either: the page asks, and says why.
+        opened.take_source_files();
         let (packed, ok) = match ask(opened, name, &arguments) {
             Ok(answer) => (packed(&answer.to_bytes())?, true),
             Err(error) => (packed(error.to_string().as_bytes())?, false),
@@ -85,9 +88,10 @@ pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> i
         }
         pruned.bytes += packed.len() + key.len();
         pruned.kept += 1;
+        pruned.source_files.extend(opened.take_source_files());
         answers.insert(key, json!([ok, packed]));
     }
-    let document = json!({"answers": answers, "left_out": pruned.in_words()});
+    let document = json!({"answers": answers, "left_out": pruned.in_words(), "source_files": pruned.source_files});
     // A name from the trace must not end the script: `<` is not needed in base64 and may be escaped in JSON.
     let document = document.to_string().replace('<', "\\u003c");
     let (before, after) =

@@ -24,7 +24,12 @@ fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
 
 /// Serves a trace in the background; gives host and path of the page.
 fn served(trace: PathBuf) -> (String, String) {
-    let opened = Opened::open(&[trace], &Default::default()).expect("opens");
+    served_with(trace, &[])
+}
+
+/// The same; source text may be read below these directories.
+fn served_with(trace: PathBuf, roots: &[PathBuf]) -> (String, String) {
+    let opened = Opened::open(&[trace], &Default::default()).expect("opens").with_source_roots(roots);
     let server = stackline_serve::serve(Arc::new(opened), 0, Vec::new()).expect("listens");
     let url = server.url.strip_prefix("http://").expect("an address").to_owned();
     std::thread::spawn(move || server.run(std::future::pending()));
@@ -70,7 +75,11 @@ fn only_files_that_the_run_names_are_read() {
     let source = folder.path().join("train.py");
     std::fs::write(&source, "secret = 1\n").expect("written");
     std::fs::write(folder.path().join("other.py"), "hidden = 1\n").expect("written");
-    let (host, path) = served(trace(folder.path(), &source.display().to_string()));
+    let trace = trace(folder.path(), &source.display().to_string());
+    let (host, path) = served(trace.clone());
+    let (status, _, body) = get(&host, &format!("{path}query/source?file={}", source.display()), &host);
+    assert!(status == 200 && !String::from_utf8_lossy(&body).contains("secret = 1"), "no directory was opened");
+    let (host, path) = served_with(trace, &[folder.path().to_owned()]);
     let ask = |file: &str| get(&host, &format!("{path}query/source?file={file}"), &host);
     let (status, _, body) = ask(&source.display().to_string());
     assert_eq!(status, 200);

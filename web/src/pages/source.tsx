@@ -170,7 +170,7 @@ function Lines({ document }: { document: SourceFile }) {
   if (document.text === null) {
     return (
       <>
-        <p class="notice">The source is not where the run names it: {document.file}.<Elsewhere file={document.file} /> Its lines with costs:</p>
+        <p class="notice">The source is not below a directory that may be read (--source-root DIR), or not there: {document.file}.<Elsewhere file={document.file} /> Its lines with costs:</p>
         <ul>
           {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, document.costs[0]!.metric.unit)}</li>)}
         </ul>

@@ -38,7 +38,7 @@ export function Excerpt({ excerpt }: { excerpt: Lines }) {
     <figure class="excerpt">
       <Caption file={file} line={line} />
       <Changed changed={changed} />
-      {missing && <p class="notice">The source is not here, or is shorter than when the run was recorded: {file}<Elsewhere file={file} /></p>}
+      {missing && <p class="notice">The source is not below a directory that may be read (--source-root DIR), or is shorter than when the run was recorded: {file}<Elsewhere file={file} /></p>}
       {!missing && lines && (
         <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (

@@ -140,6 +140,10 @@ pub(crate) struct CallsArgs {
     /// Lines of the source with their costs.
     #[arg(long, conflicts_with_all = ["view", "callers_of", "by", "hide", "depth", "diff"])]
     pub(crate) lines: bool,
+    /// With --lines, read source text below this directory, links resolved; may be repeated. Without it, only below inputs that
+    /// are directories: a recording may name any file.
+    #[arg(long, value_name = "DIR", requires = "lines")]
+    pub(crate) source_root: Vec<PathBuf>,
     /// Compare two runs: what changed from the first to the second, function by function.
     #[arg(long)]
     pub(crate) diff: bool,

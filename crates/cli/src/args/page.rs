@@ -19,6 +19,18 @@ pub(crate) const REPORT_EXAMPLE: &str = "Examples:
   stackline report trace.json.gz --for-agent
   stackline report after.json.gz --baseline before.json.gz --html report.html";
 
+/// Which source text may be read.
+#[derive(Args, Debug)]
+pub(crate) struct SourceArgs {
+    /// Read source text below this directory, links resolved; may be repeated. Without it, only below inputs that are
+    /// directories: a trace may name any file.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) source_root: Vec<PathBuf>,
+    /// Read no source text.
+    #[arg(long, conflicts_with = "source_root")]
+    pub(crate) no_source: bool,
+}
+
 /// Arguments of `view`.
 #[derive(Args, Debug)]
 pub(crate) struct ViewArgs {
@@ -36,6 +48,8 @@ pub(crate) struct ViewArgs {
     /// Name that a proxy in front asks by (jupyter-server-proxy, an editor); may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// Arguments of `report`.
@@ -60,4 +74,6 @@ pub(crate) struct ReportArgs {
     /// How large that file may become, in MB: what matters least is left out first.
     #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
     pub(crate) max_size: u32,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }

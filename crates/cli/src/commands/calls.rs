@@ -211,9 +211,10 @@ fn lines(tree: &CallTree, metric: CallMetric, args: &CallsArgs, common: &Common)
         order.sort_unstable();
         lines = order.into_iter().map(|at| lines[at].clone()).collect();
     }
+    let roots = stackline_query::SourceRoots::new(args.runs.iter().chain(&args.source_root));
     let mut files: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for line in &lines {
-        let read = || std::fs::read_to_string(&line.file).unwrap_or_default().lines().map(str::to_owned).collect();
+        let read = || roots.read(&line.file).unwrap_or_default().lines().map(str::to_owned).collect();
         files.entry(&line.file).or_insert_with(read);
     }
     let text_of = |line: &SourceLine| {

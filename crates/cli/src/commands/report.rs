@@ -94,13 +94,18 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
             "this program was built without its page; cd web && npm ci && npm run build, then build it again"
         ));
     }
-    let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), common)?;
+    let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
     let mut pruned = Pruned::default();
     to_file(file, |out| {
         pruned = stackline_serve::report(&opened, ReportOptions { most }, out)?;
         Ok(())
     })?;
     say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
+    if !pruned.source_files.is_empty() {
+        let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
+        let what = if files.len() == 1 { "this source file" } else { "these source files" };
+        say(&format!("it embeds text of {what} (--no-source leaves it out): {}", files.join(", ")))?;
+    }
     if let Some(left_out) = pruned.in_words() {
         say(&format!("did not fit into {} MB (--max-size keeps more): {left_out}", args.max_size))?;
     }

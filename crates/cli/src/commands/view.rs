@@ -1,6 +1,6 @@
 //! `view`: the page in the browser.
 
-use crate::args::{Common, ViewArgs};
+use crate::args::{Common, SourceArgs, ViewArgs};
 use crate::failure::wrong_use;
 use crate::output::{say, to_output};
 use crate::progress::Progress;
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("the page shows all steps and ranks: choose there, and leave --steps and --rank out"));
     }
-    let opened = open(&args.inputs.inputs, args.baseline.as_ref(), common)?;
+    let opened = open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
     if !stackline_serve::is_built() {
         say("this program was built without its page: the address tells how to build it")?;
     }
@@ -56,8 +56,17 @@ fn redirect(url: &str) -> io::Result<NamedTempFile> {
 }
 
 /// Opens the inputs of a page, and what they are compared with.
-pub(super) fn open(inputs: &[PathBuf], baseline: Option<&PathBuf>, common: &Common) -> Result<Opened> {
-    let opened = open_inputs(inputs, common)?;
+pub(super) fn open(
+    inputs: &[PathBuf],
+    baseline: Option<&PathBuf>,
+    source: &SourceArgs,
+    common: &Common,
+) -> Result<Opened> {
+    if let Some(other) = source.source_root.iter().find(|root| !root.is_dir()) {
+        return Err(wrong_use(format!("--source-root {}: no such directory", other.display())));
+    }
+    let opened = open_inputs(inputs, common)?.with_source_roots(&source.source_root);
+    let opened = if source.no_source { opened.without_source() } else { opened };
     Ok(match baseline {
         Some(baseline) => opened.compared_with(open_inputs(std::slice::from_ref(baseline), common)?),
         None => opened,

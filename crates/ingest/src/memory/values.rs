@@ -1,6 +1,9 @@
 //! Plain data as pickles and JSON hold it: numbers, texts, lists and dicts in one compact table. What is shared in the
 //! file is stored once here, too.
 
+mod packed;
+
+use packed::Packed;
 use stackline_model::{StrId, StringTable};
 
 /// A value: eight bytes, whatever it is. Only meaningful together with the [`Values`] that it came from.
@@ -44,10 +47,26 @@ pub(super) enum NodeKind {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     kind: NodeKind,
+    storage: Storage,
     start: u32,
     len: u32,
+    /// Items that have room, of a packed dict its keys.
     room: u32,
 }
+
+/// Where the items of a node lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// In the table of all items: of a dict keys and values in turn.
+    Items,
+    /// In a list of its own: one that grows to millions of items would leave its earlier places behind, twice its size.
+    Long,
+    /// A dict whose keys are shared with others and whose values are packed.
+    Packed,
+}
+
+/// Lists that outgrow their place with so many items get one of their own.
+const LONG: u32 = 256;
 
 /// Entries of a dict among which a key is looked for.
 pub const MOST_KEYS: usize = 4096;
@@ -104,6 +123,10 @@ pub struct Values {
     items: Vec<Value>,
     wide: Vec<i128>,
     floats: Vec<f64>,
+    long: Vec<Vec<Value>>,
+    /// Items of `long`.
+    long_items: usize,
+    packed: Packed,
 }
 
 impl Values {
@@ -128,27 +151,37 @@ impl Values {
         }
     }
 
-    /// The items of a list or tuple; keys and values in turn for a dict.
+    /// The items of a list or tuple. Of a dict see [`Self::entries`].
     pub fn items(&self, node: NodeId) -> &[Value] {
-        let Node { start, len, .. } = self.nodes[node.0 as usize];
-        &self.items[start as usize..(start + len) as usize]
+        let Node { start, len, storage, .. } = self.nodes[node.0 as usize];
+        match storage {
+            Storage::Items => &self.items[start as usize..(start + len) as usize],
+            Storage::Long => &self.long[start as usize],
+            Storage::Packed => &[],
+        }
     }
 
     /// The entries of a dict, in the order of the file (a key may occur again: the last one counts).
     pub fn entries(&self, dict: NodeId) -> impl DoubleEndedIterator<Item = (Value, Value)> + '_ {
-        self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1]))
+        let Node { start, room, storage, .. } = self.nodes[dict.0 as usize];
+        let packed = if storage == Storage::Packed { self.packed.entries(room, start) } else { Vec::new() };
+        self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1])).chain(packed)
     }
 
     /// The value behind a text key. Of very large dicts only the last [`MOST_KEYS`] entries are looked at: the formats have
     /// some twenty, and a damaged file may refer to a large one from everywhere.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
         let wanted = Value::text(key);
+        let Node { start, room, storage, .. } = self.nodes[dict.0 as usize];
+        if storage == Storage::Packed {
+            return self.packed.get(room, start, wanted);
+        }
         self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == wanted).map(|(_, value)| value)
     }
 
     /// Items of all lists, tuples and dicts: what is shared counts once.
     pub fn item_count(&self) -> usize {
-        self.items.len()
+        self.items.len() + self.packed.items + self.long_items
     }
 
     /// The value behind a text key.
@@ -192,6 +225,9 @@ impl Values {
             + of(self.wide.len(), 16)
             + of(self.floats.len(), 8)
             + of(self.strings.len(), 16)
+            + of(self.long_items, size_of::<Value>())
+            + of(self.long.len(), size_of::<Vec<Value>>())
+            + self.packed.memory()
     }
 
     pub(super) fn int(&mut self, value: i128) -> Value {
@@ -213,11 +249,17 @@ impl Values {
     /// A new list, tuple or dict; `None` if the table is full (2^32 items).
     pub(super) fn node(&mut self, kind: NodeKind, items: &[Value]) -> Option<NodeId> {
         let id = u32::try_from(self.nodes.len()).ok()?;
+        if kind == NodeKind::Dict
+            && let Some((keys, start)) = self.packed.add(items)
+        {
+            self.nodes.push(Node { kind, storage: Storage::Packed, start, len: 0, room: keys });
+            return Some(NodeId(id));
+        }
         let start = u32::try_from(self.items.len()).ok()?;
         let len = u32::try_from(items.len()).ok()?;
         start.checked_add(len)?;
         self.items.extend_from_slice(items);
-        self.nodes.push(Node { kind, start, len, room: len });
+        self.nodes.push(Node { kind, storage: Storage::Items, start, len, room: len });
         Some(NodeId(id))
     }
 
@@ -228,6 +270,45 @@ impl Values {
     /// Adds items to a list or dict; `None` if the table is full. What does not fit behind the items that are there
     /// moves to the end, with as much room again.
     pub(super) fn extend(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
+        let Node { kind, storage, start, len, room } = self.nodes[node.0 as usize];
+        match storage {
+            Storage::Long => {
+                self.long[start as usize].extend_from_slice(more);
+                self.long_items += more.len();
+                return Some(());
+            }
+            Storage::Packed => self.unpack(node)?,
+            Storage::Items if kind == NodeKind::Dict && room == 0 => {
+                if let Some((keys, start)) = self.packed.add(more) {
+                    self.nodes[node.0 as usize] = Node { kind, storage: Storage::Packed, start, len: 0, room: keys };
+                    return Some(());
+                }
+            }
+            Storage::Items if kind == NodeKind::List && room == len && len >= LONG => {
+                let items = &self.items[start as usize..(start + len) as usize];
+                let list = u32::try_from(self.long.len()).ok()?;
+                self.long.push([items, more].concat());
+                self.long_items += items.len() + more.len();
+                self.nodes[node.0 as usize] = Node { kind, storage: Storage::Long, start: list, len: 0, room: 0 };
+                return Some(());
+            }
+            Storage::Items => {}
+        }
+        self.extend_items(node, more)
+    }
+
+    /// Makes of a packed dict one with its own keys.
+    fn unpack(&mut self, node: NodeId) -> Option<()> {
+        let Node { kind, start, room, .. } = self.nodes[node.0 as usize];
+        let first = u32::try_from(self.items.len()).ok()?;
+        let entries = self.packed.entries(room, start);
+        self.items.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
+        let len = u32::try_from(self.items.len()).ok()? - first;
+        self.nodes[node.0 as usize] = Node { kind, storage: Storage::Items, start: first, len, room: len };
+        Some(())
+    }
+
+    fn extend_items(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
         let Node { start, len, room, .. } = self.nodes[node.0 as usize];
         let count = u32::try_from(more.len()).ok()?;
         let new_len = len.checked_add(count)?;
@@ -281,6 +362,45 @@ mod tests {
                 prop_assert_eq!(values.items(*node), expected.as_slice());
             }
         }
+    }
+
+    /// Dicts with equal keys share them; one that gets more entries, or a key twice, keeps its own.
+    #[test]
+    fn dicts_are_packed_and_unpacked() {
+        let mut values = Values::default();
+        let [a, b] = ["a", "b"].map(|name| Value::text(values.strings.intern(name)));
+        let numbers: Vec<Value> = [0, -1, 1 << 50, i128::MAX].map(|number| values.int(number)).into();
+        let mut dicts = Vec::new();
+        for number in &numbers {
+            let dict = values.node(NodeKind::Dict, &[]).unwrap();
+            values.extend(dict, &[a, *number, b, Value::NONE]).unwrap();
+            dicts.push(dict);
+        }
+        for (dict, number) in dicts.iter().zip(&numbers) {
+            assert_eq!(values.entries(*dict).collect::<Vec<_>>(), [(a, *number), (b, Value::NONE)]);
+            assert_eq!((values.find(*dict, "a"), values.find(*dict, "c")), (Some(*number), None));
+        }
+        assert!(values.items.is_empty(), "all are packed");
+        let c = Value::text(values.strings.intern("c"));
+        values.extend(dicts[1], &[c, numbers[2], a, numbers[0]]).unwrap();
+        let expected = [(a, numbers[1]), (b, Value::NONE), (c, numbers[2]), (a, numbers[0])];
+        assert_eq!(values.entries(dicts[1]).collect::<Vec<_>>(), expected);
+        assert_eq!(values.find(dicts[1], "a"), Some(numbers[0]));
+        assert_eq!(values.find(dicts[2], "a"), Some(numbers[2]), "others stay what they were");
+    }
+
+    /// A list that grows while others are made takes its own size, not that of all places where it was.
+    #[test]
+    fn long_lists_leave_nothing_behind() {
+        let mut values = Values::default();
+        let list = values.node(NodeKind::List, &[]).unwrap();
+        for round in 0..1000 {
+            let other = values.node(NodeKind::Tuple, &[Value::NONE]).unwrap();
+            values.extend(list, &[other.into(); 100]).unwrap();
+            assert_eq!(values.items(list).len(), 100 * (round + 1));
+        }
+        assert!(values.memory() < 100_000 * 9 + 1000 * 40, "{}", values.memory());
+        assert_eq!(values.item_count(), values.items.len() + values.items(list).len());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use stackline_model::names::MODULE_PREFIX;
+use stackline_model::native_names::{autograd_node, is_autograd_engine, operator as native_operator};
 use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
 
@@ -141,13 +142,13 @@ impl<'a> Callers<'a> {
 }
 
 fn of_frame(function: &str, file: &str) -> Within {
-    let native = file.is_empty() && function.contains("Backward");
+    let is_node = file.is_empty() && function.contains("Backward") || autograd_node(function).is_some();
     Within {
-        backward: function == "backward" || function.starts_with("autograd::engine::") || native,
+        backward: function == "backward" || is_autograd_engine(function) || is_node,
         optimizer: function.starts_with("Optimizer.step") || file.contains("torch/optim/"),
         data: function.starts_with("enumerate(DataLoader)") || file.contains("torch/utils/data/"),
         forward: function == "forward" || function.starts_with(MODULE_PREFIX) || file.contains("torch/nn/"),
-        operator: function.starts_with(OPERATOR),
+        operator: function.starts_with(OPERATOR) || native_operator(function).is_some(),
     }
 }
 

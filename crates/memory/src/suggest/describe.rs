@@ -3,7 +3,7 @@
 use super::in_place::operator_of;
 use super::smaller::half_of;
 use super::{Action, Suggestion};
-use crate::place::place_text;
+use crate::source_location::place_text;
 use stackline_model::words::{bytes, count};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 

@@ -22,7 +22,8 @@ pub(super) fn expandable(facts: &Facts<'_>) -> Vec<Suggestion> {
 fn of_device(facts: &Facts<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
     let trace = facts.trace;
     let settings = AllocatorSettings::of(trace, device);
-    if settings.expandable || !caches(trace, device) {
+    // Without a history the model has nothing to go through.
+    if settings.expandable || trace.calls.is_empty() || !caches(trace, device) {
         return None;
     }
     let here = || trace.objects.ids().filter(|object| device_of(trace, *object) == device);

@@ -1,7 +1,7 @@
 //! Suggestions that are one change of the program: the same change, about objects that the same line makes.
 
 use super::Suggestion;
-use crate::place::frame_of;
+use crate::source_location::frame_of;
 use rustc_hash::FxHashMap;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
 use std::collections::BTreeMap;

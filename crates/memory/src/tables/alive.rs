@@ -2,7 +2,7 @@
 
 use super::{NamedPeak, int, percent};
 use crate::curve::{alive_at, alive_by};
-use crate::place::{path_text, place_text};
+use crate::source_location::{path_text, place_text};
 use crate::suggest::callers::Callers;
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
 

@@ -1,6 +1,7 @@
 //! The caching allocator: what it holds, and in how small pieces.
 
 use super::{int, percent};
+use stackline_model::words::{bytes as words, count};
 use stackline_model::{
     MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
 };
@@ -70,6 +71,9 @@ struct Sums {
     rounding: u64,
     unused_segments: u64,
     split: u64,
+    /// Free in private pools: only what made the pool, such as a CUDA graph, takes it.
+    private: u64,
+    free_blocks: u64,
     largest_free: u64,
 }
 
@@ -88,16 +92,27 @@ impl Sums {
                 }
                 MemoryBlockState::AwaitingFree => add(&mut self.awaiting, block.bytes),
                 MemoryBlockState::Inactive => {
-                    add(if unused { &mut self.unused_segments } else { &mut self.split }, block.bytes);
+                    let sum = match (segment.pool.is_some(), unused) {
+                        (true, _) => &mut self.private,
+                        (false, true) => &mut self.unused_segments,
+                        (false, false) => &mut self.split,
+                    };
+                    add(sum, block.bytes);
+                    self.free_blocks += 1;
                     self.largest_free = self.largest_free.max(block.bytes);
                 }
             }
         }
     }
 
+    /// Bytes of all free blocks.
+    fn free(&self) -> u64 {
+        self.unused_segments.saturating_add(self.split).saturating_add(self.private)
+    }
+
     /// 1 - largest free block / all that is free.
     fn fragmentation(&self) -> Option<f64> {
-        let free = self.unused_segments.saturating_add(self.split);
+        let free = self.free();
         (free > 0).then(|| 100.0 - percent(self.largest_free, free))
     }
 }
@@ -133,12 +148,43 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
         .i64("awaiting_free", Unit::Bytes, column(&|sums| sums.awaiting))
         .i64("free_segments", Unit::Bytes, column(&|sums| sums.unused_segments))
         .i64("free_split", Unit::Bytes, column(&|sums| sums.split))
+        .i64("free_private", Unit::Bytes, column(&|sums| sums.private))
         .i64("largest_free", Unit::Bytes, column(&|sums| sums.largest_free))
         .f64("fragmentation", Unit::Percent, groups.values().map(Sums::fragmentation));
-    table.note(
+    let table = table.note(
         "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can serve \
-         requests of its pool and stream only. fragmentation: 100 % less the largest free block's share of what is free.",
-    )
+         requests of its pool and stream only; free_private serves the private pool's own requests (a CUDA graph's) and does not go \
+         back while that pool is in use. fragmentation: 100 % less the largest free block's share of what is free.",
+    );
+    free_notes(trace).into_iter().fold(table, Table::note)
+}
+
+/// From this share of what is held on, free memory is worth a sentence.
+const MUCH_FREE: f64 = 10.0;
+
+/// A sentence for each device of which much is held and free.
+fn free_notes(trace: &MemoryTrace) -> Vec<String> {
+    let mut devices = BTreeMap::<MemoryDeviceId, Sums>::new();
+    for segment in &trace.segments {
+        devices.entry(segment.device).or_default().add(segment, &trace.blocks[segment.blocks.clone()]);
+    }
+    let is_much = |sums: &Sums| percent(sums.free(), sums.reserved) >= MUCH_FREE;
+    let much = devices.iter().filter(|(_, sums)| is_much(sums));
+    let note = |(device, sums): (&MemoryDeviceId, &Sums)| {
+        let name = trace.devices.get(device.index()).map(|device| device.name).unwrap_or_default();
+        format!(
+            "{}: {} of {} reserved ({:.1} %) are free, in {} {}, the largest {}: of these {} go back to the device by empty_cache.",
+            trace.strings.get(name),
+            words(sums.free()),
+            words(sums.reserved),
+            percent(sums.free(), sums.reserved),
+            count(sums.free_blocks),
+            if sums.free_blocks == 1 { "block" } else { "blocks" },
+            words(sums.largest_free),
+            words(sums.unused_segments),
+        )
+    };
+    much.map(note).collect()
 }
 
 #[cfg(test)]

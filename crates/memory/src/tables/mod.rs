@@ -2,6 +2,8 @@
 
 mod alive;
 mod allocator;
+mod compare;
+mod composition;
 mod objects;
 mod out_of_memory;
 mod peaks;
@@ -9,11 +11,14 @@ mod rules;
 mod suggestions;
 mod waste;
 
-use crate::place::{frame_of, place_text};
-use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+use crate::source_location::{SourceLocation, locate};
+use rustc_hash::FxHashMap;
+use stackline_model::{MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
 pub use alive::{By, alive_table, at_peak_table};
 pub use allocator::{Reserved, allocator_table, reserved_curve, segments_table};
+pub use compare::{comparison_table, peaks_comparison_table};
+pub use composition::{composition_table, is_unknown};
 pub use objects::{curve_table, objects_table};
 pub use out_of_memory::{failed_requests_table, out_of_memory_table};
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
@@ -25,15 +30,17 @@ pub use waste::waste_table;
 
 /// Where in the program: one column for people, and its parts for programs.
 fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table {
-    let frames: Vec<Option<MemoryFrame>> = stacks.iter().map(|stack| frame_of(trace, *stack)).collect();
-    let text = |id| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
-    let file = |frame: &Option<MemoryFrame>| frame.and_then(|frame| text(frame.file));
-    let line = |frame: &Option<MemoryFrame>| frame.filter(|frame| frame.line > 0).map(|frame| i64::from(frame.line));
+    let mut known = FxHashMap::default();
+    for stack in stacks {
+        known.entry(*stack).or_insert_with(|| locate(trace, *stack));
+    }
+    let locations = || stacks.iter().map(|stack| known.get(stack).and_then(Option::as_ref));
+    let line = |location: &SourceLocation| (location.line > 0).then(|| i64::from(location.line));
     table
-        .text("place", stacks.iter().map(|stack| Some(place_text(trace, *stack)).filter(|text| !text.is_empty())))
-        .text("file", frames.iter().map(file))
-        .i64("line", Unit::None, frames.iter().map(line))
-        .text("function", frames.iter().map(|frame| frame.and_then(|frame| text(frame.function))))
+        .text("place", locations().map(|location| location.map(|l| l.text.clone()).filter(|text| !text.is_empty())))
+        .text("file", locations().map(|location| location.and_then(|l| l.file.clone())))
+        .i64("line", Unit::None, locations().map(|location| location.and_then(line)))
+        .text("function", locations().map(|location| location.and_then(|l| l.function.clone())))
 }
 
 /// The modules that objects belong to.

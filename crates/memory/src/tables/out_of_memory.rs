@@ -2,7 +2,7 @@
 
 use super::{allocator::Reserved, int};
 use crate::curve::{Curve, curves, device_of};
-use crate::place::place_text;
+use crate::source_location::place_text;
 use stackline_model::words::bytes;
 use stackline_model::{MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit};
 

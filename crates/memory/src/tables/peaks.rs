@@ -2,6 +2,7 @@
 
 use super::{allocator::Reserved, int};
 use crate::curve::{Curve, Peak, alive_at, curves};
+use stackline_model::words::{bytes, count};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 
 /// A peak that can be asked for by its name.
@@ -43,7 +44,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
     let stacks: Vec<MemoryStackId> = peaks.iter().map(stack).collect();
     let reserved = Reserved::of(trace);
-    let table = Table::new("memory_peaks", "Peaks: most memory in use at once")
+    let table = Table::new("memory_peaks", title(trace))
         .text("peak", text(&|peak| peak.name.clone()))
         .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))
         .i64("bytes", Unit::Bytes, peaks.iter().map(|peak| int(peak.peak.bytes)))
@@ -52,5 +53,37 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         .i64("objects", Unit::None, alive.iter().map(|alive| int(alive.len() as u64)))
         .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
         .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))));
-    super::places(table, trace, &stacks)
+    let table = super::places(table, trace, &stacks);
+    history_note(trace).into_iter().fold(table, Table::note)
+}
+
+/// A snapshot without history knows one moment, no peak; one whose history began late knows the peaks of what was recorded.
+fn title(trace: &MemoryTrace) -> &'static str {
+    match (trace.calls.is_empty(), older(trace).0) {
+        (true, _) => "In use at the moment of the snapshot: without history the peak is not known",
+        (false, 0) => "Peaks: most memory in use at once",
+        (false, _) => "Peaks of what was recorded: most memory in use at once",
+    }
+}
+
+/// Objects that are older than the records, and their bytes.
+fn older(trace: &MemoryTrace) -> (usize, u64) {
+    let objects = &trace.objects;
+    let older = || (0..objects.len()).filter(|row| objects.allocated_by[*row].is_none());
+    (older().count(), older().map(|row| objects.bytes[row]).fold(0, u64::saturating_add))
+}
+
+fn history_note(trace: &MemoryTrace) -> Option<String> {
+    let (objects, sum) = older(trace);
+    let is_late = objects > 0 && !trace.calls.is_empty();
+    is_late.then(|| {
+        let (which, were) = match objects {
+            1 => ("1 object".to_owned(), "was in use before, and counts"),
+            _ => (format!("{} objects", count(objects)), "were in use before, and count"),
+        };
+        format!(
+            "The records begin late: {which} of {} {were} from the beginning; earlier peaks are not known.",
+            bytes(sum)
+        )
+    })
 }

@@ -73,8 +73,8 @@ fn own_time(tree: &CallTree, metric: CallMetric) -> FxHashMap<(String, u32), u64
 fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError> {
     check_named(opened, file)?;
     let place = opened.resolved(file);
-    let text = crate::source::read(place);
-    let changed = crate::source::is_newer(place, opened.recorded_at());
+    let text = crate::source::read(&opened.source_roots, place);
+    let changed = crate::source::is_newer(&opened.source_roots, place, opened.recorded_at());
     // One file may be named with its folder and without.
     let names: BTreeSet<&str> =
         opened.files().iter().map(String::as_str).filter(|name| opened.resolved(name) == place).collect();

@@ -1,6 +1,7 @@
-//! `diff`: two runs, or several of each, compared.
+//! `diff`: two runs, or several of each, compared; or two memory snapshots.
 
 mod conditions;
+mod memory;
 
 use crate::args::{Common, DiffArgs, DiffDocument, Format, KernelsBy};
 use crate::failure::{is_closed_pipe, wrong_use};
@@ -32,8 +33,11 @@ struct Opened {
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
-    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let (before, after) = sides(args)?;
+    if memory::compare(args, common, (before, after))? {
+        return Ok(false);
+    }
+    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let opened = open(before, after, common)?;
     let by_family = match args.kernels_by {
         KernelsBy::Auto => None,

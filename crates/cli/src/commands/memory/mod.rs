@@ -166,7 +166,14 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
 fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Table> {
     let (trace, peaks) = (study.trace(), &study.peaks[..]);
     let is_asked = |name: &str| common.tables.iter().any(|asked| asked == name);
-    let mut all = vec![tables::peaks_table(trace, peaks), tables::at_peak_table(trace, peaks, args.by.into())];
+    let mut all = vec![
+        tables::peaks_table(trace, peaks),
+        tables::composition_table(trace, peaks),
+        tables::at_peak_table(trace, peaks, args.by.into()),
+    ];
+    // A table that says only that nothing is known is for programs alone.
+    let says_nothing = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
+    all.retain(|table| is_asked(table.name.as_ref()) || !says_nothing(table));
     if !trace.out_of_memory.is_empty() || is_asked("memory_out_of_memory") {
         all.push(tables::failed_requests_table(trace));
     }
@@ -232,7 +239,7 @@ fn place_before_numbers(table: &mut Table) {
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
-pub(super) fn described(memory: &MemoryTrace) -> Trace {
+pub(in crate::commands) fn described(memory: &MemoryTrace) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name.clone_from(&memory.label);
     trace.report = memory.report.clone();
@@ -257,7 +264,12 @@ fn head(trace: &MemoryTrace) -> String {
     if processes > 1 {
         text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
     }
-    if stackline_ingest::problems::is_outside_window(&trace.report) {
+    if stackline_ingest::problems::has_no_history(&trace.report) {
+        text.push_str(
+            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() before the model is made, \
+             and _dump_snapshot() behind the step.\n",
+        );
+    } else if stackline_ingest::problems::is_outside_window(&trace.report) {
         text.push_str(
             "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n",
         );

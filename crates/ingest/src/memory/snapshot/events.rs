@@ -183,6 +183,7 @@ impl Reader<'_> {
             pool,
             module: self.given(event.dict, self.keys.user_metadata),
             kind: kind(self.trace.strings.get(category)),
+            operator: self.operator(event.call.stack),
             ..NewObject::default()
         };
         let compiled = self.given(event.dict, self.keys.compile_context);

@@ -3,12 +3,14 @@
 use super::Reader;
 use crate::memory::values::{NodeId, Value};
 use rustc_hash::FxHashMap;
+use stackline_model::native_names::{autograd_node, operator};
 use stackline_model::{MemoryFrame, MemoryFrameId, MemoryStackId, StrId};
 
 #[derive(Default)]
 pub(super) struct Frames {
     lists: FxHashMap<NodeId, MemoryStackId>,
     frames: FxHashMap<NodeId, MemoryFrameId>,
+    operators: FxHashMap<MemoryStackId, StrId>,
 }
 
 impl Reader<'_> {
@@ -41,5 +43,27 @@ impl Reader<'_> {
         let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file, line });
         self.frames.frames.insert(dict, frame);
         Some(frame)
+    }
+
+    /// The operator that allocated, as `aten::div`, where the call path has C++ frames: the outermost one that neither a line of Python
+    /// nor an autograd node lies within.
+    pub(super) fn operator(&mut self, stack: MemoryStackId) -> StrId {
+        if stack.is_none() {
+            return StrId::NONE;
+        }
+        if let Some(known) = self.frames.operators.get(&stack) {
+            return *known;
+        }
+        let trace = &self.trace;
+        let is_below = |frame: &MemoryFrame| {
+            !trace.strings.get(frame.file).ends_with(".py")
+                && autograd_node(trace.strings.get(frame.function)).is_none()
+        };
+        let names = trace.stacks.frames_of(stack).take_while(is_below);
+        let outermost = names.filter_map(|frame| operator(trace.strings.get(frame.function))).last();
+        let name = outermost.map(|name| format!("aten::{name}"));
+        let name = name.map_or(StrId::NONE, |name| self.trace.strings.intern(&name));
+        self.frames.operators.insert(stack, name);
+        name
     }
 }

@@ -58,6 +58,7 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     let mut live = reader.events(&lanes);
     let segments = reader.list(top, keys.segments, problems::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
     reader.segments(segments, &mut live);
+    reader.pools_by_address();
     reader.finish(&live)
 }
 
@@ -132,6 +133,9 @@ impl Reader<'_> {
         if !self.trace.segments.is_empty() {
             let lost = live.without_block(&self.trace);
             problems::MEMORY_NO_BLOCK.count_many(&mut self.trace.report, lost.len() as u64, None, "");
+        }
+        if self.trace.calls.is_empty() && self.trace.segment_events.is_empty() && !self.trace.segments.is_empty() {
+            problems::MEMORY_NO_HISTORY.count(&mut self.trace.report, None, "");
         }
         let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
         problems::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");

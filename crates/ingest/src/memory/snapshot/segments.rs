@@ -6,8 +6,8 @@ use crate::memory::values::{NodeId, Value};
 use crate::problems;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
-    MemoryBlock, MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryStackId, MemoryStreamId,
-    NewObject, StrId,
+    MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryStackId,
+    MemoryStreamId, NewObject, StrId,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -136,19 +136,22 @@ impl Reader<'_> {
             }
             _ => return Err(format!("the state {:?} of the block at {address:#x}", self.trace.strings.get(state))),
         };
-        let (requested, stack) = self.block_history(dict, bytes);
+        let (requested, stack) = self.block_history(dict, bytes, state != MemoryBlockState::Inactive);
         Ok(MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack })
     }
 
-    /// What was asked for, and where: in the block, or (old versions) in the first entry of its history.
-    fn block_history(&mut self, block: NodeId, bytes: u64) -> (u64, MemoryStackId) {
+    /// What was asked for, and where: in the block, or (old versions) in the first entry of its history. A free block keeps what its last
+    /// owner asked for, and that may have been a larger block, since split: of a free block it is not known.
+    fn block_history(&mut self, block: NodeId, bytes: u64, is_owned: bool) -> (u64, MemoryStackId) {
         let keys = self.keys;
         let history = self.field(block, keys.history).and_then(|value| self.values.as_list(value));
         let first = history.and_then(|list| self.values.items(list).first().copied());
-        match first.and_then(|first| self.values.as_dict(first)) {
-            Some(first) => (self.asked_for(first, keys.real_size, bytes).unwrap_or(bytes), self.stack(first)),
-            None => (self.asked_for(block, keys.requested_size, bytes).unwrap_or(0), self.stack(block)),
-        }
+        let (dict, key, unknown) = match first.and_then(|first| self.values.as_dict(first)) {
+            Some(first) => (first, keys.real_size, bytes),
+            None => (block, keys.requested_size, 0),
+        };
+        let requested = if is_owned { self.asked_for(dict, key, bytes).unwrap_or(unknown) } else { 0 };
+        (requested, self.stack(dict))
     }
 
     /// What was asked for is no more than what was given.
@@ -159,6 +162,34 @@ impl Reader<'_> {
             self.bad(&format!("{} of a block of {given} bytes", self.trace.strings.get(key).to_owned()));
         }
         asked
+    }
+
+    /// Names the private pool of objects whose events do not: PyTorch before 2.8 says it of segments only. An object lay in the segment
+    /// that is at its address now, unless the device gave that segment after the object was made.
+    pub(super) fn pools_by_address(&mut self) {
+        let mut private: FxHashMap<MemoryDeviceId, BTreeMap<u64, (u64, StrId, MemoryCallId)>> = FxHashMap::default();
+        for segment in self.trace.segments.iter().filter(|segment| segment.pool.is_some()) {
+            let end = segment.address.saturating_add(segment.bytes);
+            let is_here = |event: &&stackline_model::MemorySegmentEvent| {
+                event.kind.grows() && event.device == segment.device && (segment.address..end).contains(&event.address)
+            };
+            let since = self.trace.segment_events.iter().filter(is_here).map(|event| event.before).max();
+            let known = (end, segment.pool, since.unwrap_or(MemoryCallId(0)));
+            private.entry(segment.device).or_default().insert(segment.address, known);
+        }
+        if private.is_empty() {
+            return;
+        }
+        let objects = &mut self.trace.objects;
+        for row in (0..objects.pool.len()).filter(|row| objects.pool[*row].is_none()).collect::<Vec<_>>() {
+            let Some(of_device) = private.get(&objects.device[row]) else { continue };
+            let before = of_device.range(..=objects.address[row]).next_back();
+            let Some((_, (end, pool, since))) = before else { continue };
+            let made = objects.allocated_by[row].some().unwrap_or(MemoryCallId(0));
+            if objects.address[row] < *end && made >= *since {
+                objects.pool[row] = *pool;
+            }
+        }
     }
 
     /// The object in an active block.
@@ -172,11 +203,16 @@ impl Reader<'_> {
         let object = match state.objects.find(block.address) {
             Some((object, 0)) => {
                 self.trace.objects.bytes[object.index()] = block.bytes;
+                if pool.is_some() {
+                    self.trace.objects.pool[object.index()] = pool;
+                }
                 object
             }
             Some(_) => return MemoryObjectId::NONE,
             None => {
+                let operator = self.operator(block.stack);
                 let object = self.trace.older(NewObject {
+                    operator,
                     address: block.address,
                     bytes: block.bytes,
                     requested: block.requested,

@@ -23,7 +23,6 @@ pub(super) use suggestions::answer as suggestions;
 use crate::memory::Memory;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
-use stackline_memory::place_text;
 use stackline_model::{
     MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace,
     TraceSet, Values,
@@ -112,10 +111,11 @@ fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Value> {
 
 /// Where in the program: the frame that says most, as text and as file and line.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Value {
-    let shown = super::shortened(&place_text(trace, stack));
-    let frame = stackline_memory::frame_of(trace, stack);
-    let file = frame.and_then(|frame| text(trace, frame.file)).filter(|file| file != "??");
-    json!({"text": shown, "file": file, "line": frame.map(|frame| frame.line).filter(|&line| line > 0)})
+    let Some(location) = stackline_memory::locate(trace, stack) else {
+        return json!({"text": "", "file": null, "line": null});
+    };
+    let line = Some(location.line).filter(|&line| line > 0);
+    json!({"text": super::shortened(&location.text), "file": location.file, "line": line})
 }
 
 /// What a call is, in short.

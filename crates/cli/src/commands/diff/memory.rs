@@ -1,0 +1,92 @@
+//! `diff` of two memory snapshots: the highest peaks, by source line.
+
+use crate::args::{Common, DiffArgs, Format};
+use crate::commands::memory::described;
+use crate::failure::wrong_use;
+use crate::output::Answer;
+use crate::session::{Session, not_an_input};
+use anyhow::Result;
+use stackline_engine::OpenOptions;
+use stackline_memory::tables::{comparison_table, peaks_comparison_table};
+use stackline_model::TraceSet;
+use stackline_present::human::bytes;
+use std::path::{Path, PathBuf};
+
+/// Compares the sides if all of them hold only memory; tells whether it did.
+///
+/// # Errors
+/// If some of them hold only memory, or options are given that only traces have.
+pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[PathBuf], &[PathBuf])) -> Result<bool> {
+    // What cannot be read is said where it is opened.
+    let is_memory = |path: &&PathBuf| stackline_engine::is_memory_alone(path).unwrap_or(false);
+    let memory = before.iter().chain(after).filter(is_memory).count();
+    if memory == 0 {
+        return Ok(false);
+    }
+    let ([before], [after]) = (before, after) else {
+        return Err(wrong_use("memory snapshots are compared one with one: `stackline diff BEFORE AFTER`"));
+    };
+    if memory < 2 {
+        return Err(wrong_use(
+            "one input is a memory snapshot and the other one a trace or recording: compare two of a kind",
+        ));
+    }
+    if !args.fail_on.is_empty() || args.document.is_some() || common.steps.is_some() || common.rank.is_some() {
+        return Err(wrong_use(
+            "--fail-on, --as, --steps and --rank are for traces; for snapshots `stackline memory AFTER --baseline BEFORE.json \
+             --fail-on 'peak>+2%'` fails a build",
+        ));
+    }
+    if let Some(target) = &common.output {
+        not_an_input(target, &[before.clone(), after.clone()])?;
+    }
+    write(common, before, after)?;
+    Ok(true)
+}
+
+fn write(common: &Common, before: &Path, after: &Path) -> Result<()> {
+    let options =
+        OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
+    let traces = [stackline_engine::open_memory(before, &options)?, stackline_engine::open_memory(after, &options)?];
+    let [first, second] = &traces;
+    let peaks = peaks_comparison_table(first, second);
+    let devices = peaks.rows();
+    let mut head = format!("A: {}\nB: {}\n", before.display(), after.display());
+    if common.format != Format::Table {
+        head.clear();
+    } else {
+        head.push_str(&sentences(&peaks));
+    }
+    let mut session = Session::empty(common);
+    session.set = TraceSet { traces: traces.iter().map(described).collect() };
+    let mut lines = comparison_table(first, second);
+    if common.format == Format::Table {
+        // Places need the room.
+        lines.columns.retain(|column| !column.name.starts_with("objects") && (column.name != "device" || devices > 1));
+    }
+    let tables = session.pick(vec![peaks, lines])?;
+    let names = [("before", before), ("after", after)];
+    let extra = names.map(|(key, path)| (key, serde_json::json!([path.display().to_string()]).into())).into();
+    Answer { command: "memory-diff", session: &session, extra, tables, head, shown: None }.write(common)
+}
+
+/// How much the highest peak of each device changed.
+fn sentences(peaks: &stackline_model::Table) -> String {
+    let column = |name: &str| match peaks.column(name).map(|column| &column.values) {
+        Some(stackline_model::Values::I64(values)) => values.clone(),
+        _ => Vec::new(),
+    };
+    let devices = match peaks.column("device").map(|column| &column.values) {
+        Some(stackline_model::Values::Str(values)) => values.clone(),
+        _ => Vec::new(),
+    };
+    let rows = devices.into_iter().zip(column("bytes_before")).zip(column("bytes_after"));
+    let sentence = |((device, before), after): ((Option<_>, Option<i64>), Option<i64>)| {
+        let device: String = device.map(|name: String| name).unwrap_or_default();
+        let [before, after] = [before, after].map(|bytes| u64::try_from(bytes.unwrap_or(0)).unwrap_or(0));
+        let sign = if after < before { "-" } else { "+" };
+        let change = bytes(after.abs_diff(before));
+        format!("{device}: the peak is {} before and {} after: {sign}{change}\n", bytes(before), bytes(after))
+    };
+    rows.map(sentence).collect()
+}

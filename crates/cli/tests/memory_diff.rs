@@ -1,0 +1,67 @@
+//! `diff` of two memory snapshots.
+
+use crate::common;
+
+use common::{corpus, stackline, stdout};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+/// A snapshot of allocations: at each line so many MiB.
+fn snapshot(folder: &Path, name: &str, lines: &[(u32, u64)]) -> String {
+    let mut address = 0x7f00_0000_0000u64;
+    let mut events = Vec::new();
+    for (time, (line, mib)) in lines.iter().enumerate() {
+        let frames = [json!({"filename": "train.py", "line": line, "name": "step"})];
+        events.push(json!({"action": "alloc", "addr": address, "size": mib * MIB, "stream": 0, "time_us": time, "frames": frames}));
+        address += mib * MIB;
+    }
+    let path = folder.join(name);
+    std::fs::write(&path, json!({"segments": [], "device_traces": [events]}).to_string()).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn snapshots_are_compared_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = snapshot(folder.path(), "before.json", &[(3, 4), (5, 8)]);
+    let after = snapshot(folder.path(), "after.json", &[(3, 4), (5, 2), (7, 32)]);
+    let shown = |args: &[&str]| {
+        let output = stackline(args).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    insta::assert_snapshot!(shown(&["diff", "before.json", "after.json"]));
+    let document: Value = serde_json::from_str(&shown(&["diff", &before, &after, "--format", "json"])).unwrap();
+    assert_eq!(document["schema"], "stackline/memory-diff/1");
+    assert_eq!(document["tables"]["memory_diff_peaks"]["rows"][0]["change"], 26 * MIB);
+    assert_eq!(document["tables"]["memory_diff"]["rows"][0]["change"], 32 * MIB);
+    assert_eq!(document["tables"]["memory_diff"]["rows"][1]["change"], -6 * 1_048_576);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = snapshot(folder.path(), "memory.json", &[(3, 4)]);
+    let trace = folder.path().join("trace.json");
+    let event = json!({"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 5, "dur": 50, "pid": 1, "tid": 1});
+    std::fs::write(&trace, json!({"traceEvents": [event]}).to_string()).unwrap();
+    let trace = trace.display().to_string();
+    let refused = |args: &[&str]| {
+        let output = stackline(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused(&["diff", &memory, &trace]).contains("compare two of a kind"));
+    assert!(refused(&["diff", &memory, &memory, "--with", &memory]).contains("one with one"));
+    assert!(refused(&["diff", &memory, &memory, "--fail-on", "step>3%"]).contains("stackline memory AFTER"));
+}
+
+#[test]
+fn autocast_on_a_real_model() {
+    let Some(folder) = corpus("memory") else { return };
+    let path = |name: &str| format!("{folder}/{name}");
+    let shown = stdout(&["diff", &path("snapshot-forward-fp32.pickle"), &path("snapshot-forward-bf16.pickle")]);
+    assert!(shown.contains("+212.7 MiB") && shown.contains("autocast copy"), "{shown}");
+}

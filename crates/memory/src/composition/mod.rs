@@ -1,0 +1,226 @@
+//! Composition of a peak: parameters, gradients, optimizer state, activations.
+//!
+//! Snapshots say nothing of what memory is for. But a gradient has the size of its parameter, and so have the two moments that Adam
+//! keeps of it: sets of objects with equal sizes, one allocated in the backward pass, some in an optimizer, one before, are these.
+//! Where the source tells kinds (recordings, memory timelines), they are taken.
+
+mod sets;
+
+use crate::curve::alive_at;
+use crate::source_location::place_text;
+use crate::suggest::callers::Callers;
+use rustc_hash::FxHashMap;
+use sets::{Classes, recognize};
+use stackline_model::native_names::is_autocast_copy;
+use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace};
+use std::collections::BTreeMap;
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// Parameters of the model.
+    Parameters,
+    /// Their gradients.
+    Gradients,
+    /// Adam's averages of gradients, or a momentum.
+    FirstMoments,
+    /// Adam's averages of squared gradients.
+    SecondMoments,
+    /// Other state of an optimizer.
+    OptimizerState,
+    /// Copies in a lower precision that autocast made of weights and inputs.
+    AutocastCopies,
+    /// Made by the forward pass.
+    Activations,
+    /// Made by the backward pass, and no gradient of a parameter.
+    Backward,
+    /// Made in an optimizer, and no state that is recognized.
+    Optimizer,
+    /// Inputs of the model, and what loads data.
+    Inputs,
+    /// Older than the records, and not recognized.
+    Older,
+    /// All else.
+    Other,
+}
+
+impl Use {
+    /// Stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parameters => "parameters",
+            Self::Gradients => "gradients",
+            Self::FirstMoments => "first moments",
+            Self::SecondMoments => "second moments",
+            Self::OptimizerState => "optimizer state",
+            Self::AutocastCopies => "autocast copies",
+            Self::Activations => "activations",
+            Self::Backward => "backward pass, other",
+            Self::Optimizer => "optimizer, other",
+            Self::Inputs => "inputs",
+            Self::Older => "older than the records",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether it grows with the model and not with the batch.
+    pub const fn is_of_model(self) -> bool {
+        use Use::{FirstMoments, Gradients, OptimizerState, Parameters, SecondMoments};
+        matches!(self, Parameters | Gradients | FirstMoments | SecondMoments | OptimizerState)
+    }
+}
+
+/// How it is known what memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The source says so.
+    Source,
+    /// Sets of objects have equal sizes.
+    EqualSizes,
+    /// The call path of the allocation.
+    CallPath,
+    /// It is not known.
+    Unknown,
+}
+
+impl Evidence {
+    /// Stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::EqualSizes => "equal sizes",
+            Self::CallPath => "call path",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A part of a peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is for.
+    pub of: Use,
+    /// How that is known.
+    pub evidence: Evidence,
+    /// Bytes.
+    pub bytes: u64,
+    /// Number of objects.
+    pub objects: u32,
+    /// The line that made all of it, empty if it was not one line.
+    pub place: String,
+}
+
+/// The parts of what is in use on a device at a position, in the order of [`Use`].
+pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
+    let alive = alive_at(trace, device, position);
+    let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
+    let kind = |object: &MemoryObjectId| trace.kind_at(*object, position);
+    let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
+    let told = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
+    let uses: Vec<(MemoryObjectId, Use, Evidence)> = if told > 0 && told >= sum(&mut alive.iter()) / 2 {
+        alive.iter().map(|object| (*object, of_kind(kind(object)), Evidence::Source)).collect()
+    } else {
+        by_sets(trace, &alive)
+    };
+    parts(trace, uses)
+}
+
+fn of_kind(kind: MemoryObjectKind) -> Use {
+    match kind {
+        MemoryObjectKind::Parameter => Use::Parameters,
+        MemoryObjectKind::Gradient => Use::Gradients,
+        MemoryObjectKind::OptimizerState => Use::OptimizerState,
+        MemoryObjectKind::Activation => Use::Activations,
+        MemoryObjectKind::Input => Use::Inputs,
+        MemoryObjectKind::Temporary => Use::Backward,
+        _ => Use::Other,
+    }
+}
+
+/// By sets of equal sizes; what is in none of them by its call path.
+fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<(MemoryObjectId, Use, Evidence)> {
+    let callers = Callers::new(trace);
+    let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
+    let (mut classes, mut uses) = (Classes::default(), Vec::new());
+    for object in alive {
+        let stack = trace.objects.stack[object.index()];
+        let is_copy = *copies.entry(stack).or_insert_with(|| {
+            trace.stacks.frames_of(stack).any(|frame| is_autocast_copy(trace.strings.get(frame.function)))
+        });
+        match callers.phase_of(*object) {
+            _ if is_copy => uses.push((*object, Use::AutocastCopies, Evidence::CallPath)),
+            "optimizer" => classes.optimizer.push(*object),
+            "backward" => classes.backward.push(*object),
+            _ => classes.others.push(*object),
+        }
+    }
+    // Parameters are older than what the forward pass makes of the same size.
+    let is_made = |object: &MemoryObjectId| trace.objects.allocated_by[object.index()].is_some();
+    classes.others.sort_by_key(|object| (is_made(object), callers.phase_of(*object) == "forward", *object));
+    let recognized = recognize(trace, &classes);
+    let known: FxHashMap<MemoryObjectId, Use> = recognized.iter().copied().collect();
+    uses.extend(recognized.into_iter().map(|(object, of)| (object, of, Evidence::EqualSizes)));
+    let all = classes.optimizer.iter().chain(&classes.backward).chain(&classes.others);
+    for object in all.filter(|object| !known.contains_key(object)) {
+        let (of, evidence) = match callers.phase_of(*object) {
+            "optimizer" => (Use::Optimizer, Evidence::CallPath),
+            "backward" => (Use::Backward, Evidence::CallPath),
+            "forward" => (Use::Activations, Evidence::CallPath),
+            "data" => (Use::Inputs, Evidence::CallPath),
+            _ if !is_made(object) => (Use::Older, Evidence::Unknown),
+            _ => (Use::Other, Evidence::Unknown),
+        };
+        uses.push((*object, of, evidence));
+    }
+    uses
+}
+
+fn parts(trace: &MemoryTrace, uses: Vec<(MemoryObjectId, Use, Evidence)>) -> Vec<Part> {
+    let mut parts = BTreeMap::<Use, Part>::new();
+    let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
+    for (object, of, evidence) in uses {
+        let stack = trace.objects.stack[object.index()];
+        let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
+        let new = || Part { of, evidence, bytes: 0, objects: 0, place: place.clone() };
+        let part = parts.entry(of).or_insert_with(new);
+        part.bytes = part.bytes.saturating_add(trace.objects.bytes[object.index()]);
+        part.objects += 1;
+        if part.place != place {
+            part.place.clear();
+        }
+    }
+    parts.into_values().collect()
+}
+
+/// What would lower a peak of these parts, and what would not: sentences, none where the parts do not say.
+pub fn remedies(parts: &[Part]) -> Vec<String> {
+    let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
+    let share = |is: &dyn Fn(Use) -> bool| {
+        let bytes = parts.iter().filter(|part| is(part.of)).map(|part| part.bytes).fold(0, u64::saturating_add);
+        100.0 * bytes as f64 / all as f64
+    };
+    let (model, activations) = (share(&Use::is_of_model), share(&|of| of == Use::Activations));
+    let autocast = share(&|of| of == Use::AutocastCopies);
+    let mut notes = Vec::new();
+    if model >= 50.0 {
+        notes.push(format!(
+            "Parameters, gradients and optimizer state are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
+             state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
+        ));
+        notes.push(format!(
+            "Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak."
+        ));
+    } else if activations >= 50.0 {
+        notes.push(format!(
+            "Activations are {activations:.1} % of the peak: checkpoint them (torch.utils.checkpoint), or lower the batch or the sequence \
+             length. Sharding optimizer state or parameters saves at most {model:.1} %."
+        ));
+    }
+    if autocast >= 5.0 {
+        notes.push(format!(
+            "autocast copies are {autocast:.1} % of the peak. It keeps those of weights until its outermost block ends: keep the weights in \
+             the lower precision, or use torch.autocast(..., cache_enabled=False), which casts at each use."
+        ));
+    }
+    notes
+}

@@ -1,0 +1,180 @@
+//! Sets of objects with equal sizes: a parameter, its gradient and the optimizer's state of it.
+
+use super::Use;
+use rustc_hash::FxHashMap;
+use stackline_model::{MemoryFrame, MemoryObjectId, MemoryTrace};
+use std::collections::BTreeMap;
+
+/// Objects alive at a peak, by who allocated them.
+#[derive(Default)]
+pub(super) struct Classes {
+    /// In an optimizer's step.
+    pub(super) optimizer: Vec<MemoryObjectId>,
+    /// In the backward pass.
+    pub(super) backward: Vec<MemoryObjectId>,
+    /// All others, those that parameters are looked for first at the front.
+    pub(super) others: Vec<MemoryObjectId>,
+}
+
+/// Objects by the bytes that were asked for.
+type Sizes = BTreeMap<u64, usize>;
+
+/// Smaller objects are counters and scales.
+const SMALLEST: u64 = 16;
+
+/// A set is too small to tell anything by its sizes alone below so many objects, or below this share of the peak.
+const FEWEST: usize = 4;
+const LEAST_SHARE: f64 = 0.03;
+
+/// A later candidate must explain so much more of the peak to be taken.
+const BETTER: f64 = 1.05;
+
+/// A set is another one's equal if it has this share of its bytes, size by size.
+const ALIKE: f64 = 0.95;
+
+/// Sizes that the sets of one model may have to each other: float32 state of bfloat16 parameters has twice their bytes.
+const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
+
+/// More copies of one set are not looked for in an optimizer.
+const MOST_COPIES: usize = 4;
+
+/// What the objects of recognized sets are for; nothing, where fewer than two sets are equal.
+pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Vec<(MemoryObjectId, Use)> {
+    let all: Vec<MemoryObjectId> =
+        classes.optimizer.iter().chain(&classes.backward).chain(&classes.others).copied().collect();
+    let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
+    let lines = lines(trace, &classes.optimizer);
+    let is_large = |set: &Sizes| set.values().sum::<usize>() >= FEWEST && bytes(set) >= least;
+    let sets = candidates(trace, classes, &lines).into_iter().filter(is_large);
+    let found = sets.filter_map(|set| assign(trace, classes, &lines, &set));
+    let explained = |uses: &[(MemoryObjectId, Use)]| {
+        uses.iter().map(|(object, _)| size(trace, *object)).fold(0, u64::saturating_add)
+    };
+    // Lines of an optimizer come first, and stand for what is there exactly: the backward pass has temporaries as well.
+    let is_better = |best: &[_], other: &[_]| explained(other) as f64 > BETTER * explained(best) as f64;
+    let better = |best: Vec<_>, other: Vec<_>| if is_better(&best, &other) { other } else { best };
+    found.reduce(better).unwrap_or_default()
+}
+
+fn size(trace: &MemoryTrace, object: MemoryObjectId) -> u64 {
+    trace.objects.requested[object.index()]
+}
+
+fn bytes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> u64 {
+    objects.iter().map(|object| size(trace, *object)).fold(0, u64::saturating_add)
+}
+
+fn sizes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Sizes {
+    let mut sizes = Sizes::new();
+    for bytes in objects.iter().map(|object| size(trace, *object)).filter(|bytes| *bytes >= SMALLEST) {
+        *sizes.entry(bytes).or_default() += 1;
+    }
+    sizes
+}
+
+fn bytes(sizes: &Sizes) -> u64 {
+    sizes.iter().map(|(bytes, count)| bytes.saturating_mul(*count as u64)).fold(0, u64::saturating_add)
+}
+
+/// What lines of an optimizer made, in the order of their first objects; library code counts by its own lines.
+fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+    let mut groups: Vec<Vec<MemoryObjectId>> = Vec::new();
+    let mut known: FxHashMap<Option<MemoryFrame>, usize> = FxHashMap::default();
+    let mut ordered = objects.to_vec();
+    ordered.sort_unstable();
+    for object in ordered {
+        let is_python = |frame: &MemoryFrame| trace.strings.get(frame.file).ends_with(".py");
+        let line = trace.stacks.frames_of(trace.objects.stack[object.index()]).find(is_python);
+        let group = *known.entry(line).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(object);
+    }
+    groups
+}
+
+/// Sets that may be a model's: what one line of an optimizer made, or half of it (two moments), what the backward pass made, and what
+/// of that is as large as something older.
+fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectId>]) -> Vec<Sizes> {
+    let mut sets = Vec::new();
+    for group in lines {
+        let whole = sizes_of(trace, group);
+        if whole.values().all(|count| count % 2 == 0) {
+            sets.push(whole.iter().map(|(bytes, count)| (*bytes, count / 2)).collect());
+        }
+        sets.push(whole);
+    }
+    let (backward, others) = (sizes_of(trace, &classes.backward), sizes_of(trace, &classes.others));
+    let common = |(bytes, count): (&u64, &usize)| Some((*bytes, (*count).min(*others.get(bytes)?)));
+    sets.push(backward.iter().filter_map(common).collect());
+    sets.push(backward);
+    sets
+}
+
+/// Takes the sets that equal `set` out of each class; none if they are fewer than two.
+fn assign(
+    trace: &MemoryTrace,
+    classes: &Classes,
+    lines: &[Vec<MemoryObjectId>],
+    set: &Sizes,
+) -> Option<Vec<(MemoryObjectId, Use)>> {
+    let mut uses = Vec::new();
+    let mut states: Vec<Vec<MemoryObjectId>> = Vec::new();
+    let mut left: Vec<MemoryObjectId> = Vec::new();
+    for mut group in lines.iter().cloned() {
+        while states.len() < MOST_COPIES
+            && let Some(taken) = take(trace, &mut group, set)
+        {
+            states.push(taken);
+        }
+        left.extend(group);
+    }
+    while states.len() < MOST_COPIES
+        && let Some(taken) = take(trace, &mut left, set)
+    {
+        states.push(taken);
+    }
+    let names: &[Use] = match states.len() {
+        1 | 2 => &[Use::FirstMoments, Use::SecondMoments],
+        _ => &[Use::OptimizerState; MOST_COPIES],
+    };
+    let mut sets = states.len();
+    for (state, of) in states.into_iter().zip(names) {
+        uses.extend(state.into_iter().map(|object| (object, *of)));
+    }
+    for (class, of) in [(&classes.backward, Use::Gradients), (&classes.others, Use::Parameters)] {
+        if let Some(taken) = take_any_type(trace, class, set) {
+            sets += 1;
+            uses.extend(taken.into_iter().map(|object| (object, of)));
+        }
+    }
+    (sets >= 2).then_some(uses)
+}
+
+/// A set in a class, whose elements may be of another type.
+fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: &Sizes) -> Option<Vec<MemoryObjectId>> {
+    RATIOS.iter().find_map(|(times, part)| {
+        let scaled: Sizes = set.iter().map(|(bytes, count)| (bytes.saturating_mul(*times) / part, *count)).collect();
+        take(trace, &mut class.to_vec(), &scaled)
+    })
+}
+
+/// Takes the objects of a set out of these, the first ones of each size; none, and nothing is taken, if too many are missing.
+fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
+    let mut missing = set.clone();
+    let is_wanted = |object: &MemoryObjectId| match missing.get_mut(&size(trace, *object)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            true
+        }
+        _ => false,
+    };
+    let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_wanted);
+    let is_enough = !taken.is_empty() && bytes_of(trace, &taken) as f64 >= ALIKE * bytes(set) as f64;
+    if !is_enough {
+        return None;
+    }
+    *from = left;
+    Some(taken)
+}

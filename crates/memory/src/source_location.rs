@@ -1,0 +1,261 @@
+//! Source location of a call path: the one frame that tells people most, and what it is called.
+
+use stackline_model::native_names::{
+    autograd_node, is_allocation_plumbing, is_autocast_copy, is_autograd_engine, operator, qualified,
+};
+use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
+
+/// Added to the line that called code which `torch.compile` generated.
+const GENERATED_SUFFIX: &str = " (generated code)";
+
+/// Added to the line for which autocast made a copy in a lower precision.
+const AUTOCAST_SUFFIX: &str = " (autocast copy)";
+
+/// Where in the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// File, if known.
+    pub file: Option<String>,
+    /// Line, 0 if not known.
+    pub line: u32,
+    /// Function; of the backward pass in C++ the autograd node and the operator (`MeanBackward0 / aten::div`).
+    pub function: Option<String>,
+    /// All of it for people: `train.py:88 step`.
+    pub text: String,
+}
+
+/// The frame that tells most.
+enum Best {
+    /// A line of the program or of a library, a function of a trace, a C++ function.
+    Frame(MemoryFrame),
+    /// Generated code that no line of the program called.
+    Generated,
+    /// An autograd node, or the engine around it; the frame of it.
+    Autograd(MemoryFrame),
+    /// The outermost operator.
+    Operator(MemoryFrame),
+}
+
+fn is_python(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
+    trace.strings.get(frame.file).ends_with(".py")
+}
+
+fn is_library(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
+    let file = trace.strings.get(frame.file);
+    ["site-packages/", "dist-packages/", "torch/", "/lib/python", "python3."].iter().any(|part| file.contains(part))
+        || file.starts_with('<')
+}
+
+/// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
+/// letter of the file's name, which is `c` and a hash.
+pub(crate) fn is_generated(file: &str) -> bool {
+    if file.contains("torchinductor") || file.contains("torch_compile_debug") {
+        return file.ends_with(".py");
+    }
+    let mut parts = file.rsplit('/');
+    let (Some(name), Some(folder)) = (parts.next().and_then(|name| name.strip_suffix(".py")), parts.next()) else {
+        return false;
+    };
+    let is_hash = name.len() >= 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    is_hash && name.starts_with('c') && folder.len() == 2 && name[1..].starts_with(folder)
+}
+
+fn frame_text(trace: &MemoryTrace, frame: &MemoryFrame) -> String {
+    let (function, file) = (trace.strings.get(frame.function), trace.strings.get(frame.file));
+    match (file, frame.line) {
+        ("" | "??", _) => function.to_owned(),
+        (file, 0) => format!("{file} {function}").trim().to_owned(),
+        (file, line) => format!("{file}:{line} {function}").trim().to_owned(),
+    }
+}
+
+/// Of a call path, innermost frame first: the innermost line of the program's own Python code; if there is none, generated code, any
+/// Python code, the autograd node, the outermost operator, the innermost frame that is not the allocator's.
+fn best(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<Best> {
+    let text = |frame: &MemoryFrame| trace.strings.get(frame.function);
+    let is_made = |frame: &&MemoryFrame| is_generated(trace.strings.get(frame.file));
+    let own = frames.iter().find(|frame| is_python(trace, frame) && !is_library(trace, frame) && !is_made(frame));
+    if let Some(own) = own {
+        return Some(Best::Frame(*own));
+    }
+    if frames.iter().any(|frame| is_made(&frame)) {
+        return Some(Best::Generated);
+    }
+    if let Some(python) = frames.iter().find(|frame| is_python(trace, frame)) {
+        return Some(Best::Frame(*python));
+    }
+    let node = frames.iter().find(|frame| autograd_node(text(frame)).is_some());
+    let engine = || frames.iter().find(|frame| text(frame).starts_with("torch::") && is_autograd_engine(text(frame)));
+    if let Some(node) = node.or_else(engine) {
+        return Some(Best::Autograd(*node));
+    }
+    if let Some(outermost) = frames.iter().rfind(|frame| operator(text(frame)).is_some()) {
+        return Some(Best::Operator(*outermost));
+    }
+    frames.iter().find(|frame| !is_allocation_plumbing(text(frame))).or(frames.first()).copied().map(Best::Frame)
+}
+
+/// The frame of a call path that tells most, to group by: what [`locate`] gives the same name has the same frame. None if the path is
+/// not known.
+pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<MemoryFrame> {
+    let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
+    Some(match best(trace, &frames)? {
+        Best::Frame(frame) | Best::Autograd(frame) | Best::Operator(frame) => frame,
+        Best::Generated => MemoryFrame { function: StrId::NONE, file: StrId::NONE, line: 0 },
+    })
+}
+
+/// Where in the program a call path leads. None if the path is not known.
+pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocation> {
+    let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
+    let unnamed =
+        |function: String| SourceLocation { file: None, line: 0, text: function.clone(), function: Some(function) };
+    Some(match best(trace, &frames)? {
+        Best::Frame(frame) if is_python(trace, &frame) => python_location(trace, &frames, &frame),
+        Best::Frame(frame) => {
+            let known =
+                |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
+            let function = known(frame.function).map(|function| match function.contains("::") {
+                true => qualified(&function).to_owned(),
+                false => function,
+            });
+            let text = match (&function, known(frame.file)) {
+                (Some(function), None) => function.clone(),
+                _ => frame_text(trace, &frame),
+            };
+            SourceLocation { file: known(frame.file), line: frame.line, function, text }
+        }
+        Best::Generated => unnamed("generated code (torch.compile)".to_owned()),
+        Best::Autograd(frame) => unnamed(backward_name(trace, &frames, &frame)),
+        Best::Operator(frame) => unnamed(operator_name(trace, &frame).unwrap_or_default()),
+    })
+}
+
+fn python_location(trace: &MemoryTrace, frames: &[MemoryFrame], frame: &MemoryFrame) -> SourceLocation {
+    let within = || frames.iter().take_while(|inner| *inner != frame);
+    let suffix = if within().any(|inner| is_generated(trace.strings.get(inner.file))) {
+        GENERATED_SUFFIX
+    } else if within().any(|inner| is_autocast_copy(trace.strings.get(inner.function))) {
+        AUTOCAST_SUFFIX
+    } else {
+        ""
+    };
+    SourceLocation {
+        file: Some(trace.strings.get(frame.file).to_owned()),
+        line: frame.line,
+        function: Some(trace.strings.get(frame.function).to_owned()).filter(|function| !function.is_empty()),
+        text: frame_text(trace, frame) + suffix,
+    }
+}
+
+/// `MeanBackward0 / aten::div`: the node, and the operator that it calls.
+fn backward_name(trace: &MemoryTrace, frames: &[MemoryFrame], node: &MemoryFrame) -> String {
+    let name = autograd_node(trace.strings.get(node.function)).unwrap_or("autograd engine");
+    let within = frames.iter().take_while(|frame| *frame != node);
+    match within.filter_map(|frame| operator_name(trace, frame)).last() {
+        Some(operator) => format!("{name} / {operator}"),
+        None => name.to_owned(),
+    }
+}
+
+fn operator_name(trace: &MemoryTrace, frame: &MemoryFrame) -> Option<String> {
+    operator(trace.strings.get(frame.function)).map(|name| format!("aten::{name}"))
+}
+
+/// The same as text: `train.py:88 step`. Empty if the path is not known.
+pub fn place_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
+    locate(trace, stack).map_or_else(String::new, |location| location.text)
+}
+
+/// A call path from the outermost frame on. Beside Python frames native ones are left out; of C++ alone there are the autograd nodes and
+/// operators, if it has any.
+pub fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
+    let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
+    let function = |frame: &MemoryFrame| trace.strings.get(frame.function);
+    let python = frames.iter().any(|frame| is_python(trace, frame));
+    let named =
+        |frame: &MemoryFrame| autograd_node(function(frame)).map(str::to_owned).or_else(|| operator_name(trace, frame));
+    let is_named = !python && frames.iter().any(|frame| named(frame).is_some());
+    let text = |frame: &MemoryFrame| match (python, is_named) {
+        (true, _) => is_python(trace, frame).then(|| frame_text(trace, frame)),
+        (false, true) => named(frame),
+        (false, false) => (!is_allocation_plumbing(function(frame))).then(|| frame_text(trace, frame)),
+    };
+    let mut shown: Vec<String> = frames.iter().rev().filter_map(text).collect();
+    if is_named {
+        // An operator's `call` and `redispatch` are two frames.
+        shown.dedup();
+    }
+    shown.join(" > ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace with one call path, innermost frame first as snapshots have it.
+    fn path(frames: &[(&str, u32, &str)]) -> (MemoryTrace, MemoryStackId) {
+        let mut trace = MemoryTrace::default();
+        let mut made = Vec::new();
+        for (file, line, function) in frames.iter().rev() {
+            let (function, file) = (trace.strings.intern(function), trace.strings.intern(file));
+            made.push(MemoryFrame { function, file, line: *line });
+        }
+        let stack = trace.stacks.intern_path(made);
+        (trace, stack)
+    }
+
+    const MALLOC: (&str, u32, &str) = (
+        "CUDACachingAllocator.cpp",
+        0,
+        "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(signed char)",
+    );
+    const ENGINE: (&str, u32, &str) =
+        ("??", 0, "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)");
+
+    #[test]
+    fn the_backward_pass_is_named_by_node_and_operator() {
+        let node = ("??", 0, "torch::autograd::generated::MeanBackward0::apply(std::vector<at::Tensor>&&)");
+        let inner = ("??", 0, "at::_ops::div_Tensor::call(at::Tensor const&, at::Tensor const&)");
+        let outer = ("??", 0, "at::_ops::div_Scalar::call(at::Tensor const&, c10::Scalar const&)");
+        let (trace, stack) = path(&[MALLOC, inner, outer, node, ENGINE]);
+        assert_eq!(place_text(&trace, stack), "MeanBackward0 / aten::div");
+        assert_eq!(path_text(&trace, stack), "MeanBackward0 > aten::div");
+        assert_eq!(locate(&trace, stack).unwrap().file, None);
+        let (trace, stack) = path(&[MALLOC, ("??", 0, "at::_ops::sum_dim_IntList::call(at::Tensor const&)"), ENGINE]);
+        assert_eq!(place_text(&trace, stack), "autograd engine / aten::sum");
+        let (trace, stack) = path(&[MALLOC, node, ENGINE]);
+        assert_eq!(place_text(&trace, stack), "MeanBackward0");
+        let (trace, stack) = path(&[MALLOC, inner]);
+        assert_eq!(place_text(&trace, stack), "aten::div");
+        let (trace, stack) = path(&[MALLOC, ("??", 0, "at::cuda::getNewWorkspace(unsigned long)")]);
+        assert_eq!(place_text(&trace, stack), "at::cuda::getNewWorkspace");
+        // The program's own line wins, a custom backward's as well.
+        let (trace, stack) = path(&[MALLOC, inner, ("/w/model.py", 7, "backward"), node, ENGINE]);
+        assert_eq!(place_text(&trace, stack), "/w/model.py:7 backward");
+    }
+
+    #[test]
+    fn generated_code_belongs_to_its_caller() {
+        let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
+        let cached = format!("/cache/inductor/ab/c{hash}.py");
+        for file in ["/cache/torchinductor_me/l4/cl4abcdef.py", &cached] {
+            let library = ("/env/lib/python3.11/site-packages/torch/_inductor/utils.py", 2200, "run");
+            let (trace, stack) = path(&[(file, 3000, "call"), library, ("/w/train.py", 42, "step")]);
+            assert_eq!(place_text(&trace, stack), "/w/train.py:42 step (generated code)");
+            assert_eq!(locate(&trace, stack).unwrap().line, 42);
+            let (trace, stack) = path(&[(file, 3000, "call"), library]);
+            assert_eq!(place_text(&trace, stack), "generated code (torch.compile)");
+        }
+        for own in ["/w/ab/cab.py", "/w/train.py", "/w/l4/cl4model.py", "train.py"] {
+            assert!(!is_generated(own), "{own}");
+        }
+    }
+
+    #[test]
+    fn copies_of_autocast_are_named() {
+        let cast = ("??", 0, "at::autocast::cached_cast(c10::ScalarType, at::Tensor const&, c10::DeviceType)");
+        let (trace, stack) = path(&[MALLOC, cast, ("/w/linear.py", 15, "forward")]);
+        assert_eq!(place_text(&trace, stack), "/w/linear.py:15 forward (autocast copy)");
+    }
+}

@@ -1,0 +1,29 @@
+//! What the peaks are made of, as a table.
+
+use super::{NamedPeak, int, percent};
+use crate::composition::{Part, composition, remedies};
+use stackline_model::{MemoryTrace, Table, Unit, Values};
+
+/// The parts of each peak, and what lowers the highest one.
+pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
+    let of_peak = |peak: &NamedPeak| composition(trace, peak.device, peak.peak.position);
+    let parts: Vec<(&NamedPeak, Vec<Part>)> = peaks.iter().map(|peak| (peak, of_peak(peak))).collect();
+    let rows: Vec<(&NamedPeak, &Part)> =
+        parts.iter().flat_map(|(peak, parts)| parts.iter().map(|part| (*peak, part))).collect();
+    let table = Table::new("memory_composition", "What the peaks are made of")
+        .text("peak", rows.iter().map(|(peak, _)| Some(peak.name.clone())))
+        .text("use", rows.iter().map(|(_, part)| Some(part.of.name().to_owned())))
+        .i64("bytes", Unit::Bytes, rows.iter().map(|(_, part)| int(part.bytes)))
+        .f64("share", Unit::Percent, rows.iter().map(|(peak, part)| percent(part.bytes, peak.peak.bytes)))
+        .i64("objects", Unit::None, rows.iter().map(|(_, part)| i64::from(part.objects)))
+        .text("evidence", rows.iter().map(|(_, part)| Some(part.evidence.name().to_owned())))
+        .text("place", rows.iter().map(|(_, part)| Some(part.place.clone()).filter(|place| !place.is_empty())));
+    let notes = parts.first().map(|(_, parts)| remedies(parts)).unwrap_or_default();
+    notes.into_iter().fold(table, Table::note)
+}
+
+/// Whether a composition tells nothing of what memory is for.
+pub fn is_unknown(table: &Table) -> bool {
+    let unknown = |part: &Option<String>| matches!(part.as_deref(), Some("older than the records" | "other"));
+    table.column("use").is_none_or(|column| matches!(&column.values, Values::Str(uses) if uses.iter().all(unknown)))
+}

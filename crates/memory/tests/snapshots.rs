@@ -1,0 +1,261 @@
+//! Memory snapshots as PyTorch writes them: real files, and small ones of the same kinds.
+
+use crate::common;
+
+use common::corpus;
+use serde_json::{Value, json};
+use stackline_ingest::memory::{read_bytes, read_path};
+use stackline_memory::composition::{Evidence, Use, composition, remedies};
+use stackline_memory::curve::curves;
+use stackline_memory::tables::{self, By};
+use stackline_model::{MemoryTrace, Table, Values};
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7f00_0000_0000;
+
+fn read(document: &Value) -> MemoryTrace {
+    let trace = read_bytes("snapshot", document.to_string().as_bytes()).unwrap();
+    trace.check().unwrap();
+    trace
+}
+
+fn frame(file: &str, line: u32, name: &str) -> Value {
+    json!({"filename": file, "line": line, "name": name})
+}
+
+fn event(action: &str, address: u64, size: u64, time: u64, frames: &[Value]) -> Value {
+    json!({"action": action, "addr": address, "size": size, "stream": 0, "time_us": time, "frames": frames})
+}
+
+fn block(address: u64, size: u64, requested: u64, state: &str) -> Value {
+    json!({"address": address, "size": size, "requested_size": requested, "state": state, "frames": []})
+}
+
+fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value]) -> Value {
+    json!({"device": 0, "address": address, "total_size": size, "stream": 0, "segment_type": "large",
+           "segment_pool_id": pool, "frames": [], "blocks": blocks})
+}
+
+fn texts(table: &Table, name: &str) -> Vec<String> {
+    match &table.column(name).unwrap().values {
+        Values::Str(values) => values.iter().map(|value| value.clone().unwrap_or_default()).collect(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn numbers(table: &Table, name: &str) -> Vec<i64> {
+    match &table.column(name).unwrap().values {
+        Values::I64(values) => values.iter().map(|value| value.unwrap_or(-1)).collect(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// What a split block's last owner asked for stays with the free rest; for a block in use it cannot be more than the block.
+#[test]
+fn free_blocks_keep_what_their_last_owner_asked_for() {
+    let of = |state: &str| {
+        let blocks =
+            [block(BASE, 12 * MIB, 12 * MIB, "active_allocated"), block(BASE + 12 * MIB, 8 * MIB, 20 * MIB, state)];
+        read(&json!({"segments": [segment(BASE, 20 * MIB, [0, 0], &blocks)], "device_traces": []}))
+    };
+    let stale = of("inactive");
+    assert_eq!(stale.report.count_of("damaged_segment"), 0);
+    assert_eq!(stale.blocks[1].requested, 0, "not known");
+    assert_eq!(of("active_allocated").report.count_of("damaged_segment"), 1);
+    let history = json!([{"real_size": 30 * MIB, "frames": []}]);
+    let mut old = block(BASE, 8 * MIB, 0, "inactive");
+    old["history"] = history;
+    let old = read(&json!({"segments": [segment(BASE, 8 * MIB, [0, 0], &[old])], "device_traces": []}));
+    assert_eq!((old.report.count_of("damaged_segment"), old.blocks[0].requested), (0, 0));
+}
+
+/// Events do not name pools before PyTorch 2.8; segments do.
+#[test]
+fn objects_lie_in_the_private_pool_of_their_segment() {
+    let frames = [frame("graph.py", 7, "capture")];
+    let private = BASE + 64 * MIB;
+    let trace = read(&json!({
+        "segments": [
+            segment(BASE, 20 * MIB, [0, 0], &[block(BASE, 20 * MIB, 20 * MIB, "active_allocated")]),
+            segment(private, 40 * MIB, [0, 1], &[block(private, 30 * MIB, 30 * MIB, "active_allocated"),
+                                                 block(private + 30 * MIB, 10 * MIB, 10 * MIB, "inactive")]),
+            segment(BASE + 128 * MIB, 6 * MIB, [0, 1], &[block(BASE + 128 * MIB, 6 * MIB, 6 * MIB, "inactive")]),
+        ],
+        "device_traces": [[
+            // Something else lay here before the segment was the pool's.
+            event("alloc", private, MIB, 1, &frames),
+            event("free_requested", private, MIB, 2, &frames),
+            event("free_completed", private, MIB, 2, &frames),
+            event("segment_alloc", private, 40 * MIB, 3, &frames),
+            event("alloc", private, 30 * MIB, 4, &frames),
+            event("alloc", private + 30 * MIB, 10 * MIB, 5, &frames),
+            event("free_requested", private + 30 * MIB, 10 * MIB, 6, &frames),
+        ]],
+    }));
+    let peaks = tables::named_peaks(&trace, 1);
+    let by = tables::at_peak_table(&trace, &peaks, By::Pool);
+    assert_eq!(texts(&by, "pool"), ["private pool (0, 1)", "usual"]);
+    assert_eq!(numbers(&by, "bytes"), [40 * MIB as i64, 20 * MIB as i64]);
+    assert!(trace.objects.pool[0].is_none(), "made before the segment came");
+    let allocator = tables::segments_table(&trace);
+    let private = texts(&allocator, "pool").iter().position(|pool| pool.starts_with("private")).unwrap();
+    let of = |name: &str| numbers(&allocator, name)[private];
+    assert_eq!([of("free_segments"), of("free_split"), of("free_private")], [0, 0, 16 * MIB as i64]);
+}
+
+/// One model: parameters from before, gradients by C++, two moments; or both moments made by one line of torch.optim.
+fn training(moments_at: [u32; 2], state_bytes: u64) -> MemoryTrace {
+    let sizes: Vec<u64> = (0..12).map(|at| (1 + at % 5) * 64 * 1024).collect();
+    let engine = frame("??", 0, "torch::autograd::Engine::evaluate_function(int)");
+    let backward = [
+        frame("??", 0, "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::allocate(unsigned long)"),
+        frame("??", 0, "at::_ops::mm::call(at::Tensor const&, at::Tensor const&)"),
+        frame("??", 0, "torch::autograd::generated::MmBackward0::apply(int)"),
+        engine,
+    ];
+    let (mut events, mut blocks, mut at) = (Vec::new(), Vec::new(), BASE);
+    let mut place = |bytes: u64| {
+        blocks.push(block(at, bytes, bytes, "active_allocated"));
+        at += bytes;
+        at - bytes
+    };
+    for bytes in &sizes {
+        place(*bytes);
+    }
+    let forward = [frame("model.py", 3, "forward"), frame("train.py", 8, "main")];
+    events.push(event("alloc", place(100_352), 100_352, 1, &forward));
+    for bytes in &sizes {
+        events.push(event("alloc", place(*bytes), *bytes, 2, &backward));
+    }
+    for bytes in &sizes {
+        for line in moments_at {
+            let frames =
+                [frame("/env/site-packages/torch/optim/adam.py", line, "_init_group"), frame("train.py", 9, "main")];
+            let bytes = bytes * state_bytes / 4;
+            events.push(event("alloc", place(bytes), bytes, 3, &frames));
+        }
+    }
+    let bytes = at - BASE;
+    read(&json!({"segments": [segment(BASE, bytes, [0, 0], &blocks)], "device_traces": [events]}))
+}
+
+#[test]
+fn equal_sets_of_sizes_are_parameters_gradients_and_moments() {
+    let set = (0..12).map(|at| (1 + at % 5) * 64 * 1024).sum::<u64>();
+    for (lines, state_bytes) in [([150, 154], 4), ([150, 150], 4), ([150, 154], 8)] {
+        let trace = training(lines, state_bytes);
+        let curve = &curves(&trace)[0];
+        let parts = composition(&trace, curve.device, curve.peak().position);
+        let of = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| (part.bytes, part.evidence));
+        for wanted in [Use::Parameters, Use::Gradients] {
+            assert_eq!(of(wanted), Some((set, Evidence::EqualSizes)), "{lines:?} {parts:?}");
+        }
+        for wanted in [Use::FirstMoments, Use::SecondMoments] {
+            assert_eq!(of(wanted), Some((set * state_bytes / 4, Evidence::EqualSizes)), "{lines:?} {parts:?}");
+        }
+        assert_eq!(of(Use::Activations), Some((100_352, Evidence::CallPath)));
+        let notes = remedies(&parts);
+        assert!(notes[0].contains("FSDP") && notes[1].contains("won't help"), "{notes:?}");
+    }
+}
+
+#[test]
+fn one_set_alone_says_nothing() {
+    let frames = [frame("model.py", 3, "forward")];
+    let events: Vec<Value> = (0..20).map(|at| event("alloc", BASE + at * MIB, MIB, at, &frames)).collect();
+    let trace = read(&json!({"segments": [], "device_traces": [events]}));
+    let curve = &curves(&trace)[0];
+    let parts = composition(&trace, curve.device, curve.peak().position);
+    assert_eq!(parts.len(), 1);
+    assert_eq!((parts[0].of, parts[0].evidence), (Use::Activations, Evidence::CallPath));
+    assert!(remedies(&parts)[0].contains("checkpoint"), "{:?}", remedies(&parts));
+}
+
+#[test]
+fn snapshots_without_history_and_with_a_late_one_say_so() {
+    let blocks = [block(BASE, 12 * MIB, 12 * MIB, "active_allocated"), block(BASE + 12 * MIB, 8 * MIB, 1, "inactive")];
+    let segments = [segment(BASE, 20 * MIB, [0, 0], &blocks)];
+    let without = read(&json!({"segments": segments, "device_traces": [[]]}));
+    assert_eq!(without.report.count_of("no_memory_history"), 1);
+    let peaks = |trace: &MemoryTrace| tables::peaks_table(trace, &tables::named_peaks(trace, 3));
+    assert!(peaks(&without).title.contains("peak is not known"), "{}", peaks(&without).title);
+    let free = tables::segments_table(&without).notes.join(" ");
+    assert!(free.contains("8192 KiB of 20.00 MiB reserved (40.0 %) are free, in 1 block"), "{free}");
+    let frames = [frame("train.py", 3, "main")];
+    let late =
+        read(&json!({"segments": segments, "device_traces": [[event("alloc", BASE + 64 * MIB, MIB, 1, &frames)]]}));
+    assert_eq!(late.report.count_of("no_memory_history"), 0);
+    assert!(peaks(&late).title.starts_with("Peaks of what was recorded"), "{}", peaks(&late).title);
+    assert!(peaks(&late).notes[0].contains("1 object of 12.00 MiB was"), "{:?}", peaks(&late).notes);
+}
+
+fn real(name: &str) -> Option<MemoryTrace> {
+    let trace = read_path(&corpus("memory")?.join(name)).unwrap();
+    trace.check().unwrap();
+    Some(trace)
+}
+
+/// Right readings of corpus/README.md.
+#[test]
+fn real_snapshots_are_read_right() {
+    let Some(train) = real("snapshot-train-step.pickle") else { return };
+    assert_eq!(train.report.count_of("damaged_segment"), 0);
+    let curve = &curves(&train)[0];
+    let parts = composition(&train, curve.device, curve.peak().position);
+    let requested = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| part.objects);
+    for wanted in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
+        assert_eq!(requested(wanted), Some(291), "{parts:?}");
+    }
+    let moment = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| part.place.clone()).unwrap();
+    assert!(moment(Use::FirstMoments).ends_with("optimizers.py:82 step"));
+    assert!(moment(Use::SecondMoments).ends_with("optimizers.py:84 step"));
+    let peaks = tables::named_peaks(&train, 3);
+    let places = texts(&tables::at_peak_table(&train, &peaks, By::Place), "place");
+    assert!(places.iter().any(|place| place == "BmmBackward0 / aten::bmm"), "{places:?}");
+    let all = tables::objects_table(&train);
+    assert!(
+        texts(&all, "place").iter().chain(&texts(&all, "function")).all(|place| !place.contains("CachingAllocator"))
+    );
+    assert!(texts(&all, "place").iter().any(|place| place == "MeanBackward0 / aten::div"));
+
+    let Some(without) = real("snapshot-no-history.pickle") else { return };
+    assert_eq!((without.report.count_of("damaged_segment"), without.report.count_of("no_memory_history")), (0, 1));
+    let note = tables::segments_table(&without).notes.join(" ");
+    assert!(note.contains("(27.4 %) are free, in 710 blocks, the largest 314.0 MiB"), "{note}");
+}
+
+#[test]
+fn two_snapshots_are_compared_by_line() {
+    let (Some(before), Some(after)) = (real("snapshot-forward-fp32.pickle"), real("snapshot-forward-bf16.pickle"))
+    else {
+        return;
+    };
+    assert_eq!(numbers(&tables::peaks_comparison_table(&before, &after), "change"), [222_994_432]);
+    let lines = tables::comparison_table(&before, &after);
+    let copies: Vec<(String, i64)> = texts(&lines, "place").into_iter().zip(numbers(&lines, "change")).collect();
+    let copies: Vec<i64> =
+        copies.iter().filter(|(place, _)| place.ends_with("(autocast copy)")).map(|(_, change)| *change).collect();
+    assert_eq!((copies.len(), copies.iter().sum::<i64>()), (4, 242_638_848));
+    assert_eq!(numbers(&lines, "change").iter().sum::<i64>(), 222_994_432);
+    assert!(numbers(&tables::comparison_table(&after, &after), "change").is_empty());
+}
+
+/// What a few calls free and allocate again is one peak; what other work lies between are two.
+#[test]
+fn peaks_a_few_calls_apart_are_one() {
+    let peaks = |between: u64| {
+        let frames = [frame("train.py", 3, "main")];
+        let mut events =
+            vec![event("alloc", BASE, 40 * MIB, 1, &frames), event("alloc", BASE + 64 * MIB, 60 * MIB, 2, &frames)];
+        events.push(event("free_requested", BASE + 64 * MIB, 60 * MIB, 3, &frames));
+        for at in 0..between {
+            events.push(event("alloc", BASE + (256 + at) * MIB, MIB / 4, 4 + at, &frames));
+        }
+        events.push(event("alloc", BASE + 128 * MIB, 50 * MIB, 100, &frames));
+        let trace = read(&json!({"segments": [], "device_traces": [events]}));
+        tables::named_peaks(&trace, 5).iter().map(|peak| peak.peak.position.index()).collect::<Vec<_>>()
+    };
+    assert_eq!(peaks(0), [1]);
+    assert_eq!(peaks(1), [1], "three calls apart");
+    assert_eq!(peaks(2), [1, 5], "four calls apart");
+}

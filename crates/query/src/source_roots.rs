@@ -1,0 +1,109 @@
+//! Directories below which source text may be read.
+//!
+//! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the user opened or named,
+//! with links resolved; everything else is as if it were not there.
+
+use crate::Opened;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The directories, and what was read below them.
+#[derive(Debug, Default)]
+pub struct SourceRoots {
+    /// With all links resolved.
+    roots: Vec<PathBuf>,
+    read: Mutex<BTreeSet<String>>,
+}
+
+impl SourceRoots {
+    /// Those of these paths that are directories.
+    pub fn new<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Self {
+        let resolved = paths.into_iter().filter_map(|path| path.canonicalize().ok());
+        Self { roots: resolved.filter(|path| path.is_dir()).collect(), read: Mutex::default() }
+    }
+
+    /// Adds directories.
+    pub(crate) fn add<'p>(&mut self, paths: impl IntoIterator<Item = &'p PathBuf>) {
+        self.roots.extend(Self::new(paths).roots);
+    }
+
+    /// The file of this name, links resolved, if it lies below one of the directories. Relative names count from each of them.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        let is_below = |path: &PathBuf| path.is_file() && self.roots.iter().any(|root| path.starts_with(root));
+        let name = Path::new(name);
+        let named = self.roots.iter().filter_map(|root| root.join(name).canonicalize().ok());
+        named.into_iter().find(is_below)
+    }
+
+    /// The text of a source file below one of the directories, if it is one of a length that people write.
+    pub fn read(&self, name: &str) -> Option<String> {
+        crate::source::read(self, name)
+    }
+
+    /// Remembers that a file was read.
+    pub(crate) fn note(&self, path: &Path) {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.display().to_string());
+    }
+
+    /// The files that were read since this was asked last.
+    pub(crate) fn take_read(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Opened {
+    /// Lets source text be read below these directories, too. Without them it is read below inputs that are directories alone: a trace
+    /// may name any file of the machine.
+    #[must_use]
+    pub fn with_source_roots(mut self, roots: &[PathBuf]) -> Self {
+        self.source_roots.add(roots);
+        self
+    }
+
+    /// Lets no source text be read.
+    #[must_use]
+    pub fn without_source(mut self) -> Self {
+        self.source_roots = SourceRoots::default();
+        self
+    }
+
+    /// The source files whose text went into answers since this was asked last.
+    pub fn take_source_files(&self) -> BTreeSet<String> {
+        self.source_roots.take_read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_below_a_root_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().canonicalize().expect("resolved");
+        let write = |name: &str| {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(&path, "x = 1\n").expect("written");
+            path
+        };
+        let (own, secret) = (write("code/model/net.py"), write("secret/keys.py"));
+        let root = folder.join("code");
+        let roots = SourceRoots::new([&root, &own, &folder.join("nowhere")]);
+        let text = |path: &Path| path.display().to_string();
+        assert_eq!(roots.find(&text(&own)), Some(own.clone()));
+        assert_eq!(roots.find("model/net.py"), Some(own));
+        for outside in [text(&secret), "../secret/keys.py".to_owned(), format!("{}/../secret/keys.py", text(&root))] {
+            assert_eq!(roots.find(&outside), None, "{outside}");
+        }
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(&secret, root.join("link.py")).expect("linked");
+            assert_eq!(roots.find("link.py"), None, "a link leads out");
+            std::os::unix::fs::symlink(&root, folder.join("other")).expect("linked");
+            assert!(SourceRoots::new([&folder.join("other")]).find("model/net.py").is_some(), "a root may be a link");
+        }
+        assert_eq!(SourceRoots::default().find(&text(&secret)), None);
+    }
+}
