@@ -60,7 +60,8 @@ impl Answer<'_> {
 
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
-        let mut text = self.head.clone();
+        let mut text = shifted_clocks(&self.session.set);
+        text.push_str(&self.head);
         let tables = self.shown.as_ref().unwrap_or(&self.tables);
         if !text.is_empty() && !tables.is_empty() {
             text.push('\n');
@@ -73,6 +74,17 @@ impl Answer<'_> {
         text.push_str(&report);
         to_output(common, |out| out.write_all(text.as_bytes()))
     }
+}
+
+/// A line for each device whose times were shifted: said before all that was computed from them.
+fn shifted_clocks(set: &TraceSet) -> String {
+    let problems = set.traces.iter().flat_map(|t| &t.report.problems);
+    let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
+    let lines = told.map(|p| {
+        let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
+        format!("Clock of {}{more}: times of the device are shifted in all that follows.\n", p.example)
+    });
+    terminal::clean_lines(&lines.collect::<String>())
 }
 
 /// How to draw on the chosen output.

@@ -2,6 +2,7 @@
 
 mod backward;
 mod clocks;
+mod device_shift;
 pub(crate) mod garbled;
 pub(crate) mod host;
 mod launches;
@@ -12,6 +13,7 @@ mod rank;
 mod steps;
 mod streams;
 mod unclosed;
+pub(crate) mod unset;
 mod waits;
 
 use crate::ReadOptions;
@@ -22,28 +24,37 @@ use stackline_model::Trace;
 /// A step of the work, with the places of the events in the text.
 type Pass = fn(&mut Trace, &Places);
 
+/// What comes before the clocks of devices are compared with the host's.
+const BEFORE: [Pass; 7] = [
+    rank::find,
+    |trace, _| streams::number(trace),
+    |trace, _| trace.index_tracks(),
+    unclosed::clamp,
+    nesting::nest,
+    |trace, _| steps::find(trace),
+    launches::link,
+];
+
+/// What needs the times of devices as they are used from then on.
+const AFTER: [Pass; 3] = [plausible::mark, plausible::mark_covering, |trace, _| ownership::fill(trace)];
+
 /// Fills everything that is derived, and seals the trace.
-pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
-    let passes: [Pass; 11] = [
-        rank::find,
-        |trace, _| streams::number(trace),
-        plausible::mark,
-        |trace, _| trace.index_tracks(),
-        plausible::mark_covering,
-        unclosed::clamp,
-        nesting::nest,
-        |trace, _| steps::find(trace),
-        launches::link,
-        clocks::bound,
-        |trace, _| ownership::fill(trace),
-    ];
-    for pass in passes {
+pub(crate) fn resolve(trace: &mut Trace, mut flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
+    for pass in BEFORE {
         // The caller drops the trace then.
         if options.is_cancelled() {
             return;
         }
         pass(trace, places);
     }
+    let shifts = device_shift::apply(trace, &mut flows);
+    for pass in AFTER {
+        if options.is_cancelled() {
+            return;
+        }
+        pass(trace, places);
+    }
+    clocks::bound(trace, places, &shifts);
     // The correlation ids say what launch arrows say, without their gaps.
     let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
     chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });

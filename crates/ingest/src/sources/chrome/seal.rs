@@ -45,6 +45,7 @@ impl Builder {
         if self.trace.strings.is_full(1 << 20) {
             problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
+        resolve::unset::mark(&mut self.trace, &self.places);
         if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);
         }
