@@ -61,6 +61,9 @@ impl Answer<'_> {
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
         let mut text = shifted_clocks(&self.session.set);
+        if matches!(self.command, "report" | "findings") {
+            text.push_str(&failed_checks(&self.session.set));
+        }
         text.push_str(&self.head);
         let tables = self.shown.as_ref().unwrap_or(&self.tables);
         if !text.is_empty() && !tables.is_empty() {
@@ -85,6 +88,22 @@ fn shifted_clocks(set: &TraceSet) -> String {
         format!("Clock of {}{more}: times of the device are shifted in all that follows.\n", p.example)
     });
     terminal::clean_lines(&lines.collect::<String>())
+}
+
+/// Codes of the read report that are failed checks on which tables and findings depend.
+const CHECKS: [&str; 4] = ["kernel_before_launch", "kernel_after_wait", "sequence_number_twice", "no_device_record"];
+
+/// A line that names checks that failed; none where all passed.
+fn failed_checks(set: &TraceSet) -> String {
+    let counts = CHECKS.iter().filter_map(|code| {
+        let count: u64 = set.traces.iter().map(|t| t.report.count_of(code)).sum();
+        (count > 0).then(|| format!("{code} {count}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    if counts.is_empty() {
+        return String::new();
+    }
+    format!("Failed checks: {}. List the events with `stackline check`.\n", counts.join(", "))
 }
 
 /// How to draw on the chosen output.

@@ -93,6 +93,10 @@ codes! {
     CROSSING "crossing" Note "spans that cross the end of another of their thread were placed by their larger part";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (usual in Kineto traces) were left out";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
+    SEQUENCE_TWICE "sequence_number_twice" Note
+        "backward operators have the sequence number of another one: their forward operator may be the wrong one";
+    NO_DEVICE_RECORD "no_device_record" Note
+        "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
     RANK_BY_POSITION "rank_by_position" Note

@@ -30,6 +30,7 @@ mod links;
 mod memory;
 pub mod names;
 mod read_report;
+mod repeats;
 mod strings;
 mod table;
 mod trace;

@@ -8,7 +8,6 @@
 
 use super::waits;
 use crate::problems;
-use crate::sources::chrome::FlowPoint;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 use std::collections::BTreeMap;
@@ -56,14 +55,13 @@ struct Shift {
 pub(super) type Shifts = BTreeMap<i32, i64>;
 
 /// Moves the times of devices whose clocks are off. Needs launches, the time order of tracks and parents; gives the shifts.
-pub(super) fn apply(trace: &mut Trace, flows: &mut [FlowPoint]) -> Shifts {
+pub(super) fn apply(trace: &mut Trace) -> Shifts {
     let Some(host) = host_span(trace) else { return Shifts::new() };
     let shifts = find(trace, host);
     if shifts.is_empty() {
         return Shifts::new();
     }
     move_events(trace, &shifts);
-    move_flows(trace, &shifts, flows);
     trace.index_tracks();
     for (device, shift) in &shifts {
         let way = if shift.by > 0 { "behind" } else { "ahead of" };
@@ -279,16 +277,6 @@ fn synchronized_calls(trace: &Trace) -> FxHashMap<i64, i64> {
     let correlation = super::launches::correlation(trace);
     let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
     calls.map(|e| (correlation(e), trace.events.start[e.index()])).filter(|(id, _)| *id > 0).collect()
-}
-
-/// Ends of arrows that touch only a stream move with it.
-fn move_flows(trace: &Trace, shifts: &BTreeMap<i32, Shift>, flows: &mut [FlowPoint]) {
-    for point in flows {
-        let find = |kind| trace.tracks.find(point.pid, point.tid, kind);
-        let (Some(track), None) = (find(TrackKind::Stream), find(TrackKind::Thread)) else { continue };
-        let shift = shifts.get(&trace.tracks.get(track).device).filter(|s| (s.from..=s.to).contains(&point.at));
-        point.at = point.at.saturating_add(shift.map_or(0, |s| s.by));
-    }
 }
 
 /// From the first to the last plausible event of CPU threads.

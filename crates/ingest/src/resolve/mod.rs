@@ -39,7 +39,7 @@ const BEFORE: [Pass; 7] = [
 const AFTER: [Pass; 3] = [plausible::mark, plausible::mark_covering, |trace, _| ownership::fill(trace)];
 
 /// Fills everything that is derived, and seals the trace.
-pub(crate) fn resolve(trace: &mut Trace, mut flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
+pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
     for pass in BEFORE {
         // The caller drops the trace then.
         if options.is_cancelled() {
@@ -47,7 +47,12 @@ pub(crate) fn resolve(trace: &mut Trace, mut flows: Vec<FlowPoint>, places: &Pla
         }
         pass(trace, places);
     }
-    let shifts = device_shift::apply(trace, &mut flows);
+    // The correlation ids say what launch arrows say, without their gaps.
+    let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
+    chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });
+    launches::link_by_arrows(trace);
+    launches::count_unpartnered(trace, places);
+    let shifts = device_shift::apply(trace);
     for pass in AFTER {
         if options.is_cancelled() {
             return;
@@ -55,10 +60,7 @@ pub(crate) fn resolve(trace: &mut Trace, mut flows: Vec<FlowPoint>, places: &Pla
         pass(trace, places);
     }
     clocks::bound(trace, places, &shifts);
-    // The correlation ids say what launch arrows say, without their gaps.
-    let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
-    chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });
-    backward::link(trace);
+    backward::link(trace, places);
     streams::check_overlaps(trace, places, options.clip_overlaps);
     trace.report.events = trace.events.len() as u64;
     trace.report.sort();
