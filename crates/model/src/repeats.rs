@@ -1,7 +1,6 @@
 //! Backward operators that claim the same forward operator.
 
 use crate::{EventId, EventKind, Key, Trace};
-use std::collections::BTreeMap;
 
 impl Trace {
     /// Backward operators whose sequence number and forward thread another one before them in their process has, in the
@@ -17,16 +16,20 @@ impl Trace {
             let thread = thread.i64(event).filter(|&t| t > 0)?;
             (self.kind(event) == EventKind::Operator).then_some((number, thread))
         };
-        let mut claims: BTreeMap<(Key, i64, i64), Vec<EventId>> = BTreeMap::new();
+        let mut claims: Vec<(Key, i64, i64, EventId)> = Vec::new();
         for event in self.events.ids() {
             let Some((number, thread)) = claim(event) else { continue };
-            if self.ancestors(event).any(|outer| claim(outer) == Some((number, thread))) {
-                continue;
+            if !self.ancestors(event).any(|outer| claim(outer) == Some((number, thread))) {
+                claims.push((self.tracks.pid(self.events.track[event.index()]), number, thread, event));
             }
-            let pid = self.tracks.pid(self.events.track[event.index()]);
-            claims.entry((pid, number, thread)).or_default().push(event);
         }
-        let mut repeated: Vec<EventId> = claims.into_values().flat_map(|all| all.into_iter().skip(1)).collect();
+        claims.sort_unstable();
+        let same = |pair: &&[(Key, i64, i64, EventId)]| {
+            let [a, b] = pair else { return false };
+            (a.0, a.1, a.2) == (b.0, b.1, b.2)
+        };
+        let mut repeated: Vec<EventId> =
+            claims.windows(2).filter(same).filter_map(|pair| pair.last()).map(|claim| claim.3).collect();
         repeated.sort_unstable();
         repeated
     }
