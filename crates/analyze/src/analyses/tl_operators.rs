@@ -46,14 +46,14 @@ impl Cost {
         self.unrecorded_total += other.unrecorded_total;
     }
 
-    /// GPU time in ns, own and with the operators inside; none where no work is linked and some may have run: what was not
-    /// recorded is not 0.
-    fn gpu(&self, is_linked: bool) -> (Option<i64>, Option<i64>) {
-        let known = |time: i64, work: i64, unrecorded: i64| (work > 0 || is_linked && unrecorded == 0).then_some(time);
-        (
-            known(self.gpu_self, self.work_self, self.unrecorded_self),
-            known(self.gpu_total, self.work_total, self.unrecorded_total),
-        )
+    /// Own GPU time in ns; none where no work is linked and some may have run: what was not recorded is not 0.
+    fn gpu_self(&self, is_linked: bool) -> Option<i64> {
+        (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
+    }
+
+    /// The same with the operators inside.
+    fn gpu_total(&self, is_linked: bool) -> Option<i64> {
+        (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
     }
 }
 
@@ -242,15 +242,15 @@ fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
     let count = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost)).collect::<Vec<_>>();
     let text = |id: Option<StrId>| id.map(|id| trace.strings.get(id).to_owned());
     let is_linked = trace.gpu.operator.iter().any(|op| op.is_some());
-    let gpu = |part: fn((Option<i64>, Option<i64>)) -> Option<i64>| {
-        rows.iter().map(move |r| part(r.cost.gpu(is_linked)).map(|ns| ns as f64 / 1e3)).collect::<Vec<_>>()
+    let gpu = |part: fn(&Cost, bool) -> Option<i64>| {
+        rows.iter().map(move |r| part(&r.cost, is_linked).map(|ns| ns as f64 / 1e3)).collect::<Vec<_>>()
     };
     table
         .i64("calls", Unit::None, count(|c| c.calls))
         .f64("host_self_us", Unit::Us, us(|c| c.host_self))
         .f64("host_total_us", Unit::Us, us(|c| c.host_total))
-        .f64("gpu_self_us", Unit::Us, gpu(|g| g.0))
-        .f64("gpu_total_us", Unit::Us, gpu(|g| g.1))
+        .f64("gpu_self_us", Unit::Us, gpu(Cost::gpu_self))
+        .f64("gpu_total_us", Unit::Us, gpu(Cost::gpu_total))
         .i64("launches_self", Unit::None, count(|c| c.launches_self))
         .i64("launches_total", Unit::None, count(|c| c.launches_total))
         .i64("shapes", Unit::None, rows.iter().map(|r| r.shapes.count.len() as i64))

@@ -14,7 +14,7 @@ fn program(is_bad: impl Fn(usize) -> bool, time: (&str, &str)) -> Trace {
             (true, (ts, "")) => (ts.to_owned(), dur),
             (true, (ts, dur)) => (ts.to_owned(), dur.to_owned()),
         };
-        let (cat, pid) = if i % 2 == 0 { ("cpu_op", 100) } else { ("kernel", 0) };
+        let (cat, pid) = if i.is_multiple_of(2) { ("cpu_op", 100) } else { ("kernel", 0) };
         format!(r#"{{"ph":"X","cat":"{cat}","name":"n{i}","pid":{pid},"tid":7,"ts":{ts},"dur":{dur},"args":{{}}}}"#)
     };
     read(&list(&(0..200).map(record).collect::<Vec<_>>()))
@@ -31,7 +31,7 @@ fn zeros_are_no_times() {
             if share == 50 && !time.0.starts_with('0') {
                 continue;
             }
-            let trace = program(|i| i >= 2 && i % share == 0, time);
+            let trace = program(|i| i >= 2 && i.is_multiple_of(share), time);
             let count = trace.report.count_of("zero_time") as usize;
             assert!(count.abs_diff(bad) <= 2, "{share} {time:?}: {:?}", trace.report.problems);
             assert_eq!(left_out(&trace), count, "{share} {time:?}");
