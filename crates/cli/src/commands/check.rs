@@ -10,7 +10,7 @@ use stackline_model::Table;
 /// Runs the command.
 pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let tables = session.pick(session.run(&["checks"])?)?;
+    let tables = session.pick(session.run(super::tables::CHECK)?)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let shown = people.then(|| tables.iter().map(for_people).collect());
     let head = if people { summary(&tables) } else { String::new() };
