@@ -1,6 +1,6 @@
 //! What a GPU operation does, told from its name (and kind). The rules are data; the first that matches wins.
 
-use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix, PrefixThen};
+use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Exact, Prefix, PrefixThen};
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
 /// What a GPU operation does.
@@ -31,6 +31,8 @@ impl KernelType {
 /// A test on a name.
 #[derive(Clone, Copy, Debug)]
 pub enum NameTest {
+    /// The name is this.
+    Exact(&'static str),
     /// The name starts with this.
     Prefix(&'static str),
     /// The name has this anywhere.
@@ -44,6 +46,7 @@ pub enum NameTest {
 impl NameTest {
     fn matches(self, name: &str) -> bool {
         match self {
+            Exact(e) => name == e,
             Prefix(p) => name.starts_with(p),
             Contains(c) => name.contains(c),
             ContainsAnyCase(c) => name.as_bytes().windows(c.len()).any(|w| w.eq_ignore_ascii_case(c.as_bytes())),
@@ -85,32 +88,7 @@ pub const HTA_RULES: &[Rule] = &[
 /// Our own rules, the only ones behind every table that is not a peer's: `gpu_time`, `gpu_timeline`, `coll_analysis`,
 /// `comm_comp_overlap` and what leaves communication out. Where the record itself says "copy" or "fill", that counts
 /// before the name: see [`NameTypes::of_event`].
-pub const RULES: &[Rule] = &[
-    // Libraries. RCCL's kernels are named after NCCL's.
-    (ContainsAnyCase("nccl"), Communication),
-    (ContainsAnyCase("rccl"), Communication),
-    (Prefix("hccl"), Communication),
-    (Prefix("collective_subgraph_execution"), Communication),
-    (Contains("mscclKernel"), Communication),
-    (Contains("nvshmem"), Communication),
-    (Contains("deep_ep::"), Communication),
-    // Collectives that inference engines bring along, and those of PyTorch's symmetric memory.
-    (Contains("cross_device_reduce"), Communication),
-    (Contains("quickreduce"), Communication),
-    (Contains("quick_reduce"), Communication),
-    (Contains("one_shot_all_reduce"), Communication),
-    (Contains("two_shot_all_reduce"), Communication),
-    (Contains("multimem_all_reduce"), Communication),
-    // Copies and fills that ROCm runs as kernels, and their names in records of the runtime.
-    (Prefix("__amd_rocclr_copy"), Memory),
-    (Prefix("__amd_rocclr_fill"), Memory),
-    (Prefix("CopyHostToDevice"), Memory),
-    (Prefix("CopyDeviceToHost"), Memory),
-    (Prefix("CopyDeviceToDevice"), Memory),
-    (Prefix("FillBuffer"), Memory),
-    (Prefix("Memcpy "), Memory),
-    (Prefix("Memset "), Memory),
-];
+pub const RULES: &[Rule] = &crate::vocabulary::KERNEL_RULES;
 
 /// Names of operations that fill memory, among those that [`RULES`] calls memory.
 const FILLS: &[NameTest] = &[Prefix("__amd_rocclr_fill"), Prefix("FillBuffer"), Prefix("Memset ")];
@@ -190,6 +168,12 @@ mod tests {
             "void vllm::cross_device_reduce_1stage<float>()",
             "void deep_ep::internode_ll::dispatch<true, 7168>(void*)",
             "void quickreduce::allreduce_prototype_twoshot<quickreduce::CodecFP>()",
+            "void dpsk::ep::intranode::combine<8>(void*)",
+            "nvshmemi_proxy_wait_until_kernel",
+            "void mscclpp::allreduce7<float>()",
+            "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>(AllReduceParams)",
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<int>()",
+            "void sglang::cross_device_reduce_2stage<float, 4>()",
         ] {
             assert_eq!(by_name(RULES, name), Communication, "{name}");
         }
@@ -204,6 +188,10 @@ mod tests {
         ] {
             assert_eq!(by_name(RULES, name), Memory, "{name}");
         }
+        for name in ["event_wait", "event_record", "remote"] {
+            assert_eq!(by_name(RULES, name), Other, "{name}");
+        }
+        assert_eq!(by_name(RULES, "dma_request"), Memory);
         for name in ["ampere_sgemm_128x64_nn", "void at::native::reduce_kernel<512>", "copy_kernel", "ncc"] {
             assert_eq!(by_name(RULES, name), Computation, "{name}");
         }

@@ -6,6 +6,7 @@
 
 pub mod analyses;
 pub mod calls;
+pub mod checks;
 pub mod classify;
 pub mod critical_path;
 pub mod diff;
@@ -23,6 +24,7 @@ pub mod stats;
 mod steps;
 pub mod summary;
 pub mod tracelens;
+pub mod vocabulary;
 
 pub use scope::Scope;
 

@@ -1,6 +1,7 @@
 //! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
 
 use stackline_analyze::intervals::{total, union};
+use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{Table, Trace, Values};
@@ -38,10 +39,14 @@ fn texts(table: &Table, column: &str) -> Vec<String> {
 
 /// Spans of plausible operations per device.
 fn spans(trace: &Trace) -> BTreeMap<i64, Vec<(i64, i64)>> {
+    spans_of(trace, |_| true)
+}
+
+fn spans_of(trace: &Trace, mut test: impl FnMut(stackline_model::EventId) -> bool) -> BTreeMap<i64, Vec<(i64, i64)>> {
     let mut spans: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
     for gpu in trace.gpu.ids() {
         let event = trace.gpu.event[gpu.index()];
-        if trace.events.is_plausible(event) {
+        if trace.events.is_plausible(event) && test(event) {
             let device = i64::from(trace.gpu.device[gpu.index()]);
             spans.entry(device).or_default().push((trace.events.start[event.index()], trace.events.end(event)));
         }
@@ -69,13 +74,16 @@ fn gpu_time_adds_up_to_the_window_of_each_device() {
             let sum = sums.entry(device[row]).or_default();
             if category[row].starts_with("idle") { sum.1 += time[row] } else { sum.0 += time[row] }
         }
+        let mut types = NameTypes::new(&trace, RULES);
+        let mut working = spans_of(&trace, |event| types.of_event(event) != KernelType::Other);
         let expected: BTreeMap<i64, (i64, i64)> = spans(&trace)
             .into_iter()
             .map(|(device, spans)| {
-                let covered = union(spans);
-                let (first, last) = step_window(&trace).unwrap_or((covered[0].0, covered.last().unwrap().1));
-                let covered =
-                    union(covered.iter().map(|s| (s.0.max(first), s.1.min(last))).filter(|s| s.0 < s.1).collect());
+                let all = union(spans);
+                let (first, last) = step_window(&trace).unwrap_or((all[0].0, all.last().unwrap().1));
+                // Waits on the device's own queue are no work.
+                let working = working.remove(&device).unwrap_or_default();
+                let covered = union(working.iter().map(|s| (s.0.max(first), s.1.min(last))).filter(|s| s.0 < s.1));
                 (device, (total(&covered), last - first - total(&covered)))
             })
             .collect();

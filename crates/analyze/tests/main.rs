@@ -13,6 +13,7 @@ mod call_metrics;
 mod call_shares;
 mod call_trees;
 mod call_views_upwards;
+mod checks;
 mod corpus_support;
 mod critical_path_cost;
 mod critical_path_reference;

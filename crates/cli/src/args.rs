@@ -161,6 +161,11 @@ pub(crate) enum Command {
     /// Check an input (what is in it, what is missing, what to do) or, without one, this machine.
     #[command(after_help = "Example:\n  stackline doctor trace.json.gz")]
     Doctor(DoctorArgs),
+    /// Check a trace for breaches of causality, missing partners and missing fields, and list the events.
+    #[command(
+        after_help = "Examples:\n  stackline check trace.json.gz\n  stackline check trace.json.gz --table check_events --format csv"
+    )]
+    Check(Inputs),
     /// Print the completion script of a shell.
     #[command(
         after_help = "Example:\n  stackline completions bash > ~/.local/share/bash-completion/completions/stackline"
@@ -391,6 +396,7 @@ impl Command {
             Self::Timeline(_) => "timeline",
             Self::Export(_) => "export",
             Self::Doctor(_) => "doctor",
+            Self::Check(_) => "check",
             Self::Completions { .. } => "completions",
             Self::Man => "man",
         }

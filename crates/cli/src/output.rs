@@ -60,7 +60,11 @@ impl Answer<'_> {
 
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
-        let mut text = self.head.clone();
+        let mut text = shifted_clocks(&self.session.set);
+        if matches!(self.command, "report" | "findings") {
+            text.push_str(&failed_checks(self.session));
+        }
+        text.push_str(&self.head);
         let tables = self.shown.as_ref().unwrap_or(&self.tables);
         if !text.is_empty() && !tables.is_empty() {
             text.push('\n');
@@ -73,6 +77,36 @@ impl Answer<'_> {
         text.push_str(&report);
         to_output(common, |out| out.write_all(text.as_bytes()))
     }
+}
+
+/// A line for each device whose times were shifted: said before all that was computed from them.
+fn shifted_clocks(set: &TraceSet) -> String {
+    let problems = set.traces.iter().flat_map(|t| &t.report.problems);
+    let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
+    let lines = told.map(|p| {
+        let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
+        format!("Clock of {}{more}: times of the device are shifted in all that follows.\n", p.example)
+    });
+    terminal::clean_lines(&lines.collect::<String>())
+}
+
+/// Codes of the read report that are failed checks on which tables and findings depend.
+const CHECKS: [&str; 3] = ["kernel_before_launch", "kernel_after_wait", "sequence_number_twice"];
+/// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.
+const WITHOUT_GPU: &str = "no_device_record";
+
+/// A line that names checks that failed; none where all passed.
+fn failed_checks(session: &Session<'_>) -> String {
+    let more = session.is_of_host_alone().then_some(WITHOUT_GPU);
+    let counts = CHECKS.into_iter().chain(more).filter_map(|code| {
+        let count: u64 = session.set.traces.iter().map(|t| t.report.count_of(code)).sum();
+        (count > 0).then(|| format!("{code} {count}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    if counts.is_empty() {
+        return String::new();
+    }
+    format!("Failed checks: {}. List the events with `stackline check`.\n", counts.join(", "))
 }
 
 /// How to draw on the chosen output.

@@ -5,7 +5,7 @@ use crate::common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "findings",
     "view",
     "diff",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 19] = [
     "timeline",
     "export",
     "doctor",
+    "check",
     "completions",
     "man",
 ];

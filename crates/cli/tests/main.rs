@@ -9,6 +9,7 @@
     reason = "tests fail by panicking, and say what they skip"
 )]
 
+mod absence;
 mod calls;
 mod common;
 mod consumers;

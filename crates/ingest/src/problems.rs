@@ -59,8 +59,16 @@ codes! {
     UNMATCHED_END "unmatched_end" Skipped "an end record had no begin";
     UNFINISHED "unfinished" Repaired "a begin record had no end; the span was closed at the end of the trace";
     TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";
+    ZERO_TIME "zero_time" Skipped
+        "start times were never filled in (0, one value far from all others, or on a GPU no number): kept, but excluded from windows and totals";
+    ZERO_DURATION "zero_duration" Skipped
+        "durations were never filled in (0 where times are in ns, or one absurd value): kept, but excluded from windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
-        "GPU records at time 0, before the recording or absurdly long were kept but count nowhere";
+        "GPU records before the recording, long after it or absurdly long were kept but count nowhere";
+    CLOCK_SHIFTED "device_clock_shifted" Repaired
+        "the clock of a device was off; its times were shifted as launches and waits allow, before anything was computed";
+    CLOCK_UNKNOWN "device_clock_unknown" Repaired
+        "the clock of a device was off and no launch of its work is recorded; its times were aligned by order, so idle time before its first operation is not known";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations that last longer than many later ones of their own stream were kept but count nowhere";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
@@ -77,14 +85,18 @@ codes! {
     OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more: durations may be too long";
     CLIPPED "clipped_overlap" Repaired "a GPU operation's end was moved to the start of the next one of its stream";
     EARLY_KERNEL "kernel_before_launch" Note
-        "GPU operations start before their launch call: CPU and GPU clocks differ; times are left as recorded";
+        "GPU operations start before their launch call: CPU and GPU clocks differ by less than is corrected";
     LATE_KERNEL "kernel_after_wait" Note
-        "calls return before the GPU operations that they wait for end: clocks differ; times are left as recorded";
+        "calls return before the GPU operations that they wait for end: clocks differ by less than is corrected, or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
         "a frame without an end of its own ran on to the end of the recording; it was cut where its caller ends";
     CROSSING "crossing" Note "spans that cross the end of another of their thread were placed by their larger part";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (usual in Kineto traces) were left out";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
+    SEQUENCE_TWICE "sequence_number_twice" Note
+        "backward operators have the sequence number of another one: their forward operator may be the wrong one";
+    NO_DEVICE_RECORD "no_device_record" Note
+        "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
     RANK_BY_POSITION "rank_by_position" Note

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What causality says of one device's clock. Times of the trace are as recorded: nothing is shifted.
+/// What causality says of one device's clock, as recorded, and the shift that reading applied.
 ///
 /// A shift is what would have to be *added* to the device's times. It cannot be less than [`Self::least_ns`], for no
 /// operation starts before the call that launches it does, nor more than [`Self::most_ns`], for a call that waited for
@@ -23,12 +23,16 @@ pub struct DeviceClock {
     pub least_ns: Option<i64>,
     /// Upper bound of the shift in ns. `None` without waits.
     pub most_ns: Option<i64>,
+    /// What was added to the device's times before anything was computed, in ns; 0 where they are as recorded. Counts and
+    /// bounds above are about times as recorded.
+    #[serde(default)]
+    pub applied_ns: i64,
 }
 
 impl DeviceClock {
     /// No bounds yet.
     pub fn new(device: i32) -> Self {
-        Self { device, launches: 0, early: 0, waits: 0, late: 0, least_ns: None, most_ns: None }
+        Self { device, launches: 0, early: 0, waits: 0, late: 0, least_ns: None, most_ns: None, applied_ns: 0 }
     }
 
     /// Takes in that an operation started `after` ns after its launch call did (negative: before it).

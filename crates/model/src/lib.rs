@@ -31,6 +31,7 @@ mod memory;
 pub mod names;
 pub mod native_names;
 mod read_report;
+mod repeats;
 mod strings;
 mod table;
 mod trace;

@@ -30,6 +30,12 @@ pub const COLLECTION: &str = "Python GC";
 /// What the file of Python's own frames around the import of a module begins with.
 pub const IMPORTS: &str = "<frozen importlib";
 
+/// Whether a runtime or driver call puts work on a device: a launch of kernels or graphs, a copy or a fill.
+#[must_use]
+pub fn is_launch(call: &str) -> bool {
+    ["LaunchKernel", "GraphLaunch", "LaunchCooperative", "Memcpy", "Memset"].iter().any(|part| call.contains(part))
+}
+
 /// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.
 #[must_use]
 pub fn is_compilation(span: &str) -> bool {

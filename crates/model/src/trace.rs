@@ -203,6 +203,21 @@ impl Trace {
         any.then_some((first, last))
     }
 
+    /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) and launched no operation of the GPU
+    /// table, in the order of the events.
+    pub fn launches_without_work(&self) -> Vec<EventId> {
+        let launching: Vec<bool> = self.strings.iter().map(crate::names::is_launch).collect();
+        let mut has_work = vec![false; self.events.len()];
+        for call in self.gpu.launch.iter().filter_map(|call| call.some()) {
+            has_work[call.index()] = true;
+        }
+        let is_launch = |e: &EventId| {
+            let name = self.events.name[e.index()];
+            self.kind(*e).is_api_call() && !has_work[e.index()] && launching.get(name.index()).is_some_and(|l| *l)
+        };
+        self.events.ids().filter(is_launch).collect()
+    }
+
     /// A process or thread key as text.
     pub fn key_text(&self, key: Key) -> String {
         match key {

@@ -1,5 +1,6 @@
 //! How far the clock of each device may be from the host's, as reading bounded it by causality
-//! ([`stackline_model::DeviceClock`]). Shown, not applied: all other tables use the times as recorded.
+//! ([`stackline_model::DeviceClock`]), as recorded. Differences of a millisecond and more were removed by reading, before all
+//! other tables.
 
 use crate::{Analysis, Scope};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
@@ -22,7 +23,8 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         .i64("launches", Unit::None, count(|c| c.launches))
         .i64("early_starts", Unit::None, count(|c| c.early))
         .i64("waits", Unit::None, count(|c| c.waits))
-        .i64("late_ends", Unit::None, count(|c| c.late));
+        .i64("late_ends", Unit::None, count(|c| c.late))
+        .i64("applied_ns", Unit::Ns, clocks.iter().map(|c| c.applied_ns));
     if clocks.is_empty() {
         let why = if trace.gpu.is_empty() {
             "The trace has no GPU operations."
@@ -38,8 +40,16 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     }
     let table = table.note(
         "Whole trace. A shift is what would have to be added to the device's times so that no operation starts before \
-         its launch call (at least) or ends after a call that waited for it returned (at most). Times are not shifted.",
+         its launch call (at least) or ends after a call that waited for it returned (at most). applied_ns was added to \
+         the device's times before anything was computed: shifts of 1 ms or more are, smaller ones are not.",
     );
+    let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
+        table.note(
+            "A device without launches was aligned by the order of operations: idle time before its first one is not known.",
+        )
+    } else {
+        table
+    };
     let unbounded = clocks.iter().all(|c| c.most_ns.is_none());
     vec![if unbounded {
         table.note("No call in the trace is known to wait: there are no upper bounds.")
@@ -60,6 +70,7 @@ fn is_estimable(trace: &Trace) -> bool {
 fn finding(clock: &DeviceClock) -> &'static str {
     match clock.shift_ns() {
         _ if clock.is_contradictory() => "contradictory",
+        None if clock.applied_ns != 0 => "aligned by order",
         None => "unknown",
         Some(0) => "no difference seen",
         Some(shift) if shift > 0 => "device behind host",

@@ -122,8 +122,9 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -
             times[cause] = times[cause].saturating_add(operation.start.saturating_sub(gap_start));
         }
         at = at.max(operation.start);
-        let class = class(operation.kind);
-        until[class] = until[class].max(operation.end);
+        if let Some(class) = class(operation.kind) {
+            until[class] = until[class].max(operation.end);
+        }
     }
     let end = until.iter().copied().max().unwrap_or(at).max(first);
     advance(&mut times, &until, at, end);
@@ -146,11 +147,13 @@ fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
     }
 }
 
-fn class(kind: KernelType) -> usize {
+/// Index into [`CATEGORIES`] of what an operation does; none for waits on the device's own queue: nothing runs then.
+fn class(kind: KernelType) -> Option<usize> {
     match kind {
-        KernelType::Communication => 1,
-        KernelType::Memory => 2,
-        _ => 0,
+        KernelType::Computation => Some(0),
+        KernelType::Communication => Some(1),
+        KernelType::Memory => Some(2),
+        KernelType::Other => None,
     }
 }
 

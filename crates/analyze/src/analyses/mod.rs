@@ -1,5 +1,6 @@
 //! The registry of analyses: one file each, one line each in [`ALL`].
 
+mod checks;
 mod clocks;
 pub(crate) mod coverage;
 mod gpu_time;
@@ -50,6 +51,7 @@ pub const ALL: &[Analysis] = &[
     hta_annotations::ANALYSIS,
     hta_counters::ANALYSIS,
     clocks::CLOCKS,
+    checks::CHECKS,
 ];
 
 /// The analysis with this name.

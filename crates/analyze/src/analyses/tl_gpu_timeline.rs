@@ -66,8 +66,9 @@ fn times_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> [f64; 8] {
     let copies = select(&|g| is(g, KernelType::Memory));
     let communication = select(&|g| is(g, KernelType::Communication));
     let computation = select(&|g| is(g, KernelType::Computation));
-    let busy = select(&|_| true);
-    let (total, busy_us) = (busy.extent_us(), busy.total_us());
+    // A device that waits on its own queue is not busy.
+    let busy_us = select(&|g| !is(g, KernelType::Other)).total_us();
+    let total = select(&|_| true).extent_us();
     [
         computation.total_us(),
         communication.without(&computation).total_us(),

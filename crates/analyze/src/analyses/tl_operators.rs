@@ -4,7 +4,7 @@ use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
 use crate::{Analysis, Scope};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrColumn, EventId, GpuId, StrId, Table, Trace, Unit};
+use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const OPERATORS: Analysis = Analysis {
@@ -23,6 +23,12 @@ pub(crate) struct Cost {
     gpu_total: i64,
     launches_self: i64,
     launches_total: i64,
+    /// Linked GPU operations.
+    work_self: i64,
+    work_total: i64,
+    /// Launch calls whose work the trace does not have, or does not link.
+    unrecorded_self: i64,
+    unrecorded_total: i64,
 }
 
 impl Cost {
@@ -34,6 +40,20 @@ impl Cost {
         self.gpu_total = self.gpu_total.saturating_add(other.gpu_total);
         self.launches_self = self.launches_self.saturating_add(other.launches_self);
         self.launches_total = self.launches_total.saturating_add(other.launches_total);
+        self.work_self += other.work_self;
+        self.work_total += other.work_total;
+        self.unrecorded_self += other.unrecorded_self;
+        self.unrecorded_total += other.unrecorded_total;
+    }
+
+    /// Own GPU time in ns; none where no work is linked and some may have run: what was not recorded is not 0.
+    fn gpu_self(&self, is_linked: bool) -> Option<i64> {
+        (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
+    }
+
+    /// The same with the operators inside.
+    fn gpu_total(&self, is_linked: bool) -> Option<i64> {
+        (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
     }
 }
 
@@ -50,6 +70,12 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
     let work = tree.gpu_work(trace, &view.linked);
     let mut costs = vec![Cost::default(); tree.len()];
+    for call in trace.launches_without_work() {
+        let operator = trace.ancestors(call).find(|e| trace.kind(*e) == EventKind::Operator);
+        if let Some(node) = operator.and_then(|op| tree.node_of(op)) {
+            costs[node as usize].unrecorded_self += 1;
+        }
+    }
     // Children come after their parents: going backwards, a node is complete when it is reached.
     for node in (0..tree.len()).rev() {
         let (op, parent) = (tree.op[node], tree.parent[node]);
@@ -70,7 +96,10 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
         cost.gpu_total = cost.gpu_total.saturating_add(gpu);
         cost.launches_self = calls.len() as i64;
         cost.launches_total += calls.len() as i64;
-        let (gpu_total, launches_total) = (cost.gpu_total, cost.launches_total);
+        cost.work_self = own.len() as i64;
+        cost.work_total += cost.work_self;
+        cost.unrecorded_total += cost.unrecorded_self;
+        let Cost { gpu_total, launches_total, work_total, unrecorded_total, .. } = *cost;
         if parent != ROOT {
             let outer = tree.op[parent as usize];
             let end = trace.events.end(op).min(trace.events.end(outer));
@@ -79,6 +108,8 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
             above.host_self = above.host_self.saturating_add(inside);
             above.gpu_total = above.gpu_total.saturating_add(gpu_total);
             above.launches_total += launches_total;
+            above.work_total += work_total;
+            above.unrecorded_total += unrecorded_total;
         }
     }
     costs
@@ -138,6 +169,7 @@ fn flat(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
             let mut cost = costs[node];
             if open[at] > 0 {
                 (cost.host_total, cost.gpu_total, cost.launches_total) = (0, 0, 0);
+                (cost.work_total, cost.unrecorded_total) = (0, 0);
             }
             rows[at].cost.add(&cost);
             rows[at].shapes.add(&dims, op);
@@ -209,12 +241,16 @@ fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
     let us = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost) as f64 / 1e3).collect::<Vec<_>>();
     let count = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost)).collect::<Vec<_>>();
     let text = |id: Option<StrId>| id.map(|id| trace.strings.get(id).to_owned());
+    let is_linked = trace.gpu.operator.iter().any(|op| op.is_some());
+    let gpu = |part: fn(&Cost, bool) -> Option<i64>| {
+        rows.iter().map(move |r| part(&r.cost, is_linked).map(|ns| ns as f64 / 1e3)).collect::<Vec<_>>()
+    };
     table
         .i64("calls", Unit::None, count(|c| c.calls))
         .f64("host_self_us", Unit::Us, us(|c| c.host_self))
         .f64("host_total_us", Unit::Us, us(|c| c.host_total))
-        .f64("gpu_self_us", Unit::Us, us(|c| c.gpu_self))
-        .f64("gpu_total_us", Unit::Us, us(|c| c.gpu_total))
+        .f64("gpu_self_us", Unit::Us, gpu(Cost::gpu_self))
+        .f64("gpu_total_us", Unit::Us, gpu(Cost::gpu_total))
         .i64("launches_self", Unit::None, count(|c| c.launches_self))
         .i64("launches_total", Unit::None, count(|c| c.launches_total))
         .i64("shapes", Unit::None, rows.iter().map(|r| r.shapes.count.len() as i64))

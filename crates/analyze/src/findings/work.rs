@@ -240,7 +240,7 @@ impl<'a> Subject<'a> {
     /// that autograd kept is freed there.
     pub fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
-        let is_engine = |&e: &EventId| trace.name(e).starts_with("autograd::engine");
+        let is_engine = |&e: &EventId| crate::vocabulary::autograd::is_node(trace.name(e));
         let all: Vec<EventId> = self.outermost(&self.operators()).into_iter().filter(is_engine).collect();
         let backward = self.runs_of(&all);
         let events = &trace.events;

@@ -1,7 +1,7 @@
 //! `doctor`: what an input holds, what is missing for which analysis, and what to do about it; or what this machine
 //! offers.
 
-use super::doctor_calls;
+use super::{doctor_advice, doctor_calls};
 use crate::args::{Common, DoctorArgs, Format};
 use crate::output::Answer;
 use crate::session::Session;
@@ -157,7 +157,7 @@ const NEEDS: &[Need] = &[
         "launches",
         "critical-path, launch delays, idle causes, owners of kernels",
         "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
-        |t| t.gpu.launch.iter().any(|l| l.is_some()),
+        doctor_advice::has_launch_calls,
     ),
     need("steps", "steps, --steps, step coverage", "call profiler.step() after each iteration", |t| {
         !t.steps.is_empty()
@@ -222,7 +222,8 @@ fn advice(session: &Session<'_>) -> Table {
     let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
     let how =
         |n: &Need| RECORDED.iter().find(|(name, _)| is_recording && *name == n.name).map_or(n.advice, |(_, how)| how);
-    let advice = |n: &Need| (with(n) < traces.len()).then(|| how(n).to_owned());
+    let lacks = |n: &Need| traces.iter().find(|t| !(n.has)(t));
+    let advice = |n: &Need| lacks(n).map(|t| doctor_advice::advice(t, n.name).unwrap_or_else(|| how(n).to_owned()));
     Table::new("readiness", "What the analyses need")
         .text("what", NEEDS.iter().map(|n| n.name.to_owned()))
         .text("state", NEEDS.iter().map(state))

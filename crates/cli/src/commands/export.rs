@@ -88,13 +88,14 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 
 /// Says which devices' times are impossible beside those of the host: viewers show them on one axis.
 fn say_clocks(trace: &Trace) -> Result<()> {
-    for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0)) {
+    for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let by = match clock.shift_ns() {
             Some(shift) if shift > 0 => format!("at least {} behind the host's", human::duration(shift)),
             Some(shift) => format!("at least {} ahead of the host's", human::duration(-shift)),
             None => "not the host's, and no one shift puts it right".to_owned(),
         };
-        say(&format!("The clock of device {} is {by}; times are written as recorded.", clock.device))?;
+        let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted onto the host's clock" };
+        say(&format!("The clock of device {} is {by}; times are written {written}.", clock.device))?;
     }
     Ok(())
 }

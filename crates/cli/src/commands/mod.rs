@@ -1,9 +1,11 @@
 //! One file per command.
 
 mod calls;
+mod check;
 mod critical_path;
 mod diff;
 mod doctor;
+mod doctor_advice;
 mod doctor_calls;
 mod export;
 mod export_calls;
@@ -64,6 +66,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         Command::Collectives(args) => tables::run(name, tables::COLLECTIVES, args, common)?,
         Command::Timeline(args) => tables::run(name, tables::TIMELINE, args, common)?,
         Command::Export(args) => export::run(args, common)?,
+        Command::Check(args) => check::run(args, common)?,
         Command::Doctor(args) => doctor::run(args, common)?,
         Command::Completions { shell } => generate::completions(*shell, common)?,
         Command::Man => generate::man(common)?,

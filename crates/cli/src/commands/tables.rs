@@ -29,6 +29,9 @@ pub(crate) const TIMELINE: Analyses = &[
     "clocks",
 ];
 
+/// Of `check`, which shows its tables in its own way.
+pub(crate) const CHECK: Analyses = &["checks"];
+
 /// Tables with a row per operation or per point in time: shown to people only where asked for with `--table`.
 const BULKY: &[&str] = &[
     "hta_launches",
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_analysis_is_registered_and_every_registered_one_is_shown() {
-        let used: Vec<&str> = [STEPS, KERNELS, OPERATORS, COLLECTIVES, TIMELINE].concat();
+        let used: Vec<&str> = [STEPS, KERNELS, OPERATORS, COLLECTIVES, TIMELINE, CHECK].concat();
         for name in &used {
             assert!(stackline_analyze::analyses::find(name).is_some(), "{name} is not registered");
         }

@@ -1,5 +1,7 @@
 //! Forward operators and the backward operators that autograd made of them.
 
+use crate::places::{Places, Tally};
+use crate::problems;
 use crate::sources::chrome::BACKWARD_FLOWS;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
@@ -7,7 +9,12 @@ use std::collections::BTreeMap;
 
 /// Fills `trace.backward`: from the source's arrows where it has them, else by sequence number: a backward operator
 /// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none.
-pub(super) fn link(trace: &mut Trace) {
+pub(super) fn link(trace: &mut Trace, places: &Places) {
+    let mut repeated = Tally::default();
+    for event in trace.repeated_backward() {
+        repeated.add(event, || trace.name(event).to_owned());
+    }
+    repeated.tell(problems::SEQUENCE_TWICE, places, &mut trace.report);
     let categories: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
     let mut pairs: Vec<(EventId, EventId, StrId)> =
         trace.flows.iter().filter(|(.., category)| categories.contains(category)).collect();

@@ -1,6 +1,8 @@
 //! Bounds on how far the clock of each accelerator is from the host's, by causality: an operation does not start before
-//! the call that launches it, and a call that waits for it does not return before it ends. Times stay as recorded.
+//! the call that launches it, and a call that waits for it does not return before it ends. The bounds are about times as
+//! recorded; what is told of single operations is what remains after devices were shifted.
 
+use super::device_shift::Shifts;
 use super::waits;
 use crate::places::{Places, Tally};
 use crate::problems;
@@ -11,8 +13,10 @@ use std::collections::BTreeMap;
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
 /// Fills the clocks of a trace. Needs launches and parents.
-pub(super) fn bound(trace: &mut Trace, places: &Places) {
-    let mut clocks = Clocks::new();
+pub(super) fn bound(trace: &mut Trace, places: &Places, shifts: &Shifts) {
+    let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
+    let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
+    let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();
     let mut early = Tally::default();
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
@@ -21,7 +25,7 @@ pub(super) fn bound(trace: &mut Trace, places: &Places) {
         }
         let device = trace.gpu.device[gpu.index()];
         let after = trace.events.start[event.index()] - trace.events.start[call.index()];
-        clocks.entry(device).or_insert_with(|| DeviceClock::new(device)).launched(after);
+        clocks.entry(device).or_insert_with(|| new(device)).launched(after.saturating_sub(shifted(device)));
         if after < 0 {
             early.add(event, String::new);
         }
@@ -29,7 +33,8 @@ pub(super) fn bound(trace: &mut Trace, places: &Places) {
     let mut late = Tally::default();
     for wait in waits::find(trace) {
         let after = trace.events.end(wait.call) - wait.ended;
-        clocks.entry(wait.device).or_insert_with(|| DeviceClock::new(wait.device)).waited(after);
+        let device = wait.device;
+        clocks.entry(device).or_insert_with(|| new(device)).waited(after.saturating_add(shifted(device)));
         if after < 0 {
             late.add(wait.call, String::new);
         }

@@ -23,13 +23,18 @@ const FAR_NS: i64 = 3_600_000_000_000;
 const AGREE_NS: i64 = 1_000_000_000;
 /// So many records at each end of the trace are asked whether they stand alone.
 const OUTERMOST: usize = 8;
+/// Of a hundred records, those that begin closest together tell when the recording was.
+const DENSEST: usize = 30;
 /// The recording's marks are believed if no more records contradict them, or one in a hundred.
 const CONTRADICTIONS: usize = 4;
 
 /// Marks host records whose times cannot be believed. Before open spans are closed: they end with the last of the others.
 pub(crate) fn mark(trace: &mut Trace, places: &Places) {
-    let mut wrong = outside_of_recording(trace).unwrap_or_else(|| alone(trace));
+    let mut wrong = isolated(trace);
     hide(trace, &wrong);
+    let outer = outside_of_recording(trace).unwrap_or_else(|| alone(trace));
+    hide(trace, &outer);
+    wrong.extend(outer);
     let torn = torn(trace);
     hide(trace, &torn);
     wrong.extend(torn);
@@ -58,7 +63,8 @@ fn host(trace: &Trace) -> impl Iterator<Item = EventId> {
     trace.events.ids().filter(|&event| is_on_host(trace, event))
 }
 
-/// What lies outside of when Kineto says that it recorded; none where it does not say, or if that is more than a few records.
+/// What lies outside of when Kineto says that it recorded; none where it does not say. Of more than a few records, those that lie
+/// hours away.
 fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     let (mut begin, mut end): (Option<i64>, Option<i64>) = (None, None);
     for event in trace.events.ids() {
@@ -74,9 +80,22 @@ fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     }
     let end = end?;
     let begin = begin.or_else(|| host(trace).map(|event| trace.events.start[event.index()]).min())?;
-    let (all, outside) = (host(trace).count(), outside(trace, (begin, end)));
+    let (all, mut outside) = (host(trace).count(), outside(trace, (begin, end)));
+    if begin > end || outside.len() == all {
+        return None;
+    }
     let most = CONTRADICTIONS.max(all / 100);
-    (begin <= end && outside.len() <= most && 2 * outside.len() < all).then_some(outside)
+    if outside.len() > most || 2 * outside.len() >= all {
+        // Marks of another recording do not make many records wrong by a little. None of them was years away.
+        let far = FAR_NS.max(end.saturating_sub(begin).saturating_mul(100));
+        let is_far = |event: &EventId| {
+            let (start, stop) = (trace.events.start[event.index()], trace.events.end(*event));
+            begin.saturating_sub(start) > far || stop.saturating_sub(end) > far
+        };
+        outside.retain(is_far);
+        return (!outside.is_empty()).then_some(outside);
+    }
+    Some(outside)
 }
 
 fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
@@ -90,6 +109,35 @@ fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
         begin.saturating_sub(start) > slack || stop.saturating_sub(end) > slack
     };
     host(trace).filter(is_outside).collect()
+}
+
+/// Records that begin alone, absurdly far from where most begin closest together: whatever their share is. Records that agree
+/// with another one may be a second part of the recording, and stay.
+fn isolated(trace: &Trace) -> Vec<EventId> {
+    let mut starts: Vec<(i64, EventId)> = host(trace).map(|e| (trace.events.start[e.index()], e)).collect();
+    let span = |times: &[(i64, EventId)]| {
+        let (first, last) = (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.0).max());
+        last.unwrap_or(0).saturating_sub(first.unwrap_or(0))
+    };
+    if starts.len() < OUTERMOST || span(&starts) <= FAR_NS {
+        return Vec::new();
+    }
+    starts.sort_unstable();
+    let held = (starts.len() * DENSEST).div_ceil(100).max(2);
+    let Some(dense) = starts.windows(held).min_by_key(|window| window[held - 1].0.saturating_sub(window[0].0)) else {
+        return Vec::new();
+    };
+    let far = FAR_NS.max(span(dense).saturating_mul(100));
+    let (low, high) = (dense[0].0.saturating_sub(far), dense[held - 1].0.saturating_add(far));
+    let near = |at: usize, other: Option<usize>| {
+        let other = other.and_then(|i| starts.get(i));
+        other.is_some_and(|other| other.0.saturating_sub(starts[at].0).saturating_abs() <= AGREE_NS)
+    };
+    let is_wrong = |at: &usize| {
+        let start = starts[*at].0;
+        (start < low || start > high) && !near(*at, at.checked_sub(1)) && !near(*at, Some(at + 1))
+    };
+    (0..starts.len()).filter(is_wrong).map(|at| starts[at].1).collect()
 }
 
 /// Records that begin or end where nothing else is near.

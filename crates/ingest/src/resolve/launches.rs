@@ -2,8 +2,9 @@
 
 use crate::places::{Places, Tally};
 use crate::problems;
+use crate::sources::chrome;
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, Key, StrId, Trace, TrackKind};
 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
@@ -18,7 +19,7 @@ pub(super) fn link(trace: &mut Trace, places: &Places) {
         &calls[from..to]
     };
     let home = device_homes(trace, &work, &correlation, candidates);
-    let (mut ambiguous, mut missing) = (Tally::default(), Tally::default());
+    let mut ambiguous = Tally::default();
     for event in work {
         let row = event.index();
         let id = correlation[row];
@@ -34,9 +35,6 @@ pub(super) fn link(trace: &mut Trace, places: &Places) {
                 pick(trace, several, trace.events.start[row], home.get(&device).copied())
             }
         };
-        if launch.is_none() {
-            missing.add(event, || trace.name(event).to_owned());
-        }
         let gpu = &mut trace.gpu;
         gpu.event.push(event);
         gpu.correlation.push(if id == 0 { -1 } else { id });
@@ -45,7 +43,40 @@ pub(super) fn link(trace: &mut Trace, places: &Places) {
         gpu.launch.push(launch);
     }
     ambiguous.tell(problems::DUPLICATE_CORRELATION, places, &mut trace.report);
+}
+
+/// Takes launches from the source's arrows, where no correlation id tells them.
+pub(super) fn link_by_arrows(trace: &mut Trace) {
+    let is_launch = |category: &StrId| {
+        let name = category.some().map_or("", |id| trace.strings.get(id));
+        chrome::API_FLOWS.contains(&name) || chrome::LAUNCH_FLOWS.contains(&name)
+    };
+    let arrows = trace
+        .flows
+        .iter()
+        .filter(|(from, to, category)| is_launch(category) && is_call(trace, *from) && trace.kind(*to).is_gpu_work());
+    let calls: FxHashMap<EventId, EventId> = arrows.map(|(from, to, _)| (to, from)).collect();
+    for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
+        if trace.gpu.launch[gpu].is_none()
+            && let Some(call) = calls.get(&trace.gpu.event[gpu])
+        {
+            trace.gpu.launch[gpu] = *call;
+        }
+    }
+}
+
+/// Counts operations without a launch call, and launch calls without an operation.
+pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
+    let (mut missing, mut unrecorded) = (Tally::default(), Tally::default());
+    for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|gpu| trace.gpu.launch[*gpu].is_none()) {
+        let event = trace.gpu.event[gpu];
+        missing.add(event, || trace.name(event).to_owned());
+    }
+    for call in trace.launches_without_work() {
+        unrecorded.add(call, || trace.name(call).to_owned());
+    }
     missing.tell(problems::NO_LAUNCH, places, &mut trace.report);
+    unrecorded.tell(problems::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
 /// Whether a process launches mostly on another device while this one is mostly used by another process: then an equal

@@ -2,6 +2,7 @@
 
 mod backward;
 mod clocks;
+mod device_shift;
 pub(crate) mod garbled;
 pub(crate) mod host;
 mod launches;
@@ -12,6 +13,7 @@ mod rank;
 mod steps;
 mod streams;
 mod unclosed;
+pub(crate) mod unset;
 mod waits;
 
 use crate::ReadOptions;
@@ -22,32 +24,44 @@ use stackline_model::Trace;
 /// A step of the work, with the places of the events in the text.
 type Pass = fn(&mut Trace, &Places);
 
+/// What comes before the clocks of devices are compared with the host's.
+const BEFORE: [Pass; 6] = [
+    rank::find,
+    |trace, _| streams::number(trace),
+    |trace, _| trace.index_tracks(),
+    unclosed::clamp,
+    nesting::nest,
+    launches::link,
+];
+
+/// What needs the times of devices as they are used from then on.
+const AFTER: [Pass; 2] = [plausible::mark, plausible::mark_covering];
+
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
-    let before: [Pass; 7] = [
-        rank::find,
-        |trace, _| streams::number(trace),
-        plausible::mark,
-        |trace, _| trace.index_tracks(),
-        plausible::mark_covering,
-        unclosed::clamp,
-        nesting::nest,
-    ];
-    let after: [Pass; 3] = [launches::link, clocks::bound, |trace, _| ownership::fill(trace)];
-    let run = |trace: &mut Trace, passes: &[Pass]| {
-        // The caller drops the trace of a cancelled reading.
-        passes.iter().take_while(|_| !options.is_cancelled()).for_each(|pass| pass(trace, places));
-    };
-    run(trace, &before);
-    steps::find(trace, options.step_annotation.as_ref());
-    run(trace, &after);
-    if options.is_cancelled() {
-        return;
+    for pass in BEFORE {
+        // The caller drops the trace then.
+        if options.is_cancelled() {
+            return;
+        }
+        pass(trace, places);
     }
     // The correlation ids say what launch arrows say, without their gaps.
     let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
     chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });
-    backward::link(trace);
+    launches::link_by_arrows(trace);
+    launches::count_unpartnered(trace, places);
+    let shifts = device_shift::apply(trace);
+    for pass in AFTER {
+        if options.is_cancelled() {
+            return;
+        }
+        pass(trace, places);
+    }
+    steps::find(trace, options.step_annotation.as_ref());
+    ownership::fill(trace);
+    clocks::bound(trace, places, &shifts);
+    backward::link(trace, places);
     streams::check_overlaps(trace, places, options.clip_overlaps);
     trace.report.events = trace.events.len() as u64;
     trace.report.sort();

@@ -1,4 +1,4 @@
-//! GPU records whose times cannot be true (at time 0, before the recording, centuries long) must not stretch spans.
+//! GPU records whose times cannot be true (before the recording, centuries long) must not stretch spans.
 
 use super::launches;
 use crate::places::{Places, Tally};
@@ -30,13 +30,11 @@ pub(super) fn mark(trace: &mut Trace, places: &Places) {
         let row = event.index();
         let kind = trace.events.kind[row];
         let on_gpu = kind.is_gpu_work() || matches!(kind, EventKind::GpuAnnotation | EventKind::Sync);
-        if !on_gpu || !trace.events.has(event, flags::HAS_DURATION) {
+        if !on_gpu || !trace.events.is_timed(event) {
             continue;
         }
         let (start, end) = (trace.events.start[row], trace.events.end(event));
-        // A record that the driver never filled in says 0 for both.
-        let empty = start == 0 && end == 0 && first > 0;
-        if empty || start < earliest || end > latest {
+        if start < earliest || end > latest {
             trace.events.flags[row] |= flags::IMPLAUSIBLE;
             marked.add(event, || trace.name(event).to_owned());
         }

@@ -53,7 +53,7 @@ fn one_call_launches_many_kernels_and_some_kernels_have_no_call() {
     assert_eq!(launched(&json)[..3], rows);
     assert_eq!(launched(&json)[3..], ["orphan <- -", "zero <- -", "none <- -"]);
     assert_eq!(trace.gpu.correlation, [9, 9, 9, 77, -1, -1]);
-    assert_eq!(codes(&trace), ["no_launch*3"]);
+    assert_eq!(codes(&trace), ["no_device_record", "no_launch*3"]);
     assert_eq!(trace.gpu.operator.iter().filter(|o| o.is_some()).count(), 3);
 }
 

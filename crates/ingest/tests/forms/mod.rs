@@ -2,6 +2,7 @@
 
 mod categories;
 mod codes;
+mod device_rows;
 mod dump;
 mod identity;
 mod kineto;

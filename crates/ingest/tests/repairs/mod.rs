@@ -3,9 +3,11 @@
 use crate::common;
 
 mod clocks;
+mod device_shift;
 mod garbled;
 mod host;
 mod unclosed;
+mod unset;
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;

@@ -82,6 +82,7 @@ fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo, chosen: Option<(
 fn clock(of: &DeviceClock) -> Value {
     json!({
         "device": of.device, "least_ns": of.least_ns, "most_ns": of.most_ns, "shift_ns": of.shift_ns(),
+        "applied_ns": of.applied_ns,
         "contradictory": of.is_contradictory(), "early": of.early, "late": of.late,
     })
 }

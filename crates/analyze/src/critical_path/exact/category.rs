@@ -173,7 +173,9 @@ impl<'a> Categories<'a> {
         match self.types.of_event(event) {
             KernelType::Communication => Category::GpuCommunication,
             KernelType::Memory => Category::GpuCopy,
-            KernelType::Computation | KernelType::Other => Category::GpuCompute,
+            KernelType::Computation => Category::GpuCompute,
+            // It waits on its own queue.
+            KernelType::Other => Category::GpuQueue,
         }
     }
 

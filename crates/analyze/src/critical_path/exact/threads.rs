@@ -199,7 +199,10 @@ fn is_loader(trace: &Trace, lane: &Lane, names: &Names) -> bool {
 }
 
 fn is_engine_node(trace: &Trace, event: EventId) -> bool {
-    event.is_some() && trace.name(event).starts_with("autograd::engine::evaluate_function")
+    event.is_some()
+        && std::iter::once(event)
+            .chain(trace.ancestors(event))
+            .any(|e| trace.kind(e) == EventKind::Operator && crate::vocabulary::autograd::is_node(trace.name(e)))
 }
 
 /// When the top-level work of each lane paused.

@@ -27,6 +27,7 @@ const CATEGORIES: &[(&str, EventKind)] = &[
     ("mtia_ccp_events", EventKind::Kernel),
     ("hpu_op", EventKind::Kernel),
     ("privateuse1_kernel", EventKind::Kernel),
+    ("gpu_op", EventKind::Kernel),
     ("gpu_memcpy", EventKind::Memcpy),
     ("Memcpy", EventKind::Memcpy),
     ("memcpy", EventKind::Memcpy),
@@ -69,6 +70,9 @@ pub(crate) fn track_kind(kind: EventKind) -> TrackKind {
 
 /// Flow categories that say which call launched which GPU operation; the correlation ids say the same.
 pub(crate) const LAUNCH_FLOWS: &[&str] = &["ac2g", "async", "async_gpu", "async_cpu_to_gpu"];
+
+/// Flow categories from a call to the operation that it launched, in traces that have no correlation ids (rpd).
+pub(crate) const API_FLOWS: &[&str] = &["api_op"];
 
 /// Flow categories from forward to backward operators.
 pub(crate) const BACKWARD_FLOWS: &[&str] = &["fwdbwd", "forward_backward"];

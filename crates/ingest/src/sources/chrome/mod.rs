@@ -6,6 +6,7 @@
 
 mod builder;
 mod categories;
+mod device_rows;
 mod event;
 mod flows;
 mod header;
@@ -22,7 +23,8 @@ use event::EventReader;
 use stackline_model::Trace;
 use std::io::Read;
 
-pub(crate) use categories::{BACKWARD_FLOWS, LAUNCH_FLOWS};
+pub(crate) use categories::{API_FLOWS, BACKWARD_FLOWS, LAUNCH_FLOWS};
+pub(crate) use device_rows::device_number;
 pub(crate) use flows::{FlowPoint, link as link_flows};
 
 /// How far into a file its beginning is looked for.

@@ -45,13 +45,15 @@ impl Builder {
         if self.trace.strings.is_full(1 << 20) {
             problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
+        self.name_tracks();
+        super::device_rows::find(&mut self.trace);
+        resolve::unset::mark(&mut self.trace, &self.places);
         if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);
         }
         resolve::host::mark(&mut self.trace, &self.places);
         self.close_open();
         self.merge_late_arguments();
-        self.name_tracks();
         for (event, frame) in std::mem::take(&mut self.stack_of) {
             if let Some(&stack) = self.frame_ids.get(&self.trace.key_text(frame)) {
                 self.trace.stacks.event.push(event);

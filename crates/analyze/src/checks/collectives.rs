@@ -1,0 +1,33 @@
+//! What collectives say of themselves.
+
+use super::{Check, Outcome};
+use stackline_model::{EventId, Trace};
+
+/// Fields that sizes and bandwidths are computed from.
+const FIELDS: [&str; 5] = ["Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype"];
+
+/// Kernels of collectives, or the operators that launch them, have the fields that PyTorch writes since 2.2.
+pub(super) const COLLECTIVE_FIELDS: Check = Check {
+    name: "collective_fields",
+    rule: "collectives of NCCL and RCCL have their name, sizes, data type and group size",
+    consequence: "sizes and bandwidths of collectives are not known, and ranks are matched by order",
+    run: |trace| {
+        let columns = FIELDS.map(|field| (field, trace.attr(field)));
+        let has = |event: EventId, field: usize| columns[field].1.get(event).is_some();
+        let mut outcome = Outcome::default();
+        for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| is_collective(trace, trace.gpu.event[gpu])) {
+            let (event, operator) = (trace.gpu.event[gpu], trace.gpu.operator[gpu]);
+            outcome.checked += 1;
+            let is_missing = |field: &usize| !has(event, *field) && !operator.some().is_some_and(|op| has(op, *field));
+            let missing: Vec<&str> = (0..FIELDS.len()).filter(is_missing).map(|field| FIELDS[field]).collect();
+            if !missing.is_empty() {
+                outcome.breaches.push((event, format!("without {}", missing.join(", "))));
+            }
+        }
+        outcome
+    },
+};
+
+fn is_collective(trace: &Trace, event: EventId) -> bool {
+    crate::classify::is_tracelens_communication(trace.name(event))
+}

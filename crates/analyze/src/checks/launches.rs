@@ -1,0 +1,55 @@
+//! Launch calls and the operations that they launched.
+
+use super::{Check, Outcome};
+use stackline_model::Trace;
+
+/// No operation starts before the call that launches it begins.
+pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
+    name: "kernel_before_launch",
+    rule: "GPU operations start no earlier than the call that launches them",
+    consequence: "clocks of host and device differ: launch delays and idle causes are off by as much",
+    run: |trace| {
+        let mut outcome = Outcome::default();
+        for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
+            let (event, call) = (trace.gpu.event[gpu], trace.gpu.launch[gpu]);
+            if call.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(call) {
+                continue;
+            }
+            outcome.checked += 1;
+            let early = trace.events.start[call.index()].saturating_sub(trace.events.start[event.index()]);
+            if early > 0 {
+                outcome.breaches.push((event, format!("starts {early} ns before {}", trace.name(call))));
+            }
+        }
+        outcome
+    },
+};
+
+/// Every launch call has an operation.
+pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
+    name: "launch_without_record",
+    rule: "launch calls have an operation on a device, but for those captured into a graph",
+    consequence: "GPU time of operators is too small, idle time too large",
+    run: |trace| {
+        let without = trace.launches_without_work();
+        let with: std::collections::BTreeSet<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
+        let breaches = without.into_iter().map(|call| (call, "no operation has its correlation id".to_owned()));
+        let breaches: Vec<_> = breaches.collect();
+        Outcome { checked: with.len() + breaches.len(), breaches }
+    },
+};
+
+/// Every operation has a launch call.
+pub(super) const RECORD_WITHOUT_LAUNCH: Check = Check {
+    name: "record_without_launch",
+    rule: "GPU operations have a launch call",
+    consequence: "these operations have no operator, step or launch delay",
+    run: |trace: &Trace| {
+        let without = trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| trace.gpu.launch[gpu].is_none());
+        let why = |gpu: usize| match trace.gpu.correlation[gpu] {
+            id if id > 0 => format!("no call has the correlation id {id}"),
+            _ => "it has no correlation id".to_owned(),
+        };
+        Outcome { checked: trace.gpu.len(), breaches: without.map(|gpu| (trace.gpu.event[gpu], why(gpu))).collect() }
+    },
+};

@@ -1,0 +1,41 @@
+//! Times that reading could not use as recorded.
+
+use super::{Check, Outcome};
+use stackline_model::EventKind;
+
+/// All records have times that can be true.
+pub(super) const TIMES_LEFT_OUT: Check = Check {
+    name: "times_left_out",
+    rule: "records have times that can be true",
+    consequence: "these records are in no window and no total; the read report says why",
+    run: |trace| {
+        let is_wrong =
+            |e: &stackline_model::EventId| !trace.events.is_plausible(*e) && trace.kind(*e) != EventKind::Recording;
+        let why = |e: stackline_model::EventId| {
+            let (start, dur) = (trace.events.start[e.index()], trace.events.dur[e.index()]);
+            format!("start {start} ns, duration {dur} ns")
+        };
+        Outcome {
+            checked: trace.events.len(),
+            breaches: trace.events.ids().filter(is_wrong).map(|e| (e, why(e))).collect(),
+        }
+    },
+};
+
+/// The clocks of devices are the host's.
+pub(super) const DEVICE_CLOCK: Check = Check {
+    name: "device_clock",
+    rule: "clocks of devices agree with the host's within 1 ms",
+    consequence: "times of the device were shifted before anything was computed",
+    run: |trace| {
+        let first = |device: i32| {
+            let gpu = trace.gpu.ids().map(|gpu| gpu.index()).find(|&gpu| trace.gpu.device[gpu] == device)?;
+            Some(trace.gpu.event[gpu])
+        };
+        let shifted = trace.meta.clocks.iter().filter(|clock| clock.applied_ns != 0);
+        let breaches = shifted.filter_map(|clock| {
+            Some((first(clock.device)?, format!("device {}: shifted by {} ns", clock.device, clock.applied_ns)))
+        });
+        Outcome { checked: trace.meta.clocks.len(), breaches: breaches.collect() }
+    },
+};

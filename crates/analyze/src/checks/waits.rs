@@ -1,0 +1,142 @@
+//! Waits of streams for events, and of the host for streams.
+
+use super::{Check, Outcome};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Trace};
+use std::collections::BTreeMap;
+
+/// Rounding of times to whole microseconds is forgiven.
+const ROUNDING_NS: i64 = 1_000;
+
+/// Records of streams that wait for an event name the record of that event.
+pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
+    name: "wait_without_record",
+    rule: "a stream that waits for an event names the call that recorded the event",
+    consequence: "the critical path does not know what these waits are for",
+    run: |trace| {
+        let calls = calls(trace);
+        let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
+            None => Some("it names no record of the event".to_owned()),
+            Some(id) if !calls.contains_key(&id) => Some(format!("the call {id} that recorded the event is missing")),
+            Some(_) => None,
+        };
+        let recorded = trace.attr(RECORD_ID);
+        let waits = stream_waits(trace);
+        Outcome {
+            checked: waits.len(),
+            breaches: waits.into_iter().filter_map(|wait| Some((wait, breach(recorded.i64(wait))?))).collect(),
+        }
+    },
+};
+
+/// A wait concerns the last record before it, never one that comes later.
+pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
+    name: "wait_on_future_record",
+    rule: "a stream waits for an event that was recorded before",
+    consequence: "the critical path leaves these waits out",
+    run: |trace| {
+        let calls = calls(trace);
+        let (recorded, own) = (trace.attr(RECORD_ID), trace.attr("correlation"));
+        let start = |event: EventId| trace.events.start[event.index()];
+        let mut outcome = Outcome::default();
+        for wait in stream_waits(trace) {
+            let Some(record) = recorded.i64(wait).and_then(|id| calls.get(&id)) else { continue };
+            outcome.checked += 1;
+            let begun = own.i64(wait).and_then(|id| calls.get(&id)).map_or(start(wait), |call| start(*call));
+            let late = start(*record).saturating_sub(begun);
+            if late > 0 {
+                outcome.breaches.push((wait, format!("the event is recorded {late} ns after the wait begins")));
+            }
+        }
+        outcome
+    },
+};
+
+/// Calls that wait for a stream or device return after what they wait for has ended.
+pub(super) const SYNC_ENDS_EARLY: Check = Check {
+    name: "sync_ends_early",
+    rule: "calls that wait for a stream or device return no sooner than the work that was launched before them ends",
+    consequence: "clocks differ, or durations of kernels are wrong: waits on the critical path are too short",
+    run: sync_ends_early,
+};
+
+const RECORD_ID: &str = "wait_on_cuda_event_record_corr_id";
+
+fn stream_waits(trace: &Trace) -> Vec<EventId> {
+    let is_wait = |e: &EventId| trace.kind(*e) == EventKind::Sync && trace.name(*e) == "Stream Wait Event";
+    trace.events.ids().filter(is_wait).collect()
+}
+
+/// Runtime and driver calls by correlation id.
+fn calls(trace: &Trace) -> FxHashMap<i64, EventId> {
+    let correlation = trace.attr("correlation");
+    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
+    calls.filter_map(|e| Some((correlation.i64(e).filter(|&id| id > 0)?, e))).collect()
+}
+
+/// Device, and stream; all streams of the device without one.
+type Queue = (i32, Option<i64>);
+
+fn sync_ends_early(trace: &Trace) -> Outcome {
+    let mut outcome = Outcome::default();
+    let waits = host_waits(trace);
+    if waits.is_empty() {
+        return outcome;
+    }
+    // Per queue: when a launch had returned, and the last end of all that was launched until then.
+    let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
+    for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
+        let (event, call) = (trace.gpu.event[gpu], trace.gpu.launch[gpu]);
+        if call.is_some() && trace.events.is_timed(event) && trace.events.is_plausible(call) {
+            let times = (trace.events.end(call), trace.events.end(event));
+            for stream in [None, Some(trace.gpu.stream[gpu])] {
+                work.entry((trace.gpu.device[gpu], stream)).or_default().push(times);
+            }
+        }
+    }
+    for queue in work.values_mut() {
+        queue.sort_unstable();
+        let mut last = i64::MIN;
+        for (_, end) in queue {
+            last = last.max(*end);
+            *end = last;
+        }
+    }
+    for (call, queue) in waits {
+        let Some(work) = work.get(&queue) else { continue };
+        let before = work.partition_point(|&(returned, _)| returned <= trace.events.start[call.index()]);
+        let Some(&(_, end)) = before.checked_sub(1).and_then(|at| work.get(at)) else { continue };
+        outcome.checked += 1;
+        let early = end.saturating_sub(trace.events.end(call));
+        if early > ROUNDING_NS {
+            outcome.breaches.push((call, format!("returns {early} ns before the work that it waits for ends")));
+        }
+    }
+    outcome
+}
+
+/// Calls that wait, by records of synchronization; and calls that wait for a device, where the trace has only one.
+fn host_waits(trace: &Trace) -> Vec<(EventId, Queue)> {
+    let calls = calls(trace);
+    let correlation = trace.attr("correlation");
+    let mut found: BTreeMap<EventId, Queue> = BTreeMap::new();
+    let devices: std::collections::BTreeSet<i32> = trace.gpu.device.iter().copied().collect();
+    for event in trace.events.ids().filter(|e| trace.events.is_timed(*e)) {
+        let track = trace.tracks.get(trace.events.track[event.index()]);
+        let call = || correlation.i64(event).and_then(|id| calls.get(&id)).copied();
+        match (trace.kind(event), trace.name(event)) {
+            (EventKind::Sync, "Stream Sync" | "Stream Synchronize") => {
+                found.extend(call().map(|call| (call, (track.device, Some(track.stream)))));
+            }
+            (EventKind::Sync, "Context Sync" | "Device Sync" | "Context Synchronize") => {
+                found.extend(call().map(|call| (call, (track.device, None))));
+            }
+            (kind, "cudaDeviceSynchronize" | "hipDeviceSynchronize" | "cuCtxSynchronize") if kind.is_api_call() => {
+                let only = devices.first().filter(|_| devices.len() == 1);
+                found.extend(only.map(|device| (event, (*device, None))));
+            }
+            _ => {}
+        }
+    }
+    found.into_iter().collect()
+}

@@ -1,0 +1,46 @@
+//! PyTorch's autograd: how nodes of its graph are called in traces of all years.
+
+/// What the engine's own spans begin with (since 2021).
+const ENGINE: &str = "autograd::engine::evaluate_function";
+
+/// Nodes that end a graph, as they were called with (until 2021) and without their namespace.
+const ACCUMULATE: [&str; 2] = ["torch::autograd::AccumulateGrad", "torch::autograd::CopySlices"];
+
+/// Whether an operator is a node of the backward graph that autograd's engine runs: a span of the engine, or, in traces
+/// that have none, the node itself (`NllLossBackward`, `AddBackward0`, `torch::autograd::AccumulateGrad`).
+#[must_use]
+pub fn is_node(name: &str) -> bool {
+    name.starts_with(ENGINE) || ACCUMULATE.contains(&name) || is_backward_class(name)
+}
+
+/// Whether a name is that of a class of nodes: capital first, no namespace, `Backward` and perhaps a number last.
+fn is_backward_class(name: &str) -> bool {
+    let class = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    class.strip_suffix("Backward").is_some_and(|stem| {
+        stem.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+            && stem.chars().all(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_node;
+
+    #[test]
+    fn nodes_of_all_years() {
+        for name in [
+            "autograd::engine::evaluate_function: MmBackward0",
+            "MmBackward0",
+            "NllLossBackward",
+            "CudnnBatchNormBackward",
+            "ReluBackward1",
+            "torch::autograd::AccumulateGrad",
+        ] {
+            assert!(is_node(name), "{name}");
+        }
+        for name in ["aten::nll_loss_backward", "Backward", "loss.backward", "FlashAttnFuncBackward.apply", "aten::mm"]
+        {
+            assert!(!is_node(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Collectives that inference engines bring along (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, Transformer Engine), and
+//! those of PyTorch's symmetric memory.
+
+use crate::kernel_type::KernelType::Communication;
+use crate::kernel_type::NameTest::{Contains, ContainsAnyCase};
+use crate::kernel_type::Rule;
+
+/// Their kernels. Most of them poll flags of the other devices before and after they add up.
+pub(super) const RULES: &[Rule] = &[
+    (Contains("cross_device_reduce"), Communication),
+    (Contains("cross_device_all_gather"), Communication),
+    (ContainsAnyCase("quickreduce"), Communication),
+    (Contains("quick_reduce"), Communication),
+    (Contains("one_shot_all_reduce"), Communication),
+    (Contains("two_shot_all_reduce"), Communication),
+    (Contains("multimem_all_reduce"), Communication),
+    (Contains("multimem_one_shot"), Communication),
+    (Contains("multimem_all_gather"), Communication),
+    // TensorRT-LLM and FlashInfer: oneShotAllReduceKernel, allreduce_fusion_kernel_oneshot_lamport, moeAllToAllKernel.
+    (ContainsAnyCase("shotAllReduce"), Communication),
+    (ContainsAnyCase("allreduce_fusion"), Communication),
+    (ContainsAnyCase("allreduceFusion"), Communication),
+    (ContainsAnyCase("customAllReduce"), Communication),
+    (ContainsAnyCase("moeAllToAll"), Communication),
+    (ContainsAnyCase("moe_comm::"), Communication),
+    (ContainsAnyCase("userbuffers"), Communication),
+    // Barriers of symmetric memory, which wait for the other devices.
+    (Contains("symm_mem"), Communication),
+    (Contains("block_barrier"), Communication),
+    (Contains("barrier_all_ranks"), Communication),
+];

@@ -1,0 +1,23 @@
+//! Communication libraries: NCCL, RCCL, HCCL, UCC, MSCCL and MSCCL++, NVSHMEM and ROC SHMEM.
+
+use crate::kernel_type::KernelType::Communication;
+use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix};
+use crate::kernel_type::Rule;
+
+/// Kernels of these libraries.
+pub(super) const RULES: &[Rule] = &[
+    // RCCL's kernels are named after NCCL's.
+    (ContainsAnyCase("nccl"), Communication),
+    (ContainsAnyCase("rccl"), Communication),
+    (Prefix("hccl"), Communication),
+    (Contains("mscclKernel"), Communication),
+    (Contains("msccl::"), Communication),
+    (Contains("mscclpp"), Communication),
+    (Prefix("ucc_"), Communication),
+    (Contains("ucc::"), Communication),
+    // Its waits poll a flag in memory until another device sets it: `nvshmemi_wait_until`, `signal_wait_until_on_stream`.
+    (ContainsAnyCase("nvshmem"), Communication),
+    (Contains("signal_wait_until"), Communication),
+    (Contains("rocshmem"), Communication),
+    (Contains("roc_shmem"), Communication),
+];

@@ -1,0 +1,40 @@
+//! Names that frameworks, libraries and tools give things, as data: one module for each producer.
+
+pub mod autograd;
+mod deep_ep;
+mod engines;
+mod libraries;
+mod mtia;
+mod rocm;
+
+use crate::kernel_type::Rule;
+
+/// Rules of all producers in the order in which they are tried: communication before copies.
+const PARTS: [&[Rule]; 5] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES];
+
+const fn total() -> usize {
+    let (mut sum, mut part) = (0, 0);
+    while part < PARTS.len() {
+        sum += PARTS[part].len();
+        part += 1;
+    }
+    sum
+}
+
+const fn all() -> [Rule; total()] {
+    let mut rules = [PARTS[0][0]; total()];
+    let (mut at, mut part) = (0, 0);
+    while part < PARTS.len() {
+        let mut rule = 0;
+        while rule < PARTS[part].len() {
+            rules[at] = PARTS[part][rule];
+            at += 1;
+            rule += 1;
+        }
+        part += 1;
+    }
+    rules
+}
+
+/// Rules of all producers, as one list.
+pub(crate) const KERNEL_RULES: [Rule; total()] = all();

@@ -1,0 +1,15 @@
+//! Meta's MTIA: its control processor writes waits, transfers and calls of other devices beside the jobs that compute.
+
+use crate::kernel_type::KernelType::{Communication, Memory, Other};
+use crate::kernel_type::NameTest::{Exact, Prefix};
+use crate::kernel_type::Rule;
+
+/// What does not compute.
+pub(super) const RULES: &[Rule] = &[
+    (Exact("event_wait"), Other),
+    (Exact("event_record"), Other),
+    (Exact("dma_request"), Memory),
+    (Exact("remote"), Other),
+    (Prefix("remote_"), Other),
+    (Prefix("collective_subgraph_execution"), Communication),
+];

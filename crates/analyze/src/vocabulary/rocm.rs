@@ -1,0 +1,17 @@
+//! Copies and fills that ROCm runs as kernels, and names of copies in records of runtimes.
+
+use crate::kernel_type::KernelType::Memory;
+use crate::kernel_type::NameTest::Prefix;
+use crate::kernel_type::Rule;
+
+/// Copies and fills.
+pub(super) const RULES: &[Rule] = &[
+    (Prefix("__amd_rocclr_copy"), Memory),
+    (Prefix("__amd_rocclr_fill"), Memory),
+    (Prefix("CopyHostToDevice"), Memory),
+    (Prefix("CopyDeviceToHost"), Memory),
+    (Prefix("CopyDeviceToDevice"), Memory),
+    (Prefix("FillBuffer"), Memory),
+    (Prefix("Memcpy "), Memory),
+    (Prefix("Memset "), Memory),
+];

@@ -1,0 +1,53 @@
+//! `check`: breaches of causality, missing partners and missing fields of a trace, with the events.
+
+use crate::args::{Common, Format, Inputs};
+use crate::output::Answer;
+use crate::session::Session;
+use crate::view::{rows, select, text};
+use anyhow::Result;
+use stackline_model::Table;
+
+/// Runs the command.
+pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
+    let session = Session::open(&inputs.inputs, common)?;
+    let tables = session.pick(session.run(super::tables::CHECK)?)?;
+    let people = common.format == Format::Table && common.tables.is_empty();
+    let shown = people.then(|| tables.iter().map(for_people).collect());
+    let head = if people { summary(&tables) } else { String::new() };
+    Answer { command: "check", session: &session, extra: Vec::new(), tables, head, shown }.write(common)
+}
+
+/// How many checks passed, in one line.
+fn summary(tables: &[Table]) -> String {
+    let Some(checks) = tables.iter().find(|t| t.name == "checks") else { return String::new() };
+    let count = |state: &str| (0..checks.rows()).filter(|&row| text(checks, "state", row) == Some(state)).count();
+    format!(
+        "{} checks failed, {} passed, {} do not apply.\n",
+        count("failed"),
+        count("passed"),
+        count("not applicable")
+    )
+}
+
+/// Rules as sentences under the table: in a column they would be cut.
+fn for_people(table: &Table) -> Table {
+    if table.name != "checks" {
+        let columns = ["rank", "check", "event", "name", "start_ns", "what"];
+        return select(table, &columns);
+    }
+    let columns = ["rank", "check", "state", "breaches", "checked"];
+    let applies: Vec<usize> =
+        (0..table.rows()).filter(|&row| text(table, "state", row) != Some("not applicable")).collect();
+    let mut shown = select(&rows(table, &applies), &columns);
+    for row in 0..table.rows() {
+        if let (Some(check), Some(rule), Some(consequence)) =
+            (text(table, "check", row), text(table, "rule", row), text(table, "consequence", row))
+        {
+            let note = format!("{check}: {rule}. Here they do not: {consequence}.");
+            if !shown.notes.contains(&note) {
+                shown.notes.push(note);
+            }
+        }
+    }
+    shown
+}

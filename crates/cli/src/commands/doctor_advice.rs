@@ -1,0 +1,92 @@
+//! Advice that follows from what a file holds: how to get what is missing, by the program that wrote it.
+
+use stackline_model::{Severity, Trace, TrackKind};
+
+/// Programs that write traces, other than torch.profiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Producer {
+    /// XProf: JAX, TensorFlow 2, PyTorch/XLA.
+    Xprof,
+    /// TensorFlow 1.
+    Timeline,
+    /// rpd and rocprof (ROCm).
+    Rocm,
+}
+
+/// What to do, by producer and the name of the need.
+const ADVICE: &[(Producer, &str, &str)] = &[
+    (
+        Producer::Xprof,
+        "gpu_operations",
+        "profile while the device runs: call block_until_ready before jax.profiler.stop_trace",
+    ),
+    (Producer::Xprof, "operators", "XLA runs compiled modules: its operations are those of the device"),
+    (Producer::Xprof, "launches", "the Chrome form of XProf has no links to launches; its .xplane.pb file has"),
+    (Producer::Xprof, "steps", "wrap each iteration: with jax.profiler.StepTraceAnnotation('train', step_num=i)"),
+    (Producer::Xprof, "python_frames", "set python_tracer_level=1 in jax.profiler.ProfileOptions"),
+    (Producer::Xprof, "modules", "use jax.named_scope: its names stand in the operations' arguments"),
+    (Producer::Xprof, "shapes", "shapes stand in the HLO of a module (--xla_dump_to), not in the trace"),
+    (Producer::Xprof, "memory", "use jax.profiler.save_device_memory_profile"),
+    (Producer::Xprof, "collective_sizes", "sizes of collectives stand in the HLO of a module (--xla_dump_to)"),
+    (Producer::Xprof, "synchronisation_records", "XProf does not write them"),
+    (Producer::Timeline, "gpu_operations", "run with RunOptions(trace_level=FULL_TRACE) on a GPU"),
+    (Producer::Timeline, "steps", "write one timeline for each session.run: each is one step"),
+    (Producer::Timeline, "memory", "generate_chrome_trace_format(show_memory=True)"),
+    (Producer::Timeline, "launches", "TensorFlow 1 does not write them"),
+    (Producer::Timeline, "python_frames", "TensorFlow 1 does not write them"),
+    (
+        Producer::Rocm,
+        "gpu_operations",
+        "run the program with runTracer.sh (rpd) or rocprofv3 --kernel-trace --memory-copy-trace",
+    ),
+    (Producer::Rocm, "operators", "record with torch.profiler: tools of ROCm see its runtime alone"),
+    (
+        Producer::Rocm,
+        "launches",
+        "record calls of the runtime, too: rocprofv3 --hip-runtime-trace, or rpd with its HIP API rows",
+    ),
+    (Producer::Rocm, "steps", "mark iterations with roctx ranges, or record with torch.profiler"),
+    (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
+];
+
+/// How to get what is missing of one trace; none where the usual advice fits.
+pub(super) fn advice(trace: &Trace, need: &str) -> Option<String> {
+    if is_cut(trace) && !matches!(need, "rank") {
+        return Some("the file is cut: the rest is missing, and this may be in it; copy or record it again".to_owned());
+    }
+    let without = if need == "gpu_operations" { trace.launches_without_work().len() } else { 0 };
+    if without > 0 {
+        return Some(format!(
+            "{without} launch calls are recorded, but no operation that they launched: the device's side of the profiler \
+             failed. Only one profiler can use CUPTI or roctracer at a time, containers may forbid it, and work must end \
+             (torch.cuda.synchronize()) before the profiler stops"
+        ));
+    }
+    let producer = producer(trace)?;
+    ADVICE.iter().find(|(p, n, _)| *p == producer && *n == need).map(|(.., text)| (*text).to_owned())
+}
+
+/// Whether launch calls are recorded: then they are not missing, even if no operation belongs to them.
+pub(super) fn has_launch_calls(trace: &Trace) -> bool {
+    trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.launches_without_work().is_empty()
+}
+
+fn is_cut(trace: &Trace) -> bool {
+    let cut = ["truncated", "damaged_compression"];
+    trace.report.problems.iter().any(|p| p.severity == Severity::Lost && cut.contains(&p.code.as_str()))
+}
+
+fn producer(trace: &Trace) -> Option<Producer> {
+    let name = |id: stackline_model::StrId| id.some().map_or("", |id| trace.strings.get(id));
+    let processes = || trace.tracks.processes.iter().map(|p| name(p.name));
+    let threads = || trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Thread).map(|t| name(t.name));
+    if processes().any(|p| p.starts_with("/device:") || p.starts_with("/host:")) {
+        Some(Producer::Xprof)
+    } else if processes().any(|p| p.starts_with("/job:")) {
+        Some(Producer::Timeline)
+    } else if threads().any(|t| t.starts_with("Hip ")) {
+        Some(Producer::Rocm)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,345 @@
+//! Devices whose clock is off by so much that nothing computed from their times would hold are shifted onto the host's.
+//!
+//! Two things bound the shift (see [`DeviceClock`]): no operation starts before the call that launches it, and no call that
+//! waits returns before what it waited for ends. Where no call waits, an operation that finds its device idle starts right
+//! after its launch. Differences below a millisecond stay as recorded: tables of other tools would change, and they are
+//! within what drivers' own conversions leave. Outliers have no say, whatever they claim: of the delays from launch to
+//! start, those of the largest group count.
+
+use super::waits;
+use crate::problems;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
+use std::collections::BTreeMap;
+
+/// Smaller differences are left as recorded.
+const LEAST_NS: i64 = 1_000_000;
+/// Delays further apart than this, or the host's length, belong to different groups.
+const GROUP_NS: i64 = 1_000_000_000;
+/// A device is idle before an operation if nothing ran for this long.
+const IDLE_NS: i64 = 20_000;
+/// So many operations that find their device idle tell when launches take effect.
+const WITNESSES: usize = 3;
+/// So many launches must agree. One record alone may be the wrong one.
+const LINKED: usize = 3;
+/// Of operations without a launch record, so many must agree.
+const UNLINKED: usize = 8;
+
+/// A launch and its operation, in ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launched {
+    /// The correlation id of both.
+    id: i64,
+    /// When the call began and returned, by the host's clock.
+    call: (i64, i64),
+    /// When the operation ran, by the device's clock.
+    ran: (i64, i64),
+}
+
+impl Launched {
+    fn delay(&self) -> i64 {
+        self.ran.0.saturating_sub(self.call.0)
+    }
+}
+
+/// What a device's times are moved by, and which of them: those that start in the range.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    by: i64,
+    from: i64,
+    to: i64,
+    is_by_order: bool,
+}
+
+/// Shifts of devices, by device number.
+pub(super) type Shifts = BTreeMap<i32, i64>;
+
+/// Moves the times of devices whose clocks are off. Needs launches, the time order of tracks and parents; gives the shifts.
+pub(super) fn apply(trace: &mut Trace) -> Shifts {
+    let Some(host) = host_span(trace) else { return Shifts::new() };
+    let shifts = find(trace, host);
+    if shifts.is_empty() {
+        return Shifts::new();
+    }
+    move_events(trace, &shifts);
+    trace.index_tracks();
+    for (device, shift) in &shifts {
+        let way = if shift.by > 0 { "behind" } else { "ahead of" };
+        let seconds = shift.by.unsigned_abs() as f64 / 1e9;
+        let (code, how) = match shift.is_by_order {
+            true => (problems::CLOCK_UNKNOWN, ", aligned by the order of launches"),
+            false => (problems::CLOCK_SHIFTED, ""),
+        };
+        let example = format!("device {device}: {seconds:.6} s {way} the host's clock{how}");
+        code.count(&mut trace.report, None, &example);
+    }
+    shifts.into_iter().map(|(device, shift)| (device, shift.by)).collect()
+}
+
+fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
+    let group = GROUP_NS.max(host.1.saturating_sub(host.0));
+    let Work { mut launched, unlinked } = work(trace);
+    let is_off = |l: &Launched| l.delay() < -LEAST_NS || l.delay() > LEAST_NS;
+    let mut lateness: FxHashMap<i32, Vec<i64>> = FxHashMap::default();
+    // In most traces no launch is late or early enough.
+    if launched.values().flatten().any(is_off) {
+        let shared = shared_ids(trace);
+        launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
+        for wait in waits::find(trace) {
+            lateness.entry(wait.device).or_default().push(trace.events.end(wait.call).saturating_sub(wait.ended));
+        }
+    }
+    let mut found = BTreeMap::new();
+    for (&device, all) in &launched {
+        let kept = largest_group(all, group);
+        let waits = lateness.remove(&device).unwrap_or_default();
+        if let Some(by) = shift(&kept, &waits, host).filter(|by| by.saturating_abs() >= LEAST_NS) {
+            let starts = || kept.iter().map(|l| l.ran.0);
+            let (Some(first), Some(last)) = (starts().min(), starts().max()) else { continue };
+            let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
+            found.insert(device, Shift { by, from, to, is_by_order: false });
+        }
+    }
+    for (device, all) in unlinked.into_iter().filter(|(device, _)| !launched.contains_key(device)) {
+        if let Some(shift) = by_order(trace, all, host, group) {
+            found.insert(device, shift);
+        }
+    }
+    found
+}
+
+/// Operations of each device, with the calls that launched them and without.
+#[derive(Default)]
+struct Work {
+    launched: BTreeMap<i32, Vec<Launched>>,
+    unlinked: BTreeMap<i32, Vec<(i64, i64)>>,
+}
+
+fn work(trace: &Trace) -> Work {
+    let mut found = Work::default();
+    for gpu in trace.gpu.ids() {
+        let (event, call) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
+        if !trace.events.is_timed(event) {
+            continue;
+        }
+        let ran = (trace.events.start[event.index()], trace.events.end(event));
+        let device = trace.gpu.device[gpu.index()];
+        if call.is_some() && trace.events.is_plausible(call) {
+            let id = trace.gpu.correlation[gpu.index()];
+            let call = (trace.events.start[call.index()], trace.events.end(call));
+            found.launched.entry(device).or_default().push(Launched { id, call, ran });
+        } else {
+            found.unlinked.entry(device).or_default().push(ran);
+        }
+    }
+    found
+}
+
+/// Correlation ids that several calls have: which of them launched an operation was guessed from the times in question.
+fn shared_ids(trace: &Trace) -> FxHashSet<i64> {
+    let correlation = super::launches::correlation(trace);
+    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call()).map(correlation).filter(|id| *id > 0);
+    let (mut seen, mut shared) = (FxHashSet::default(), FxHashSet::default());
+    for id in calls {
+        if !seen.insert(id) {
+            shared.insert(id);
+        }
+    }
+    shared
+}
+
+/// Those whose delays form the largest group: sorted, none is further than `apart` from the next. Of equally large ones the
+/// group nearest to no delay.
+fn largest_group(all: &[Launched], apart: i64) -> Vec<Launched> {
+    let mut sorted = all.to_vec();
+    sorted.sort_unstable_by_key(|l| (l.delay(), l.ran, l.call));
+    let groups = sorted.chunk_by(|a, b| b.delay().saturating_sub(a.delay()) <= apart);
+    let size = |g: &&[Launched]| (g.len(), std::cmp::Reverse(g.first().map_or(0, |l| l.delay().saturating_abs())));
+    groups.max_by_key(size).map(<[Launched]>::to_vec).unwrap_or_default()
+}
+
+/// What is to be added to a device's times; none where they are possible, or nothing tells. `launched` is sorted by delay,
+/// `waits` are how long after the end of what they waited for calls returned.
+fn shift(launched: &[Launched], waits: &[i64], host: (i64, i64)) -> Option<i64> {
+    let calls: FxHashSet<i64> = launched.iter().map(|l| l.id).collect();
+    if calls.len() < LINKED {
+        return None;
+    }
+    // One record, or one in a hundred, may be wrong by chance.
+    let odd = (launched.len() / 100).max(usize::from(launched.len() >= 10));
+    let low = launched.get(odd)?.delay();
+    let least = launched.iter().map(Launched::delay).find(|&d| d >= low.saturating_sub(LEAST_NS))?;
+    if least < -LEAST_NS {
+        let early = launched.iter().filter(|l| l.delay() < -LEAST_NS).count();
+        // Calls that were taken for another's launch are a minority.
+        return (early * 10 >= launched.len()).then_some(least.saturating_neg());
+    }
+    if least <= LEAST_NS {
+        return None;
+    }
+    // All start late: the clock is ahead, or a full queue keeps the device busy.
+    if let Some(&late) = waits.iter().min().filter(|&&late| late < -LEAST_NS) {
+        return Some(late.max(least.saturating_neg()));
+    }
+    if let Some(delay) = delay_when_idle(launched) {
+        return Some(delay.min(least).saturating_neg());
+    }
+    let length = host.1.saturating_sub(host.0);
+    (least > GROUP_NS.max(length).saturating_mul(10)).then(|| least.saturating_neg())
+}
+
+/// The shortest time from the return of a launch to the start of its first operation, of operations that found their device
+/// idle; none where there are few of these, or one of them started at once.
+fn delay_when_idle(launched: &[Launched]) -> Option<i64> {
+    let mut by_start: Vec<&Launched> = launched.iter().collect();
+    by_start.sort_unstable_by_key(|l| (l.ran, l.call));
+    let mut busy_until = by_start.first()?.ran.1;
+    let mut delays = Vec::new();
+    // A graph's later operations wait for earlier ones, not for the launch.
+    let mut begun: FxHashSet<i64> = by_start.first().map(|first| first.id).into_iter().collect();
+    for operation in by_start.into_iter().skip(1) {
+        let is_first = begun.insert(operation.id);
+        if is_first && operation.ran.0.saturating_sub(busy_until) > IDLE_NS {
+            delays.push(operation.ran.0.saturating_sub(operation.call.1));
+        }
+        busy_until = busy_until.max(operation.ran.1);
+    }
+    let least = delays.iter().copied().min()?;
+    (delays.len() >= WITNESSES && least > LEAST_NS).then_some(least)
+}
+
+/// The shift of a device of whose work no launch is known, if all of it lies outside of the host's time: the first operation
+/// starts when the first launch has returned, or, without launches, when the host begins.
+fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i64) -> Option<Shift> {
+    all.sort_unstable();
+    let count = all.len();
+    let together = all.chunk_by(|a, b| b.0.saturating_sub(a.1) <= group).max_by_key(|g| g.len())?;
+    let (first, last) = (together.first()?.0, together.iter().map(|ran| ran.1).max()?);
+    let is_outside = first > host.1.saturating_add(10 * LEAST_NS) || last < host.0.saturating_sub(10 * LEAST_NS);
+    if together.len() < UNLINKED || together.len() * 2 <= count || !is_outside {
+        return None;
+    }
+    let calls = launch_calls(trace);
+    // As many calls as operations: the n-th launched the n-th.
+    let by = match calls.len() == together.len() {
+        true => calls.iter().zip(together).map(|(call, ran)| call.1.saturating_sub(ran.0)).max()?,
+        false => calls.first().map_or(host.0, |call| call.1).saturating_sub(first),
+    };
+    let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
+    Some(Shift { by, from, to, is_by_order: true })
+}
+
+/// Calls that launch work, by start: when they began and returned.
+fn launch_calls(trace: &Trace) -> Vec<(i64, i64)> {
+    let launches = |event: &EventId| {
+        trace.kind(*event).is_api_call()
+            && trace.events.is_timed(*event)
+            && stackline_model::names::is_launch(trace.name(*event))
+    };
+    let mut calls: Vec<(i64, i64)> = trace
+        .events
+        .ids()
+        .filter(launches)
+        .map(|call| (trace.events.start[call.index()], trace.events.end(call)))
+        .collect();
+    calls.sort_unstable();
+    calls
+}
+
+fn move_events(trace: &mut Trace, shifts: &BTreeMap<i32, Shift>) {
+    let calls = synchronized_calls(trace);
+    let correlation = super::launches::correlation(trace);
+    let mut moved = Vec::new();
+    for event in trace.events.ids() {
+        let track = trace.tracks.get(trace.events.track[event.index()]);
+        let Some(shift) = shifts.get(&track.device).filter(|_| track.kind == TrackKind::Stream) else { continue };
+        let start = trace.events.start[event.index()];
+        let is_usable = trace.events.is_plausible(event) && (shift.from..=shift.to).contains(&start);
+        let shifted = start.saturating_add(shift.by);
+        // Records of synchronization may have the host's clock: their call says which they have.
+        let stays = trace.kind(event) == EventKind::Sync
+            && calls.get(&correlation(event)).is_some_and(|call| start.abs_diff(*call) < shifted.abs_diff(*call));
+        if is_usable && !stays {
+            moved.push((event, shifted));
+        }
+    }
+    drop(correlation);
+    for (event, start) in moved {
+        trace.events.start[event.index()] = start;
+    }
+}
+
+/// Starts of runtime calls by correlation id, where the trace has records of synchronization.
+fn synchronized_calls(trace: &Trace) -> FxHashMap<i64, i64> {
+    if !trace.events.kind.contains(&EventKind::Sync) {
+        return FxHashMap::default();
+    }
+    let correlation = super::launches::correlation(trace);
+    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
+    calls.map(|e| (correlation(e), trace.events.start[e.index()])).filter(|(id, _)| *id > 0).collect()
+}
+
+/// From the first to the last plausible event of CPU threads.
+fn host_span(trace: &Trace) -> Option<(i64, i64)> {
+    let on_host = |e: &EventId| {
+        trace.events.is_plausible(*e)
+            && trace.events.has(*e, flags::HAS_DURATION)
+            && !matches!(trace.kind(*e), EventKind::Recording | EventKind::Other)
+            && trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread
+    };
+    trace.events.ids().filter(on_host).fold(None, |span, e| {
+        let (start, end) = (trace.events.start[e.index()], trace.events.end(e));
+        Some(span.map_or((start, end), |(a, b): (i64, i64)| (a.min(start), b.max(end))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// Launches every 100 µs, each operation `delay` ns after its call and 10 µs long.
+    fn launched(count: i64, delay: i64) -> Vec<Launched> {
+        let one = |i: i64| {
+            let call = i * 100_000;
+            Launched { id: i + 1, call: (call, call + 5_000), ran: (call + delay, call + delay + 10_000) }
+        };
+        largest_group(&(0..count).map(one).collect::<Vec<_>>(), GROUP_NS)
+    }
+
+    #[test]
+    fn clocks_that_are_behind_are_moved_forward() {
+        let host = (0, 10 * MS);
+        assert_eq!(shift(&launched(50, 8_000), &[], host), None);
+        assert_eq!(shift(&launched(50, -MS / 2), &[], host), None, "small differences stay");
+        assert_eq!(shift(&launched(50, -100 * MS), &[], host), Some(100 * MS));
+        assert_eq!(shift(&launched(50, -300_000_000_000_000), &[], host), Some(300_000_000_000_000));
+    }
+
+    #[test]
+    fn clocks_that_are_ahead_are_moved_back() {
+        let host = (0, 10 * MS);
+        assert_eq!(shift(&launched(50, 100 * MS), &[-99 * MS], host), Some(-99 * MS), "as a wait bounds it");
+        assert_eq!(
+            shift(&launched(50, 100 * MS), &[], host),
+            Some(-(100 * MS - 5_000)),
+            "an idle device starts at once"
+        );
+        // A queue that never runs empty may be as long as that.
+        let busy: Vec<Launched> =
+            launched(50, 100 * MS).into_iter().map(|l| Launched { ran: (l.ran.0, l.ran.0 + 100_000), ..l }).collect();
+        assert_eq!(shift(&busy, &[], host), None);
+        assert_eq!(shift(&busy, &[-100 * MS], host), Some(-100 * MS));
+    }
+
+    #[test]
+    fn outliers_move_nothing() {
+        let mut all = launched(50, 8_000);
+        for (at, wrong) in [(3, i64::MIN / 4), (9, i64::MAX / 4), (20, -500 * MS)] {
+            all[at].ran = (wrong, wrong);
+        }
+        let kept = largest_group(&all, GROUP_NS);
+        assert_eq!((kept.len(), shift(&kept, &[], (0, 10 * MS))), (48, None));
+    }
+}

@@ -1,0 +1,161 @@
+//! Times that the profiler never filled in: starts of 0, one value that many records share far from all others (such as
+//! `0x80000000`), and durations of 0 or of one absurd value.
+//!
+//! A buffer that was never written reads as zeros. Such records are marked whatever their share is: no count of bad records
+//! makes them right.
+
+use crate::places::{Places, Tally};
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Phase, Trace, flags};
+
+/// A start of 0 with a duration of 0 is unset if all others are this far, and further than they are long.
+const EMPTY_NS: i64 = 100_000_000;
+/// Any other repeated start is unset if all others are this far, and [`FAR_LENGTHS`] times as far as they are long.
+const FAR_NS: i64 = 1_000_000_000;
+/// See [`FAR_NS`].
+const FAR_LENGTHS: i64 = 10;
+/// So many records are asked which values repeat.
+const SAMPLE: usize = 4096;
+/// A value is repeated if so many records have it, and one in a hundred.
+const REPEATED: usize = 4;
+
+/// Marks records with unset times. Before anything else looks at times.
+pub(crate) fn mark(trace: &mut Trace, places: &Places) {
+    let starts = unset_starts(trace);
+    let mut marked = Tally::default();
+    for &event in &starts {
+        trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
+        marked.add(event, || format!("{} at {} ns", trace.name(event), trace.events.start[event.index()]));
+    }
+    // GPU operations whose time is no number count with them: so many operations are left out.
+    let without = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.has(*e, flags::NO_TIME);
+    for event in trace.events.ids().filter(without) {
+        marked.add(event, || format!("{} without a time", trace.name(event)));
+    }
+    marked.tell(problems::ZERO_TIME, places, &mut trace.report);
+    let mut marked = Tally::default();
+    for event in unset_durations(trace) {
+        trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
+        marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
+    }
+    marked.tell(problems::ZERO_DURATION, places, &mut trace.report);
+}
+
+/// Records whose start is no time: see the module.
+fn unset_starts(trace: &Trace) -> Vec<EventId> {
+    let events = &trace.events;
+    let timed = || events.ids().filter(|&e| !events.has(e, flags::NO_TIME));
+    let mut counts: FxHashMap<i64, usize> = FxHashMap::default();
+    let suspects = suspects(trace);
+    if suspects.is_empty() {
+        return Vec::new();
+    }
+    for event in timed() {
+        *counts.entry(events.start[event.index()]).or_default() += 1;
+    }
+    let all: usize = counts.values().sum();
+    let is_repeated = |value: i64| counts.get(&value).is_some_and(|&n| n >= REPEATED.max(all / 100));
+    let is_suspect = |value: i64| value == 0 || suspects.contains(&value) && is_repeated(value);
+    let mut others: Vec<i64> = timed().map(|e| events.start[e.index()]).filter(|&s| !is_suspect(s)).collect();
+    others.sort_unstable();
+    let Some(length) = usual_length(&others) else {
+        // Nothing but zeros: they are no times if none of them lasts.
+        let zeros: Vec<EventId> = timed().filter(|e| events.has(*e, flags::HAS_DURATION)).collect();
+        let is_empty = |e: &EventId| events.start[e.index()] == 0 && events.dur[e.index()] == 0;
+        return if zeros.len() >= REPEATED && zeros.iter().all(is_empty) { zeros } else { Vec::new() };
+    };
+    let distance = |value: i64| {
+        let at = others.partition_point(|&other| other < value);
+        let near = [at.checked_sub(1), Some(at)].into_iter().flatten().filter_map(|i| others.get(i));
+        near.map(|other| other.saturating_sub(value).saturating_abs()).min().unwrap_or(0)
+    };
+    let far: FxHashMap<i64, i64> =
+        counts.keys().filter(|&&v| is_suspect(v)).map(|&value| (value, distance(value))).collect();
+    let is_unset = |event: &EventId| {
+        let (start, dur) = (events.start[event.index()], events.dur[event.index()]);
+        let Some(&distance) = far.get(&start) else { return false };
+        match start == 0 && dur == 0 {
+            true => distance >= EMPTY_NS.max(length),
+            false => distance >= FAR_NS.max(length.saturating_mul(FAR_LENGTHS)),
+        }
+    };
+    timed().filter(is_unset).collect()
+}
+
+/// Starts that may be no times: 0, and values that some of a sample share. Most files have none, and are not looked at further.
+fn suspects(trace: &Trace) -> Vec<i64> {
+    let starts = &trace.events.start;
+    let mut sample: Vec<i64> = starts.iter().copied().step_by(starts.len() / SAMPLE + 1).collect();
+    sample.sort_unstable();
+    let runs = sample.chunk_by(|a, b| a == b).filter(|run| run.len() >= REPEATED);
+    let mut found: Vec<i64> = runs.filter_map(|run| run.first().copied()).collect();
+    if starts.contains(&0) {
+        found.push(0);
+    }
+    found
+}
+
+/// The length of most of some sorted times: nine tenths of them, and as much again.
+fn usual_length(sorted: &[i64]) -> Option<i64> {
+    let cut = sorted.len() / 20;
+    let (first, last) = (*sorted.get(cut)?, *sorted.get(sorted.len() - 1 - cut)?);
+    Some(last.saturating_sub(first).saturating_mul(2))
+}
+
+/// Complete records whose duration was never filled in.
+fn unset_durations(trace: &Trace) -> Vec<EventId> {
+    let events = &trace.events;
+    let is_complete = |e: &EventId| {
+        events.is_timed(*e) && events.phase[e.index()] == Phase::Complete && !events.has(*e, flags::CLAMPED)
+    };
+    let complete: Vec<EventId> = events.ids().filter(is_complete).collect();
+    let dur = |e: &EventId| events.dur[e.index()];
+    let lasting = complete.iter().filter(|e| dur(e) > 0).count();
+    // Where times are whole microseconds, short things take 0.
+    let has_ns = complete.iter().filter(|e| dur(e) % 1000 != 0).count() * 4 > lasting;
+    let mut found = Vec::new();
+    if has_ns {
+        for kind in [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime] {
+            let of_kind = || complete.iter().copied().filter(|e| trace.kind(*e) == kind);
+            let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
+            if zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work() {
+                found.extend(zeros);
+            }
+        }
+    }
+    found.extend(shared_absurd_durations(trace, &complete));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Records that last longer than everything else takes, all of them equally long to the ns.
+fn shared_absurd_durations(trace: &Trace, complete: &[EventId]) -> Vec<EventId> {
+    let dur = |e: &EventId| trace.events.dur[e.index()];
+    let mut starts: Vec<i64> = complete.iter().map(|e| trace.events.start[e.index()]).collect();
+    if !complete.iter().any(|e| dur(e) >= FAR_NS) {
+        return Vec::new();
+    }
+    starts.sort_unstable();
+    let Some(length) = usual_length(&starts) else { return Vec::new() };
+    let limit = FAR_NS.max(length.saturating_mul(FAR_LENGTHS));
+    let mut counts: FxHashMap<i64, usize> = FxHashMap::default();
+    for event in complete.iter().filter(|e| dur(e) >= limit) {
+        *counts.entry(dur(event)).or_default() += 1;
+    }
+    complete.iter().copied().filter(|e| counts.get(&dur(e)).is_some_and(|&n| n >= REPEATED)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usual_length;
+
+    #[test]
+    fn a_few_outliers_make_no_recording_long() {
+        let mut times: Vec<i64> = (0..100).collect();
+        times[99] = i64::MAX;
+        assert_eq!(usual_length(&times), Some(2 * (94 - 5)));
+        assert_eq!(usual_length(&[]), None);
+    }
+}

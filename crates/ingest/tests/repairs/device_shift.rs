@@ -1,0 +1,108 @@
+//! Devices whose clocks are off are shifted onto the host's.
+
+use crate::repairs::{list, read, x};
+use stackline_model::{EventKind, Trace};
+
+const HOUR: i64 = 3_600_000_000;
+
+/// Thirty launches, one each 100 µs from `BASE` µs on, and a synchronization; their kernels start 8 µs later by a clock that is
+/// `off` µs ahead.
+const BASE: i64 = 1_000_000_000;
+
+fn program(off: i64, is_linked: bool, more: &[String]) -> Trace {
+    let mut events = Vec::new();
+    for i in 0..30 {
+        let at = BASE + 100 * i;
+        let args = format!(r#""correlation":{}"#, i + 1);
+        events.push(x("cpu_op", "aten::mm", (100, 1), (at, 20), ""));
+        events.push(x("cuda_runtime", "cudaLaunchKernel", (100, 1), (at + 2, 5), &args));
+        let link = if is_linked { args } else { String::from(r#""correlation":0"#) };
+        let args = format!(r#""device":0,"stream":7,{link}"#);
+        events.push(x("kernel", "k", (0, 7), (at + 10 + off, 40), &args));
+    }
+    events.push(x("gpu_user_annotation", "step", (0, 7), (BASE + 10 + off, 2940), ""));
+    events.extend_from_slice(more);
+    read(&list(&events))
+}
+
+/// Starts of kernels in µs since `BASE`.
+fn kernels(trace: &Trace) -> Vec<i64> {
+    let kernels = trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Kernel && trace.events.is_plausible(*e));
+    kernels.map(|e| trace.events.start[e.index()] / 1000 - BASE).collect()
+}
+
+#[test]
+fn whatever_a_clock_is_off_by_the_window_is_the_hosts() {
+    let right = program(0, true, &[]);
+    assert_eq!(right.report.count_of("device_clock_shifted"), 0);
+    let (first, last) = right.span().unwrap();
+    for off in [-2 * BASE, -72 * HOUR, -5_000_000, -100_000, -2_000, 2_000, 100_000, 5_000_000, 72 * HOUR] {
+        let trace = program(off, true, &[]);
+        assert_eq!(trace.report.count_of("device_clock_shifted"), 1, "{off}");
+        assert_eq!(trace.report.count_of("implausible_time"), 0, "{off}");
+        let (from, to) = trace.span().unwrap();
+        assert!((from - first).abs() <= 10_000 && (to - last).abs() <= 10_000, "{off}: {from}..{to}");
+        assert_eq!(kernels(&trace).len(), 30);
+        let clock = trace.meta.clocks[0];
+        assert!((clock.applied_ns + off * 1000).abs() <= 10_000, "{off}: {clock:?}");
+        // Bounds are those of the times as recorded; nothing is early any more.
+        assert_eq!(clock.least_ns, Some(-off * 1000 - 8_000));
+        assert_eq!(trace.report.count_of("kernel_before_launch"), 0);
+        // Annotations on the stream move along.
+        let step = trace.events.ids().find(|e| trace.kind(*e) == EventKind::GpuAnnotation).unwrap();
+        assert_eq!(trace.events.start[step.index()] / 1000 - BASE, kernels(&trace)[0]);
+    }
+}
+
+#[test]
+fn small_differences_stay_as_recorded() {
+    let trace = program(-500, true, &[]);
+    assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (-490, 0));
+    assert_eq!(trace.report.count_of("kernel_before_launch"), 30);
+}
+
+#[test]
+fn a_wait_bounds_the_shift_where_the_device_is_never_idle() {
+    let busy = |off: i64, waits: bool| {
+        let mut events = Vec::new();
+        for i in 0..30 {
+            let args = format!(r#""correlation":{}"#, i + 1);
+            events.push(x("cuda_runtime", "cudaLaunchKernel", (100, 1), (BASE + 10 * i, 5), &args));
+            let args = format!(r#""device":0,"stream":7,{args}"#);
+            events.push(x("kernel", "k", (0, 7), (BASE + 10 + 100 * i + off, 100), &args));
+        }
+        if waits {
+            events.push(x(
+                "cuda_runtime",
+                "cudaDeviceSynchronize",
+                (100, 1),
+                (BASE + 300, 2715),
+                r#""correlation":99"#,
+            ));
+        }
+        read(&list(&events))
+    };
+    // A queue may be as long as that; nothing says more.
+    assert_eq!(busy(100_000, false).meta.clocks[0].applied_ns, 0);
+    assert_eq!(busy(100_000, true).meta.clocks[0].applied_ns, -99_995_000);
+}
+
+#[test]
+fn single_wrong_records_shift_nothing() {
+    let wrong = |start: i64| x("kernel", "wrong", (0, 7), (start, 5), r#""device":0,"stream":7,"correlation":1"#);
+    for start in [5, BASE - 72 * HOUR / 100, BASE - 300_000, BASE + 72 * HOUR] {
+        let trace = program(0, true, &[wrong(start)]);
+        assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (10, 0), "{start}");
+    }
+}
+
+#[test]
+fn without_links_the_order_of_launches_tells() {
+    for off in [-2 * BASE, -72 * HOUR, -100_000, 100_000, 5_000_000, 72 * HOUR] {
+        let trace = program(off, false, &[]);
+        assert_eq!(trace.report.count_of("device_clock_unknown"), 1, "{off}");
+        assert_eq!((kernels(&trace).len(), kernels(&trace)[0]), (30, 7), "{off}");
+        assert_eq!((trace.meta.clocks[0].launches, trace.meta.clocks[0].least_ns), (0, None));
+    }
+    assert_eq!(program(0, false, &[]).meta.clocks, []);
+}

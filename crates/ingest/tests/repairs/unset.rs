@@ -1,0 +1,83 @@
+//! Times that the profiler never filled in are left out, whatever their share is.
+
+use crate::repairs::{list, read};
+use stackline_model::Trace;
+
+/// A hundred operators and kernels; the times of those that `is_bad` picks are replaced.
+fn program(is_bad: impl Fn(usize) -> bool, time: (&str, &str)) -> Trace {
+    let record = |i: usize| {
+        let ts = 500_000_000 + 100 * (i / 2);
+        let (ts, dur) = (format!("{ts}.125"), "30.250".to_owned());
+        let (ts, dur) = match (is_bad(i), time) {
+            (false, _) => (ts, dur),
+            (true, ("", dur)) => (ts, dur.to_owned()),
+            (true, (ts, "")) => (ts.to_owned(), dur),
+            (true, (ts, dur)) => (ts.to_owned(), dur.to_owned()),
+        };
+        let (cat, pid) = if i.is_multiple_of(2) { ("cpu_op", 100) } else { ("kernel", 0) };
+        format!(r#"{{"ph":"X","cat":"{cat}","name":"n{i}","pid":{pid},"tid":7,"ts":{ts},"dur":{dur},"args":{{}}}}"#)
+    };
+    read(&list(&(0..200).map(record).collect::<Vec<_>>()))
+}
+
+fn left_out(trace: &Trace) -> usize {
+    trace.events.ids().filter(|e| !trace.events.is_plausible(*e)).count()
+}
+
+#[test]
+fn zeros_are_no_times() {
+    for (share, bad) in [(2, 100), (3, 67), (50, 4)] {
+        for time in [("0.000", "0.000"), ("0", ""), ("2147483.648", ""), ("-3600000000", "0")] {
+            if share == 50 && !time.0.starts_with('0') {
+                continue;
+            }
+            let trace = program(|i| i >= 2 && i.is_multiple_of(share), time);
+            let count = trace.report.count_of("zero_time") as usize;
+            assert!(count.abs_diff(bad) <= 2, "{share} {time:?}: {:?}", trace.report.problems);
+            assert_eq!(left_out(&trace), count, "{share} {time:?}");
+            assert_eq!(trace.span().unwrap().0, 500_000_000_125);
+        }
+    }
+    let all = program(|_| true, ("0", "0"));
+    assert_eq!((all.report.count_of("zero_time"), all.span()), (200, None));
+}
+
+#[test]
+fn durations_that_were_never_written_are_named() {
+    for time in [("", "0"), ("", "4294967.296"), ("", "0.0")] {
+        let trace = program(|i| i % 4 < 2, time);
+        let others = trace.report.count_of("implausible_time") + trace.report.count_of("implausible_host_time");
+        assert_eq!(trace.report.count_of("zero_duration") + others, 100, "{time:?}: {:?}", trace.report.problems);
+        let (first, last) = trace.span().unwrap();
+        assert!(last - first < 10_000_000, "{time:?}");
+    }
+    // The largest numbers are no durations at all.
+    let trace = program(|i| i % 4 < 2, ("", "9223372036854775.808"));
+    assert_eq!((trace.report.count_of("bad_time"), left_out(&trace)), (100, 100));
+    let trace = program(|i| i % 4 < 2, ("9223372036854775.808", ""));
+    assert_eq!((trace.report.count_of("bad_time"), left_out(&trace)), (100, 100));
+}
+
+#[test]
+fn a_trace_that_begins_at_zero_is_right() {
+    let op = |ts: i64, dur: i64| {
+        format!(r#"{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{ts},"dur":{dur},"args":{{}}}}"#)
+    };
+    for events in [vec![op(0, 10), op(5, 1), op(20, 7)], vec![op(0, 0), op(5, 1)], vec![op(0, 0)]] {
+        assert_eq!(read(&list(&events)).report.count_of("zero_time"), 0, "{events:?}");
+    }
+    // Whole microseconds: what is short takes 0.
+    let short: Vec<String> = (0..50).map(|i| op(10 * i, i % 2)).collect();
+    assert_eq!(read(&list(&short)).report.count_of("zero_duration"), 0);
+}
+
+#[test]
+fn half_of_the_records_may_be_anywhere() {
+    let record = |i: i64| {
+        let ts = if i % 2 == 0 { 500_000_000 + 100 * i } else { i * 7_919_000_000_000 };
+        format!(r#"{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{ts},"dur":9,"args":{{}}}}"#)
+    };
+    let trace = read(&list(&(0..100).map(record).collect::<Vec<_>>()));
+    assert_eq!(trace.report.count_of("implausible_host_time"), 50);
+    assert_eq!(trace.span(), Some((500_000_000_000, 500_009_809_000)));
+}
