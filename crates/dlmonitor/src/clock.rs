@@ -188,12 +188,6 @@ pub fn ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// Ticks that a number of ns take.
-#[must_use]
-pub fn ticks_of(ns: u64) -> u64 {
-    ((u128::from(ns) << 32) / u128::from(SCALE.load(Ordering::Relaxed).max(1))) as u64
-}
-
 /// `CLOCK_MONOTONIC` at a moment in ticks: the same whenever it is asked for, however often the rate was measured meanwhile.
 #[must_use]
 #[inline]

@@ -14,13 +14,16 @@ pub(crate) fn watch() {
 
 unsafe extern "C" fn before() {
     crate::native::before_fork();
+    crate::torch::begin_change();
 }
 
 unsafe extern "C" fn in_parent() {
+    crate::torch::end_change();
     crate::native::after_fork();
 }
 
 unsafe extern "C" fn in_child() {
+    crate::torch::end_change();
     // Before anybody looks for libraries there.
     crate::native::forked();
     crate::clock::forked();

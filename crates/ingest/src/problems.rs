@@ -65,6 +65,8 @@ codes! {
         "durations were never filled in (0 where times are in ns, or one absurd value): kept, but excluded from windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU records before the recording, long after it or absurdly long were kept but count nowhere";
+    REPEATED_STEP "repeated_step" Note
+        "several steps have the same number: each counts as a step of its own, --steps takes all of them";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
         "the clock of a device was off; its times were shifted as launches and waits allow, before anything was computed";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired

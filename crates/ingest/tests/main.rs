@@ -29,3 +29,4 @@ mod recording_memory;
 mod recording_trace;
 mod repairs;
 mod silent;
+mod steps;

@@ -33,7 +33,22 @@ pub const IMPORTS: &str = "<frozen importlib";
 /// Whether a runtime or driver call puts work on a device: a launch of kernels or graphs, a copy or a fill.
 #[must_use]
 pub fn is_launch(call: &str) -> bool {
-    ["LaunchKernel", "GraphLaunch", "LaunchCooperative", "Memcpy", "Memset"].iter().any(|part| call.contains(part))
+    // `cudaGraphAddMemcpyNode` and its kind put work into a graph.
+    !call.contains("GraphAdd")
+        && !call.contains("GraphExec")
+        && ["LaunchKernel", "GraphLaunch", "LaunchCooperative", "Memcpy", "Memset"]
+            .iter()
+            .any(|part| call.contains(part))
+}
+
+/// Whether a runtime or driver call begins (`true`) or ends (`false`) the capture of a stream into a graph.
+#[must_use]
+pub fn captures(call: &str) -> Option<bool> {
+    match call {
+        _ if call.contains("StreamBeginCapture") => Some(true),
+        _ if call.contains("StreamEndCapture") => Some(false),
+        _ => None,
+    }
 }
 
 /// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.

@@ -4,6 +4,7 @@ use crate::{
     AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, LinkTable, ReadReport, StackTable,
     StrId, StringTable, TrackId, TrackTable,
 };
+use std::collections::BTreeMap;
 
 /// A training or inference step (`ProfilerStep#n`).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -204,8 +205,15 @@ impl Trace {
     }
 
     /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) and launched no operation of the GPU
-    /// table, in the order of the events.
+    /// table, in the order of the events; without those that a thread made while it captured them into a graph.
     pub fn launches_without_work(&self) -> Vec<EventId> {
+        let captures = self.captures();
+        let is_captured = |event: EventId| {
+            let start = self.events.start[event.index()];
+            let of_track = captures.get(&self.events.track[event.index()]).map_or(&[][..], Vec::as_slice);
+            let begun = of_track.partition_point(|&(from, _)| from <= start);
+            begun.checked_sub(1).and_then(|at| of_track.get(at)).is_some_and(|&(_, to)| start <= to)
+        };
         let launching: Vec<bool> = self.strings.iter().map(crate::names::is_launch).collect();
         let mut has_work = vec![false; self.events.len()];
         for call in self.gpu.launch.iter().filter_map(|call| call.some()) {
@@ -215,7 +223,34 @@ impl Trace {
             let name = self.events.name[e.index()];
             self.kind(*e).is_api_call() && !has_work[e.index()] && launching.get(name.index()).is_some_and(|l| *l)
         };
-        self.events.ids().filter(is_launch).collect()
+        self.events.ids().filter(|event| is_launch(event) && !is_captured(*event)).collect()
+    }
+
+    /// Per track from when to when its thread captured streams into graphs, ns, ascending; a capture that does not end goes on.
+    fn captures(&self) -> BTreeMap<TrackId, Vec<(i64, i64)>> {
+        let marks: Vec<Option<bool>> = self.strings.iter().map(crate::names::captures).collect();
+        let mut found: BTreeMap<TrackId, Vec<(i64, i64)>> = BTreeMap::new();
+        if marks.iter().all(Option::is_none) {
+            return found;
+        }
+        let mark = |event: &EventId| marks.get(self.events.name[event.index()].index()).copied().flatten();
+        let mut calls: Vec<(i64, EventId, bool)> = self
+            .events
+            .ids()
+            .filter(|event| self.kind(*event).is_api_call())
+            .filter_map(|event| Some((self.events.start[event.index()], event, mark(&event)?)))
+            .collect();
+        calls.sort_unstable();
+        for (start, event, begins) in calls {
+            let of_track = found.entry(self.events.track[event.index()]).or_default();
+            match of_track.last_mut() {
+                Some((_, to)) if !begins && *to == i64::MAX => *to = start,
+                Some((_, i64::MAX)) | None if !begins => {}
+                _ if begins => of_track.push((start, i64::MAX)),
+                _ => {}
+            }
+        }
+        found
     }
 
     /// A process or thread key as text.

@@ -1,11 +1,15 @@
 //! Overhead of the recorder, measured in the run: blocks of steps without callbacks between blocks with them.
 //!
-//! One comparison is `GAP` recorded steps, `BLOCK` recorded steps that are timed, one step without callbacks that is not
+//! One comparison is a gap of recorded steps, `BLOCK` recorded steps that are timed, one step without callbacks that is not
 //! timed (caches and branch predictors settle), `BLOCK` without callbacks that are, one to settle again, and `BLOCK`
-//! recorded ones that are. Of each block the median step counts, so that a step that logs something spoils none. The overhead is
-//! the mean of both recorded blocks over the one between them, less 1, so that a drift of the program cancels. The median of
-//! all comparisons counts: a checkpoint spoils one of them.
+//! recorded ones that are. Its overhead is the median of the recorded steps before and after over the median of those between
+//! them, less 1, so that a drift of the program cancels. The median of all comparisons counts: a checkpoint spoils one of them.
+//!
+//! A step ends where the span of an optimizer ends, always at the same call path: a program may have several optimizers, or one
+//! within another. Steps that still take turns (a critic more often than a generator) would be compared with their like by
+//! chance alone: a comparison whose steps differ too much does not count.
 
+use crate::tree::NodeId;
 use stackline_recording::Interval;
 use std::ops::{Range, RangeInclusive};
 use std::thread::ThreadId;
@@ -21,19 +25,28 @@ const WARM_UP: u64 = 10;
 const GAP: RangeInclusive<u64> = 8..=16;
 /// Fewer comparisons tell nothing: the interval of six is the first one that holds the median with 95 %.
 const LEAST: usize = 6;
+/// The mean and the median of a comparison's recorded steps may differ by this factor: with more, they are not of one kind.
+const ALIKE: f64 = 1.3;
+/// Half of a comparison's recorded steps may be as far from their median, as a part of it.
+const APART: f64 = 0.2;
 /// Times as long as recorded steps, steps without callbacks never are: the program does something else.
 const LONGEST_STEPS: i64 = 10;
+/// A program that did something else so often is not measured any more.
+const GIVEN_UP: u32 = 2;
 /// Steps that a recording may lose to this, unless options say otherwise.
 pub(crate) const BUDGET: u64 = 64;
 
 /// What shall be done at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Stop the callbacks.
+    /// Stop the callbacks of operators.
     Pause,
-    /// Start them again; they were stopped for so many ns.
-    Resume(u64),
+    /// Start them again.
+    Resume,
 }
+
+/// Where a step ends: the thread, and the node of the optimizer's span in its tree.
+pub(crate) type Mark = (ThreadId, NodeId);
 
 /// When to stop callbacks, and what steps took with and without them.
 #[derive(Debug)]
@@ -42,18 +55,22 @@ pub(crate) struct Overhead {
     budget: u64,
     /// Steps without callbacks up to now.
     unrecorded: u64,
+    /// Pauses that the program did not end by steps.
+    given_up: u32,
     /// Steps of this comparison that ended, and how many pass before its first block.
     step: u64,
     gap: u64,
     /// Ends of the last step and of the last recorded one, ns.
     last_ns: Option<i64>,
     paused_ns: i64,
-    /// ns of the timed steps of this comparison: of the recorded block before, of that without callbacks, and of the one after.
-    blocks: [[i64; BLOCK as usize]; 3],
+    /// ns of this comparison's recorded steps, of those of them that are timed, and of those without callbacks.
+    recorded: Vec<i64>,
+    with: Vec<i64>,
+    without: Vec<i64>,
     random: u64,
     found: Vec<f64>,
-    /// The thread whose steps they are: the first one that ends one.
-    thread: Option<ThreadId>,
+    /// The first mark of all: the others' steps do not count.
+    mark: Option<Mark>,
 }
 
 impl Overhead {
@@ -61,15 +78,18 @@ impl Overhead {
         Self {
             budget,
             unrecorded: 0,
+            given_up: 0,
             step: 0,
             gap: WARM_UP,
             last_ns: None,
             paused_ns: 0,
-            blocks: [[0; BLOCK as usize]; 3],
+            recorded: Vec::new(),
+            with: Vec::new(),
+            without: Vec::new(),
             // The same in all ranks of a job: they wait for each other.
             random: 0x9e37_79b9_7f4a_7c15,
             found: Vec::new(),
-            thread: None,
+            mark: None,
         }
     }
 
@@ -78,31 +98,35 @@ impl Overhead {
         self.gap + BLOCK..self.gap + 2 * BLOCK + SETTLE
     }
 
-    /// A step of this thread ends at this time, ns. Steps of other threads than the first one are left out.
-    pub(crate) fn step_ended(&mut self, thread: ThreadId, now_ns: i64) -> Option<Change> {
+    /// A step ends at this time, ns.
+    pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
         let paused = self.paused();
         let is_over = self.budget < BLOCK + SETTLE && self.step < paused.start;
-        if *self.thread.get_or_insert(thread) != thread || is_over {
+        if *self.mark.get_or_insert(mark) != mark || is_over {
             return None;
         }
         let took_ns = now_ns - self.last_ns.replace(now_ns)?;
         let at = self.step;
         self.step += 1;
+        let is_timed = |from: u64| (from..from + BLOCK).contains(&at);
         if paused.contains(&at) {
             self.unrecorded += 1;
-            self.budget = self.budget.saturating_sub(1);
-        }
-        for (block, from) in [self.gap, paused.start + SETTLE, paused.end + SETTLE].into_iter().enumerate() {
-            if (from..from + BLOCK).contains(&at) {
-                self.blocks[block][(at - from) as usize] = took_ns;
+            if is_timed(paused.start + SETTLE) {
+                self.without.push(took_ns);
+            }
+        } else {
+            self.recorded.push(took_ns);
+            if is_timed(self.gap) || is_timed(paused.end + SETTLE) {
+                self.with.push(took_ns);
             }
         }
         if self.step == paused.start {
             self.paused_ns = now_ns;
+            self.budget = self.budget.saturating_sub(BLOCK + SETTLE);
             return Some(Change::Pause);
         }
         if self.step == paused.end {
-            return Some(Change::Resume((now_ns - self.paused_ns).max(0).cast_unsigned()));
+            return Some(Change::Resume);
         }
         if self.step == paused.end + SETTLE + BLOCK {
             self.compare();
@@ -119,9 +143,15 @@ impl Overhead {
     /// comparison is dropped.
     pub(crate) fn gives_up(&mut self, now_ns: i64) -> bool {
         let steps = i64::try_from(BLOCK + SETTLE).unwrap_or(1);
-        let longest = middle(self.blocks[0]).saturating_mul(LONGEST_STEPS * steps);
+        let longest = median(&mut self.recorded.clone()).saturating_mul(LONGEST_STEPS * steps);
         let gives_up = self.is_paused() && now_ns - self.paused_ns > longest;
         if gives_up {
+            // The one that is running.
+            self.unrecorded += 1;
+            self.given_up += 1;
+            if self.given_up >= GIVEN_UP {
+                self.budget = 0;
+            }
             self.begin_comparison();
             self.last_ns = None;
         }
@@ -129,9 +159,13 @@ impl Overhead {
     }
 
     fn compare(&mut self) {
-        let [before, between, after] = self.blocks.map(|block| middle(block) as f64);
-        if between > 0.0 {
-            self.found.push(f64::midpoint(before, after) / between - 1.0);
+        let mean = self.recorded.iter().map(|&ns| ns as f64).sum::<f64>() / self.recorded.len().max(1) as f64;
+        let usual = median(&mut self.recorded) as f64;
+        let (with, without) = (median(&mut self.with) as f64, median(&mut self.without) as f64);
+        let mut apart: Vec<i64> = self.recorded.iter().map(|&ns| (ns - usual as i64).abs()).collect();
+        let is_even = mean <= ALIKE * usual && usual <= ALIKE * mean && (median(&mut apart) as f64) <= APART * usual;
+        if is_even && without > 0.0 {
+            self.found.push(with / without - 1.0);
         }
         self.begin_comparison();
     }
@@ -144,6 +178,9 @@ impl Overhead {
         let (least, most) = GAP.into_inner();
         self.gap = least + self.random % (most - least + 1);
         self.step = 0;
+        self.recorded.clear();
+        self.with.clear();
+        self.without.clear();
     }
 
     /// What was found up to now; `None` before a step went unrecorded.
@@ -168,10 +205,15 @@ impl Overhead {
     }
 }
 
-/// The median of a block.
-fn middle(mut block: [i64; BLOCK as usize]) -> i64 {
-    block.sort_unstable();
-    block[block.len() / 2]
+/// The median of some values, the mean of the two in the middle; 0 of none.
+fn median(values: &mut [i64]) -> i64 {
+    values.sort_unstable();
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        1 => values[middle],
+        _ if middle == 0 => 0,
+        _ => i64::midpoint(values[middle - 1], values[middle]),
+    }
 }
 
 /// How many of so many values may be left out at each end so that the others hold the median with 95 %, whatever their
@@ -192,22 +234,23 @@ fn outside(count: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{BLOCK, BUDGET, Change, Overhead, SETTLE, outside};
+    use crate::tree::NodeId;
     use proptest::prelude::*;
 
     /// A program whose steps take a millisecond, `1 + overhead` times that with callbacks; `noise` gets the number of the step
     /// and returns a factor. Returns the steps that went unrecorded, too.
     fn run(budget: u64, steps: u64, overhead: f64, mut noise: impl FnMut(u64) -> f64) -> (Overhead, Vec<u64>) {
         let mut measured = Overhead::new(budget);
-        let thread = std::thread::current().id();
+        let mark = (std::thread::current().id(), NodeId(7));
         let (mut now, mut paused, mut unrecorded) = (0_i64, false, Vec::new());
         for step in 0..steps {
             now += (1e6 * noise(step) * if paused { 1.0 } else { 1.0 + overhead }) as i64;
             if paused {
                 unrecorded.push(step);
             }
-            match measured.step_ended(thread, now) {
+            match measured.step_ended(mark, now) {
                 Some(Change::Pause) => paused = true,
-                Some(Change::Resume(_)) => paused = false,
+                Some(Change::Resume) => paused = false,
                 None => {}
             }
             assert_eq!(measured.is_paused(), paused);
@@ -242,14 +285,44 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_a_second_thread_are_left_out() {
+    fn other_threads_and_optimizers_end_no_steps() {
         let mut measured = Overhead::new(BUDGET);
         let own = std::thread::current().id();
         let other = std::thread::spawn(|| std::thread::current().id()).join().unwrap();
-        let changes = |thread, from: i64, measured: &mut Overhead| {
-            (from..from + 30).filter_map(|step| measured.step_ended(thread, step * 1000)).count()
+        let changes = |mark, from: i64, measured: &mut Overhead| {
+            (from..from + 30).filter_map(|step| measured.step_ended(mark, step * 1000)).count()
         };
-        assert_eq!((changes(own, 0, &mut measured), changes(other, 30, &mut measured)), (2, 0));
+        assert_eq!(changes((own, NodeId(7)), 0, &mut measured), 2);
+        assert_eq!(changes((other, NodeId(7)), 30, &mut measured), 0);
+        assert_eq!(changes((own, NodeId(8)), 60, &mut measured), 0, "an optimizer at another place");
+    }
+
+    /// A critic's five steps before each of a generator, one optimizer per parameter, a step of each kind in turn.
+    #[test]
+    fn steps_that_take_turns_are_not_compared() {
+        for lengths in [&[1.0, 1.0, 1.0, 1.0, 4.0][..], &[[1.0; 30].as_slice(), &[60.0]].concat(), &[1.0, 2.5]] {
+            let (measured, _) = run(BUDGET, 2000, 0.1, |step| lengths[step as usize % lengths.len()]);
+            let measured = measured.measured().unwrap();
+            assert!(measured.fraction.is_none() || lengths.len() > 20, "{measured:?}, {lengths:?}");
+        }
+    }
+
+    /// What lasts far longer than steps, again and again: a rollout between updates.
+    #[test]
+    fn a_program_that_often_does_something_else_is_left_alone() {
+        let mut measured = Overhead::new(1000);
+        let mark = (std::thread::current().id(), NodeId(7));
+        let (mut now, mut pauses) = (0, 0);
+        for _ in 0..50 {
+            for _ in 0..16 {
+                now += 1_000_000;
+                pauses += usize::from(measured.step_ended(mark, now) == Some(Change::Pause));
+            }
+            now += 1_000_000_000;
+            measured.gives_up(now);
+        }
+        assert!(pauses <= 4, "{pauses}");
+        assert!(!measured.is_paused() && measured.measured().is_some());
     }
 
     #[test]
@@ -259,7 +332,8 @@ mod tests {
     }
 
     proptest! {
-        /// Steps that drift, every tenth of which takes three times as long, and that vary by some percent.
+        /// Steps that drift, every tenth of which takes twice as long, and that vary as those of busy machines do: few are far
+        /// longer.
         #[test]
         fn planted_overhead_is_told(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
             for planted in [0.0, 0.01, 0.05, 0.2] {
@@ -268,8 +342,9 @@ mod tests {
                     random ^= random << 13;
                     random ^= random >> 7;
                     random ^= random << 17;
-                    let noise = 0.98 + 0.04 * (random >> 11) as f64 / (1_u64 << 53) as f64;
-                    noise * (1.0 + drift * step as f64) * if step % 10 == 0 { 3.0 } else { 1.0 }
+                    let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
+                    let noise = 1.0 - 0.02 * (1.0 - uniform).ln();
+                    noise * (1.0 + drift * step as f64) * if step % 10 == 0 { 2.0 } else { 1.0 }
                 });
                 let found = measured.measured().and_then(|measured| measured.fraction).expect("many steps");
                 prop_assert!((found.median - planted).abs() < 0.015, "{:?}, planted {}", found, planted);

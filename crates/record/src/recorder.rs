@@ -20,7 +20,7 @@ const NODE: usize = 0;
 pub(crate) const START: usize = 1;
 /// Time of the operators that this one called, in the unit of `START`.
 const INSIDE: usize = 2;
-/// Autograd's number, or that of a span's name, in `trace` mode.
+/// Autograd's number, or that of a span's name, in `trace` mode; of a span in other modes, [`Window::paused`] at its begin.
 const SEQUENCE: usize = 3;
 
 /// Marks a span whose end ends a training step, in the word of its node.
@@ -175,7 +175,10 @@ fn begin(
         let state = state(session, client);
         let (node, sequence) = place(state, outer, opened);
         state.published.begins(outer.len(), node.0, opened);
-        opened.client = [opened.client[NODE] | mark | u64::from(node.0), state.now(), 0, sequence];
+        let now = state.now();
+        let is_span = opened.client[NODE] & SPAN != 0;
+        let last = if is_span && !state.keeps_times() { session.window.paused(now) } else { sequence };
+        opened.client = [opened.client[NODE] | mark | u64::from(node.0), now, 0, last];
     }
 }
 
@@ -189,11 +192,7 @@ fn end(
 ) {
     end_of_call(session, ended, thread, add);
     if ended.client[NODE] & STEP != 0 {
-        let unrecorded_ns = session.step_ended();
-        // What ran meanwhile is no time of the span around it, whose calls went unrecorded.
-        if let Some(caller) = thread.open.last_mut().filter(|caller| unrecorded_ns > 0 && caller.client[START] != 0) {
-            caller.client[INSIDE] = caller.client[INSIDE].saturating_add(clock::ticks_of(unrecorded_ns));
-        }
+        session.step_ended(NodeId(ended.client[NODE] as u32));
     }
 }
 
@@ -210,12 +209,19 @@ fn end_of_call(
     }
     let Thread { open, client, .. } = thread;
     let state = state(session, client);
-    let took = state.now().saturating_sub(ended.client[START]);
+    let now = state.now();
+    let took = now.saturating_sub(ended.client[START]);
+    // What operators did meanwhile is not known: it is no time of the span's own.
+    let paused = match ended.client[NODE] & SPAN != 0 && !state.keeps_times() {
+        true => session.window.paused(now).saturating_sub(ended.client[SEQUENCE]).min(took),
+        false => 0,
+    };
     if let Some(caller) = open.last_mut() {
-        caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);
+        caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took - paused);
     }
     state.published.ends(open);
-    let (own, took) = (state.ns(took.saturating_sub(ended.client[INSIDE])), state.ns(took));
+    let own = took.saturating_sub(ended.client[INSIDE]).saturating_sub(paused);
+    let (own, took) = (state.ns(own), state.ns(took));
     add(state, NodeId(ended.client[NODE] as u32), own, took);
     if let Some(outbox) = &mut state.outbox {
         let is_span = ended.client[NODE] & SPAN != 0;

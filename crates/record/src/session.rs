@@ -6,6 +6,7 @@ use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
 use crate::state::State;
 use crate::stream::Stream;
+use crate::tree::NodeId;
 use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
@@ -130,8 +131,6 @@ impl Session {
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
             let session = Self::new(parent.options.clone(), Role::Fork, sources);
             session.process.modules.inherit(&parent.process.modules);
-            // The parent may be measuring its overhead.
-            dlmonitor::resume_operators();
             session.make_current();
         }
     }
@@ -147,23 +146,19 @@ impl Session {
         if let Err(reason) = self.start_writing() {
             self.complain(&reason, "the program goes on without it");
         }
+        self.resume_in_child();
         self.process.enter_thread()
     }
 
-    /// A training step of the program ended. Returns for how long up to now operators were not reported, to measure overhead:
-    /// ns, 0 mostly.
+    /// A training step of the program ended, with a span at this node of the calling thread's tree.
     #[cold]
-    pub(crate) fn step_ended(&self) -> u64 {
-        match self.window.step_ended(self.elapsed()) {
-            None => 0,
-            Some(Change::Pause) => {
-                dlmonitor::pause_operators();
-                0
-            }
-            Some(Change::Resume(paused_ns)) => {
-                dlmonitor::resume_operators();
-                paused_ns
-            }
+    pub(crate) fn step_ended(&self, node: NodeId) {
+        // The writer ends what the program leaves unfinished.
+        let measures = self.has_writer.load(Ordering::Acquire);
+        match self.window.step_ended(self.elapsed(), node, measures) {
+            None => {}
+            Some(Change::Pause) => dlmonitor::pause_operators(),
+            Some(Change::Resume) => dlmonitor::resume_operators(),
         }
     }
 
@@ -274,10 +269,19 @@ impl Session {
 
     /// Starts to record a forked child before its first operator.
     pub(crate) fn start_in_child(&'static self) {
+        self.resume_in_child();
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
         {
             self.complain(&reason, "the program goes on without it");
+        }
+    }
+
+    /// In a forked child: its parent may have paused operators to measure overhead. Not in the handler of the fork itself, as
+    /// PyTorch takes a lock.
+    fn resume_in_child(&self) {
+        if self.role == Role::Fork {
+            dlmonitor::resume_operators();
         }
     }
 

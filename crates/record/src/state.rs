@@ -92,6 +92,12 @@ impl State {
         if self.keeps_times { clock::now_ns().cast_unsigned() } else { clock::ticks() }
     }
 
+    /// Whether times are kept one by one: then no operators are paused.
+    #[inline]
+    pub(crate) fn keeps_times(&self) -> bool {
+        self.keeps_times
+    }
+
     /// The ns between two values of [`Self::now`] that differ by `time`.
     #[inline]
     pub(crate) fn ns(&self, time: u64) -> u64 {

@@ -1,10 +1,11 @@
 //! Which part of a program is recorded: by time, by training steps, or one step of so many.
 
 use crate::overhead::{self, Overhead};
+use crate::tree::NodeId;
 use dlmonitor::clock;
 use stackline_recording::OPTIMIZER_STEP;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -105,6 +106,9 @@ pub(crate) struct Window {
     past: Mutex<Past>,
     /// Whether changes are kept for the stream, and all of the program is not wanted anyway.
     kept: bool,
+    /// For how long operators were paused, and since when they are (0: they are not), in ticks.
+    paused_before: AtomicU64,
+    paused_since: AtomicU64,
 }
 
 impl Window {
@@ -117,7 +121,14 @@ impl Window {
         let open = wanted.holds(0, Duration::ZERO);
         let first = Change { at: clock::ticks(), step: 0, open, at_step: true };
         let past = Past { step: 0, changes: if kept { vec![first] } else { Vec::new() }, overhead };
-        Self { wanted, open: AtomicBool::new(open), past: Mutex::new(past), kept }
+        Self {
+            wanted,
+            open: AtomicBool::new(open),
+            past: Mutex::new(past),
+            kept,
+            paused_before: AtomicU64::new(0),
+            paused_since: AtomicU64::new(0),
+        }
     }
 
     /// Whether to record now.
@@ -131,13 +142,19 @@ impl Window {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// A step ended on the calling thread, so long after the start. Says whether operators are to be reported from now on, if
-    /// that changes to measure overhead.
-    pub(crate) fn step_ended(&self, elapsed: Duration) -> Option<overhead::Change> {
+    /// A step ended on the calling thread, so long after the start, with a span at this node. Says whether operators are to be
+    /// reported from now on, if that changes to measure overhead; only if it `measures`.
+    pub(crate) fn step_ended(&self, elapsed: Duration, node: NodeId, measures: bool) -> Option<overhead::Change> {
         let mut past = self.past();
         past.step += 1;
-        let thread = std::thread::current().id();
-        let change = past.overhead.as_mut().and_then(|overhead| overhead.step_ended(thread, nanos(elapsed)));
+        let mark = (std::thread::current().id(), node);
+        let overhead = past.overhead.as_mut().filter(|_| measures);
+        let change = overhead.and_then(|overhead| overhead.step_ended(mark, nanos(elapsed)));
+        match change {
+            Some(overhead::Change::Pause) => self.pause(),
+            Some(overhead::Change::Resume) => self.resume(),
+            None => {}
+        }
         self.change(&mut past, elapsed, true);
         change
     }
@@ -146,8 +163,30 @@ impl Window {
     pub(crate) fn look(&self, elapsed: Duration) -> bool {
         let mut past = self.past();
         let gave_up = past.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
+        if gave_up {
+            self.resume();
+        }
         self.change(&mut past, elapsed, false);
         gave_up
+    }
+
+    fn pause(&self) {
+        self.paused_since.store(clock::ticks(), Ordering::Relaxed);
+    }
+
+    fn resume(&self) {
+        let since = self.paused_since.swap(0, Ordering::Relaxed);
+        if since != 0 {
+            self.paused_before.fetch_add(clock::ticks().saturating_sub(since), Ordering::Relaxed);
+        }
+    }
+
+    /// For how long operators were paused up to now, in ticks.
+    #[inline]
+    pub(crate) fn paused(&self, now: u64) -> u64 {
+        let since = self.paused_since.load(Ordering::Relaxed);
+        let running = if since == 0 { 0 } else { now.saturating_sub(since) };
+        self.paused_before.load(Ordering::Relaxed).saturating_add(running)
     }
 
     /// The overhead that was measured up to now, if any was.
@@ -165,8 +204,7 @@ impl Window {
     }
 
     fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool) {
-        let is_paused = past.overhead.as_ref().is_some_and(Overhead::is_paused);
-        let open = !is_paused && self.wanted.holds(past.step, elapsed);
+        let open = self.wanted.holds(past.step, elapsed);
         if self.open.swap(open, Ordering::Relaxed) != open && self.kept {
             past.changes.push(Change { at: clock::ticks(), step: past.step, open, at_step });
         }
@@ -176,6 +214,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::{Wanted, Window};
+    use crate::tree::NodeId;
     use std::time::Duration;
 
     fn wanted(steps: Option<&str>, every: Option<&str>, after: Option<&str>, duration: Option<&str>) -> Option<Wanted> {
@@ -183,20 +222,22 @@ mod tests {
     }
 
     #[test]
-    fn it_closes_for_steps_that_measure_overhead_where_all_else_is_wanted() {
-        let closed = |wanted: Wanted, keep| {
+    fn operators_pause_for_steps_that_measure_overhead_where_all_is_wanted() {
+        dlmonitor::clock::start();
+        let paused = |wanted: Wanted, keep, measures| {
             let window = Window::new(wanted, keep, 4);
-            let closed = (0..100)
-                .filter(|step| {
-                    let _ = window.step_ended(Duration::from_millis(*step));
-                    !window.is_open()
-                })
-                .count();
-            (closed, window.overhead().map(|overhead| overhead.unrecorded_steps))
+            let mut closed = 0;
+            for step in 0..100 {
+                window.step_ended(Duration::from_millis(step), NodeId(1), measures);
+                closed += usize::from(!window.is_open());
+            }
+            let is_timed = window.paused(dlmonitor::clock::ticks()) > 0;
+            (closed, window.overhead().map(|overhead| overhead.unrecorded_steps), is_timed)
         };
-        assert_eq!(closed(Wanted::default(), false), (4, Some(4)));
-        assert_eq!(closed(Wanted::default(), true), (0, None), "single calls are kept");
-        assert_eq!(closed(wanted(Some("..1000"), None, None, None).unwrap(), false), (0, None));
+        assert_eq!(paused(Wanted::default(), false, true), (0, Some(4), true));
+        assert_eq!(paused(Wanted::default(), true, true), (0, None, false), "single calls are kept");
+        assert_eq!(paused(Wanted::default(), false, false), (0, None, false), "nobody would end a pause");
+        assert_eq!(paused(wanted(Some("..1000"), None, None, None).unwrap(), false, true), (0, None, false));
     }
 
     #[test]
@@ -216,7 +257,7 @@ mod tests {
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());
-            window.step_ended(Duration::from_secs(second));
+            window.step_ended(Duration::from_secs(second), NodeId(1), true);
         }
         assert_eq!(open, [false, false, false, true, false, false]);
         let changes: Vec<_> = window.changes(0).iter().map(|c| (c.step, c.open, c.at_step)).collect();
@@ -228,7 +269,7 @@ mod tests {
         let steps: Vec<bool> = (0..7)
             .map(|_| {
                 let open = window.is_open();
-                window.step_ended(Duration::ZERO);
+                window.step_ended(Duration::ZERO, NodeId(1), true);
                 open
             })
             .collect();
@@ -236,7 +277,7 @@ mod tests {
         assert_eq!(window.changes(0), [], "nobody asked for them");
         assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true, 0).is_open());
         let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true, 0);
-        window.step_ended(Duration::ZERO);
+        window.step_ended(Duration::ZERO, NodeId(1), true);
         window.look(Duration::from_secs(2));
         assert_eq!(
             window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),

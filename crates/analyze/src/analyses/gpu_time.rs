@@ -67,21 +67,36 @@ fn operations(trace: &Trace, scope: &Scope, types: &mut NameTypes<'_>) -> Vec<Op
     operations
 }
 
-/// From the start of the first step of the scope to the end of the last one and of the work that it launched; `None` without steps.
-fn window(trace: &Trace, scope: &Scope) -> Option<(i64, i64)> {
+/// The time that the breakdown is of, in ns.
+struct Window {
+    start: i64,
+    end: i64,
+    /// Whether the first step is left out, as a warm-up.
+    without_first: bool,
+}
+
+/// From the start of the first step of the scope to the end of the last one and of the work that it launched; `None` without
+/// steps. A first step that warms up is left out unless it is asked for.
+fn window(trace: &Trace, scope: &Scope) -> Option<Window> {
     let counts = |gpu: GpuId| trace.events.is_plausible(trace.gpu.event[gpu.index()]);
     let in_scope = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let spans = crate::steps::spans(trace, counts);
-    let of_scope = || trace.steps.iter().zip(&spans).filter(|(step, _)| in_scope(step.number));
+    let lengths: Vec<i64> = spans.iter().map(|(start, end)| end.saturating_sub(*start)).collect();
+    let without_first = match &lengths[..] {
+        [first, others @ ..] => scope.steps.is_none() && crate::steps::is_warm_up(*first, others),
+        [] => false,
+    };
+    let steps = trace.steps.iter().zip(&spans).skip(usize::from(without_first));
+    let of_scope = || steps.clone().filter(|(step, _)| in_scope(step.number));
     let start = of_scope().map(|(step, _)| step.start).min()?;
     let end = of_scope().map(|(_, &(_, end))| end).max()?;
-    Some((start, end))
+    Some(Window { start, end, without_first })
 }
 
-fn breakdown(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -> Table {
+fn breakdown(trace: &Trace, operations: &[Operation], window: Option<Window>) -> Table {
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
-        let times = device(trace, of_device, window);
+        let times = device(trace, of_device, window.as_ref().map(|window| (window.start, window.end)));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
@@ -95,6 +110,10 @@ fn breakdown(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>
         return table.note("The trace has no GPU operations in this scope.");
     }
     match window {
+        Some(Window { without_first: true, .. }) => table.note(
+            "Window: from the start of the second step (the first one took more than twice as long as usual, as a warm-up does; --steps \
+             asks for it) to the end of the last one and of the GPU work that it launched.",
+        ),
         Some(_) => table.note(
             "Window: from the start of the first step to the end of the last one and of the GPU work that it launched.",
         ),
@@ -130,7 +149,7 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -
     advance(&mut times, &until, at, end);
     if window.is_some() {
         // Nothing that ends this gap was launched within the window.
-        times[HOST_WAIT] = times[HOST_WAIT].saturating_add(last.saturating_sub(end));
+        times[HOST_WAIT] = times[HOST_WAIT].saturating_add(last.saturating_sub(end.max(at)));
     }
     times
 }

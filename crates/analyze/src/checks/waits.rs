@@ -1,8 +1,8 @@
 //! Waits of streams for events, and of the host for streams.
 
 use super::{Check, Outcome};
-use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, EventKind, Key, Trace};
 use std::collections::BTreeMap;
 
 /// Rounding of times to whole microseconds is forgiven.
@@ -22,6 +22,10 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
         };
         let recorded = trace.attr(RECORD_ID);
         let waits = stream_waits(trace);
+        // Profilers that name no record at all leave the field out: it is not recorded.
+        if waits.iter().all(|&wait| recorded.i64(wait).is_none()) {
+            return Outcome::default();
+        }
         Outcome {
             checked: waits.len(),
             breaches: waits.into_iter().filter_map(|wait| Some((wait, breach(recorded.i64(wait))?))).collect(),
@@ -67,15 +71,28 @@ fn stream_waits(trace: &Trace) -> Vec<EventId> {
     trace.events.ids().filter(is_wait).collect()
 }
 
-/// Runtime and driver calls by correlation id.
+/// Runtime and driver calls by correlation id, without ids that calls of several processes have.
 fn calls(trace: &Trace) -> FxHashMap<i64, EventId> {
     let correlation = trace.attr("correlation");
     let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
-    calls.filter_map(|e| Some((correlation.i64(e).filter(|&id| id > 0)?, e))).collect()
+    let (mut found, mut shared) = (FxHashMap::default(), FxHashSet::default());
+    for event in calls {
+        let Some(id) = correlation.i64(event).filter(|&id| id > 0) else { continue };
+        if found.insert(id, event).is_some_and(|other| process(trace, other) != process(trace, event)) {
+            shared.insert(id);
+        }
+    }
+    found.retain(|id, _| !shared.contains(id));
+    found
 }
 
-/// Device, and stream; all streams of the device without one.
-type Queue = (i32, Option<i64>);
+/// The process that made a call.
+fn process(trace: &Trace, call: EventId) -> Key {
+    trace.tracks.pid(trace.events.track[call.index()])
+}
+
+/// Process, device, and stream; all streams of the device without one.
+type Queue = (Key, i32, Option<i64>);
 
 fn sync_ends_early(trace: &Trace) -> Outcome {
     let mut outcome = Outcome::default();
@@ -90,7 +107,7 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
         if call.is_some() && trace.events.is_timed(event) && trace.events.is_plausible(call) {
             let times = (trace.events.end(call), trace.events.end(event));
             for stream in [None, Some(trace.gpu.stream[gpu])] {
-                work.entry((trace.gpu.device[gpu], stream)).or_default().push(times);
+                work.entry((process(trace, call), trace.gpu.device[gpu], stream)).or_default().push(times);
             }
         }
     }
@@ -126,14 +143,14 @@ fn host_waits(trace: &Trace) -> Vec<(EventId, Queue)> {
         let call = || correlation.i64(event).and_then(|id| calls.get(&id)).copied();
         match (trace.kind(event), trace.name(event)) {
             (EventKind::Sync, "Stream Sync" | "Stream Synchronize") => {
-                found.extend(call().map(|call| (call, (track.device, Some(track.stream)))));
+                found.extend(call().map(|call| (call, (process(trace, call), track.device, Some(track.stream)))));
             }
             (EventKind::Sync, "Context Sync" | "Device Sync" | "Context Synchronize") => {
-                found.extend(call().map(|call| (call, (track.device, None))));
+                found.extend(call().map(|call| (call, (process(trace, call), track.device, None))));
             }
             (kind, "cudaDeviceSynchronize" | "hipDeviceSynchronize" | "cuCtxSynchronize") if kind.is_api_call() => {
                 let only = devices.first().filter(|_| devices.len() == 1);
-                found.extend(only.map(|device| (event, (*device, None))));
+                found.extend(only.map(|device| (event, (process(trace, event), *device, None))));
             }
             _ => {}
         }

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Sides that share less of their time than this, in percent, are different programs.
 const SHARED: f64 = 20.0;
 
+/// Runs without steps whose numbers of calls differ by more than this factor are windows of other lengths.
+const OTHER_COUNTS: f64 = 1.02;
+
 /// Why differences say little of a change, a sentence each; none where the sides are alike.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
     let mut out = Vec::new();
@@ -23,6 +26,7 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     );
     out.extend(without_steps(before, after));
     out.extend(steps(before, after));
+    out.extend(other_counts(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
         Some(format!(
@@ -77,6 +81,29 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
         _ => return None,
     };
     Some(format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ."))
+}
+
+/// Runs without steps that hold other numbers of calls: windows of other lengths, whose times are to be compared per call.
+fn other_counts(before: &Side, after: &Side) -> Option<String> {
+    let is_whole = |side: &Side| side.iter().flatten().all(|profile| profile.steps.is_empty());
+    if !is_whole(before) || !is_whole(after) {
+        return None;
+    }
+    let counts = |table: fn(&Profile) -> &BTreeMap<String, Row>| [before, after].map(|side| mean_count(side, table));
+    let (what, [a, b]) = match counts(|profile| &profile.kernels) {
+        [0.0, 0.0] => ("operator calls", counts(|profile| &profile.operators)),
+        of_kernels => ("GPU operations", of_kernels),
+    };
+    (a.max(b) > OTHER_COUNTS * a.min(b)).then(|| {
+        format!("A holds {a:.0} {what} and B {b:.0}, and neither has steps: compare the times of a call, not those of the whole.")
+    })
+}
+
+/// Calls in all rows of a table, in the mean of a side's runs.
+fn mean_count(side: &Side, table: fn(&Profile) -> &BTreeMap<String, Row>) -> f64 {
+    let of = |profile: &Profile| table(profile).values().flat_map(Row::iter).map(|(_, cell)| cell.count).sum::<i64>();
+    let all: i64 = side.iter().flatten().map(of).sum();
+    all as f64 / side.len().max(1) as f64
 }
 
 /// How much of the time of each side is of rows that the other side has, too, in percent; none if a side has no time at all.

@@ -52,7 +52,7 @@ pub(crate) fn watch(version: (u8, u8)) {
     START.call_once(|| {
         let Some(code_type) = symbols::global(c"PyCode_Type") else { return };
         // SAFETY: a type object is longer than this and lives as long as the process. In builds without the GIL, whose
-        // objects have a longer head, the word is `ob_ref_shared` or `ob_type`'s neighbor: it is looked at as a number first.
+        // objects have a longer head, the word is `ob_type`: a type, whose first bytes are not the text below.
         let name = unsafe { code_type.as_ptr().cast::<u8>().add(NAME).cast::<*const c_char>().read() };
         if !is_address(name.cast()) {
             return;
@@ -67,10 +67,29 @@ pub(crate) fn watch(version: (u8, u8)) {
         if original.is_null() || !is_address(original) {
             return;
         }
+        if !stay_loaded() {
+            return;
+        }
         ORIGINAL.store(original, Ordering::Release);
-        FREED.store(0, Ordering::Release);
-        entry.store(dealloc as Dealloc as *mut c_void, Ordering::Release);
+        entry.store(dealloc as Dealloc as *mut c_void, Ordering::SeqCst);
+        // What is freed from here on is counted.
+        FREED.store(0, Ordering::SeqCst);
     });
+}
+
+/// Has this library stay in the process whoever closes it: the interpreter calls [`dealloc`] from now on.
+fn stay_loaded() -> bool {
+    // SAFETY: `info` is valid for writes; the address is one of this library or program.
+    let name = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(dealloc as Dealloc as *const c_void, &raw mut info) == 0 {
+            return false;
+        }
+        info.dli_fname
+    };
+    // SAFETY: the loader's own name of it, which is loaded: no code of it runs. A program itself has no such name, and stays.
+    unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    true
 }
 
 /// Whether it lies in a library or program that is loaded.
@@ -84,7 +103,9 @@ fn is_address(address: *const c_void) -> bool {
 
 /// In the place of `tp_dealloc` of code objects.
 unsafe extern "C" fn dealloc(code: *mut c_void) {
-    FREED.fetch_add(1, Ordering::Relaxed);
+    if FREED.load(Ordering::Relaxed) != UNWATCHED {
+        FREED.fetch_add(1, Ordering::Relaxed);
+    }
     let original = ORIGINAL.load(Ordering::Relaxed);
     // SAFETY: it was read from the entry that this function stands in, is not null, and has this type; the caller's promise
     // is passed on.

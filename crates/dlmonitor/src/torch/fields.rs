@@ -123,8 +123,15 @@ pub(crate) fn look(functions: &Functions, operator: &Operator) {
             refuted |= 1 << index;
         }
     }
-    let _ = STATE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some((state & !refuted) + COUNT));
-    FIELDS.store(fields(STATE.load(Ordering::Relaxed)).0, Ordering::Relaxed);
+    let _ = STATE.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |state| Some((state & !refuted) + COUNT));
+    // Whoever changes the state meanwhile may have stored its offsets before these.
+    loop {
+        let state = STATE.load(Ordering::SeqCst);
+        FIELDS.store(fields(state).0, Ordering::SeqCst);
+        if STATE.load(Ordering::SeqCst) == state {
+            return;
+        }
+    }
 }
 
 /// One line about what was found.

@@ -66,6 +66,31 @@ static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 /// gone while they are not reported ([`pause_operators`]).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 static OF_OPERATORS: AtomicU64 = AtomicU64::new(0);
+/// Who changes them: one at a time.
+static CHANGING: AtomicBool = AtomicBool::new(false);
+/// Longest wait for another thread's change. A change takes microseconds; in a forked child nobody may be there to end it.
+const LONGEST_CHANGE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Runs a change of the registered callbacks, one at a time.
+fn change<R>(action: impl FnOnce() -> R) -> R {
+    begin_change();
+    let result = action();
+    end_change();
+    result
+}
+
+/// Waits for the change that another thread makes, and keeps others from making one until [`end_change`]: around a fork, too, so
+/// that no child is made in the middle of one.
+pub(crate) fn begin_change() {
+    let since = std::time::Instant::now();
+    while CHANGING.swap(true, Ordering::Acquire) && since.elapsed() < LONGEST_CHANGE {
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn end_change() {
+    CHANGING.store(false, Ordering::Release);
+}
 /// Whether operators shall be reported with their inputs.
 static INPUTS: AtomicBool = AtomicBool::new(false);
 /// Whether operators shall be reported with their outputs.
@@ -119,8 +144,10 @@ pub(crate) fn start() -> Result<(), String> {
             FUNCTIONS.get_or_init(|| found)
         }
     };
-    REGISTERED.store(register(functions, SPANS), Ordering::Release);
-    OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+    change(|| {
+        REGISTERED.store(register(functions, SPANS), Ordering::Release);
+        OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+    });
     Ok(())
 }
 
@@ -137,17 +164,19 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
 /// Reports spans alone from now on, until [`resume_operators`]. Operators that run now are reported to their end. Torch locks
 /// its list of callbacks, and each thread takes a new copy of it with its next operator, so other threads may run some.
 pub(crate) fn pause_operators() {
-    remove(&OF_OPERATORS);
+    change(|| remove(&OF_OPERATORS));
 }
 
 /// Reports operators again.
 pub(crate) fn resume_operators() {
-    if let Some(functions) = FUNCTIONS.get()
-        && REGISTERED.load(Ordering::Acquire) != 0
-        && OF_OPERATORS.load(Ordering::Acquire) == 0
-    {
-        OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
-    }
+    change(|| {
+        if let Some(functions) = FUNCTIONS.get()
+            && REGISTERED.load(Ordering::Acquire) != 0
+            && OF_OPERATORS.load(Ordering::Acquire) == 0
+        {
+            OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+        }
+    });
 }
 
 /// Has operators reported with their inputs from now on, or from [`start`] on. Call it while no operator runs.
@@ -197,8 +226,10 @@ pub(crate) fn stop() {
 }
 
 fn unregister() {
-    remove(&OF_OPERATORS);
-    remove(&REGISTERED);
+    change(|| {
+        remove(&OF_OPERATORS);
+        remove(&REGISTERED);
+    });
 }
 
 /// Removes the callbacks with this handle, if there are any.

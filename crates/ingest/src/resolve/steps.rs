@@ -3,8 +3,10 @@
 //! Of all kinds of marks in [`KINDS`] the first one that a trace has counts, so that a mark of the user's own goes before one
 //! that a library makes.
 
+use crate::problems;
 use regex_lite::Regex;
-use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackKind, flags, names};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 
 /// What the name of a mark says.
 type Reading = fn(&str) -> Option<Mark>;
@@ -62,6 +64,9 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         }
     };
     trace.steps = found;
+    for number in repeated_numbers(trace) {
+        problems::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
+    }
 }
 
 /// Finds marks of one kind.
@@ -107,43 +112,74 @@ fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
     all.filter(|&(event, _)| is_span(trace, event)).collect()
 }
 
-/// The steps that marks tell, in time order. A mark within another one is none of its own.
+/// Marks of one process.
+type OfProcess = Vec<(EventId, Mark)>;
+
+/// The steps that marks tell, in time order.
 fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
-    let span = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
-    marks.sort_by_key(|&(event, _)| (span(event).0, std::cmp::Reverse(span(event).1), event));
-    if marks.iter().any(|(_, mark)| *mark == Mark::End) {
-        return up_to_each(trace, &marks);
+    marks.sort_by_key(|&(event, _)| (span(trace, event).0, std::cmp::Reverse(span(trace, event).1), event));
+    let mut processes: Vec<(Key, OfProcess)> = Vec::new();
+    let mut places: FxHashMap<Key, usize> = FxHashMap::default();
+    for mark in marks {
+        let process = trace.tracks.pid(trace.events.track[mark.0.index()]);
+        let at = *places.entry(process).or_insert(processes.len());
+        match processes.get_mut(at) {
+            Some((_, marks)) => marks.push(mark),
+            None => processes.push((process, vec![mark])),
+        }
     }
+    let of_process = |marks: OfProcess| match marks.iter().any(|(_, mark)| *mark == Mark::End) {
+        true => up_to_each(trace, &marks),
+        false => one_each(trace, marks),
+    };
+    let mut steps: Vec<Step> = processes.into_iter().flat_map(|(_, marks)| of_process(marks)).collect();
+    steps.sort_by_key(|step| (step.start, step.event));
+    steps
+}
+
+fn span(trace: &Trace, event: EventId) -> (i64, i64) {
+    (trace.events.start[event.index()], trace.events.end(event))
+}
+
+/// A step for each mark, in time order. A mark within another one is none of its own: another thread's of the same step, or an
+/// inner loop's.
+fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::with_capacity(marks.len());
     for (event, mark) in marks {
-        let ((start, end), process) = (span(event), process(trace, event));
+        let (start, end) = span(trace, event);
+        if steps.last().is_some_and(|around| end <= around.end) {
+            continue;
+        }
         let number = match mark {
             Mark::Numbered(number) => number,
-            _ => {
-                let of_process = || steps.iter().filter(|step| self::process(trace, step.event) == process);
-                if of_process().next_back().is_some_and(|around| end <= around.end) {
-                    continue;
-                }
-                i64::try_from(of_process().count()).unwrap_or(i64::MAX)
-            }
+            _ => i64::try_from(steps.len()).unwrap_or(i64::MAX),
         };
         steps.push(Step { number, event, start, end });
     }
     steps
 }
 
-fn process(trace: &Trace, event: EventId) -> Key {
-    trace.tracks.pid(trace.events.track[event.index()])
+/// Numbers that several steps of a process have.
+fn repeated_numbers(trace: &Trace) -> Vec<i64> {
+    let mut seen: FxHashMap<(Key, i64), u32> = FxHashMap::default();
+    for step in &trace.steps {
+        *seen.entry((trace.tracks.pid(trace.events.track[step.event.index()]), step.number)).or_default() += 1;
+    }
+    let mut repeated: Vec<i64> =
+        seen.into_iter().filter(|(_, count)| *count > 1).map(|((_, number), _)| number).collect();
+    repeated.sort_unstable();
+    repeated
 }
 
 /// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes
-/// again. They are those of the thread that has most of them, which all begin where the one before ended. Where the first one
-/// begins is not known: with the first event of the thread that is named again after it, since preparations come once.
+/// again. They are those of the process's thread that has most of them, and each begins where the one before ended. The first
+/// one begins with the first event of the thread that is named again after it, but is no longer than the second: preparations
+/// come before it.
 fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     let track = |event: EventId| trace.events.track[event.index()];
-    let count = |of| marks.iter().filter(|&&(event, _)| track(event) == of).count();
-    let Some(busiest) =
-        marks.iter().map(|&(event, _)| track(event)).max_by_key(|&of| (count(of), std::cmp::Reverse(of)))
+    let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
+    marks.iter().for_each(|&(event, _)| *counts.entry(track(event)).or_default() += 1);
+    let Some(busiest) = counts.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of))).map(|(of, _)| of)
     else {
         return Vec::new();
     };
@@ -154,16 +190,10 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
             spans.push(event);
         }
     }
-    let name = |event: EventId| trace.events.name[event.index()];
-    let first = spans.first().copied().map(name);
-    let ends: Vec<EventId> = spans
-        .iter()
-        .enumerate()
-        .filter(|&(at, _)| spans.get(at + 1).is_none_or(|&next| Some(name(next)) == first))
-        .map(|(_, &event)| event)
-        .collect();
+    let ends = ends_of_turns(&spans, |event| trace.events.name[event.index()]);
     let [one, two, ..] = ends[..] else { return Vec::new() };
-    let mut start = begin(trace, busiest, trace.events.end(one), trace.events.end(two));
+    let (one, two) = (trace.events.end(one), trace.events.end(two));
+    let mut start = begin(trace, busiest, one, two).max(one.saturating_sub(two.saturating_sub(one)));
     let step = |(number, &event): (i64, &EventId)| {
         let end = trace.events.end(event);
         Step { number, event, start: std::mem::replace(&mut start, end), end }
@@ -171,8 +201,22 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     (0..).zip(&ends).map(step).collect()
 }
 
+/// The last span of each turn of optimizers, by their names; without a last turn that was cut off.
+fn ends_of_turns(spans: &[EventId], name: impl Fn(EventId) -> StrId) -> Vec<EventId> {
+    let first = spans.first().copied().map(&name);
+    let is_last = |at: usize| spans.get(at + 1).is_none_or(|&next| Some(name(next)) == first);
+    let mut ends: Vec<EventId> =
+        spans.iter().enumerate().filter(|&(at, _)| is_last(at)).map(|(_, &event)| event).collect();
+    if let [usual, .., last] = ends[..]
+        && name(usual) != name(last)
+    {
+        ends.pop();
+    }
+    ends
+}
+
 /// The first event of a thread before `one` whose name comes again between `one` and `two`.
-fn begin(trace: &Trace, track: stackline_model::TrackId, one: i64, two: i64) -> i64 {
+fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> i64 {
     let on_track = || {
         trace.events.ids().filter(|&event| {
             trace.events.track[event.index()] == track
@@ -181,7 +225,7 @@ fn begin(trace: &Trace, track: stackline_model::TrackId, one: i64, two: i64) -> 
         })
     };
     let start = |event: EventId| trace.events.start[event.index()];
-    let again: rustc_hash::FxHashSet<StrId> = on_track()
+    let again: FxHashSet<StrId> = on_track()
         .filter(|&event| start(event) >= one && trace.events.end(event) <= two)
         .map(|event| trace.events.name[event.index()])
         .collect();
@@ -194,8 +238,9 @@ fn begin(trace: &Trace, track: stackline_model::TrackId, one: i64, two: i64) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{KINDS, Mark, of_pattern};
+    use super::{KINDS, Mark, ends_of_turns, of_pattern};
     use regex_lite::Regex;
+    use stackline_model::{EventId, StrId};
 
     #[test]
     fn names_of_all_producers_are_known() {
@@ -226,5 +271,17 @@ mod tests {
             [read("iteration 17"), read("iter x"), read("epoch 1")],
             [Some(Mark::Numbered(17)), Some(Mark::Step), None]
         );
+    }
+
+    #[test]
+    fn optimizers_take_turns() {
+        let ends = |names: &[usize]| {
+            let spans: Vec<EventId> = (0..names.len()).map(EventId::new).collect();
+            let ends = ends_of_turns(&spans, |event| StrId::new(names[event.index()]));
+            ends.into_iter().map(EventId::index).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
+        assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
+        assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last turn is cut off");
     }
 }

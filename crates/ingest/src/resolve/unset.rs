@@ -111,17 +111,15 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
     };
     let complete: Vec<EventId> = events.ids().filter(is_complete).collect();
     let dur = |e: &EventId| events.dur[e.index()];
-    let lasting = complete.iter().filter(|e| dur(e) > 0).count();
-    // Where times are whole microseconds, short things take 0.
-    let has_ns = complete.iter().filter(|e| dur(e) % 1000 != 0).count() * 4 > lasting;
     let mut found = Vec::new();
-    if has_ns {
-        for kind in [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime] {
-            let of_kind = || complete.iter().copied().filter(|e| trace.kind(*e) == kind);
-            let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
-            if zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work() {
-                found.extend(zeros);
-            }
+    for kind in [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime] {
+        let of_kind = || complete.iter().copied().filter(|e| trace.kind(*e) == kind);
+        // Where times are whole microseconds, as those of the host beside a GPU's in ns may be, short things take 0.
+        let lasting = of_kind().filter(|e| dur(e) > 0).count();
+        let has_ns = of_kind().filter(|e| dur(e) % 1000 != 0).count() * 4 > lasting;
+        let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
+        if has_ns && (zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work()) {
+            found.extend(zeros);
         }
     }
     found.extend(shared_absurd_durations(trace, &complete));

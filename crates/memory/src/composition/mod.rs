@@ -192,6 +192,9 @@ fn parts(trace: &MemoryTrace, uses: Vec<(MemoryObjectId, Use, Evidence)>) -> Vec
     parts.into_values().collect()
 }
 
+/// Below this share of the peak, in percent, less memory of activations changes little.
+const FEW_ACTIVATIONS: f64 = 10.0;
+
 /// What would lower a peak of these parts, and what would not: sentences, none where the parts do not say.
 pub fn remedies(parts: &[Part]) -> Vec<String> {
     let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
@@ -207,9 +210,11 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
             "Parameters, gradients and optimizer state are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
              state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
         ));
-        notes.push(format!(
-            "Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak."
-        ));
+        notes.push(if activations < FEW_ACTIVATIONS {
+            format!("Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak.")
+        } else {
+            format!("Checkpointing activations or a smaller batch saves at most {activations:.1} %.")
+        });
     } else if activations >= 50.0 {
         notes.push(format!(
             "Activations are {activations:.1} % of the peak: checkpoint them (torch.utils.checkpoint), or lower the batch or the sequence \

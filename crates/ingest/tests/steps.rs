@@ -1,0 +1,92 @@
+//! Steps by the marks that different producers leave.
+
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::Trace;
+
+/// An event of a CPU thread: process, name, start and length in µs, and further members.
+type Event<'e> = (u32, &'e str, u32, u32, &'e str);
+
+fn read(events: &[Event<'_>], pattern: Option<&str>) -> Trace {
+    let events: Vec<String> = events
+        .iter()
+        .map(|(process, name, start, length, more)| {
+            format!(
+                r#"{{"ph": "X", "cat": "user_annotation", "name": "{name}", "pid": {process}, "tid": {process}, "ts": {start}, "dur": {length}{more}}}"#
+            )
+        })
+        .collect();
+    let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
+    let options =
+        ReadOptions { step_annotation: pattern.map(|p| regex_lite::Regex::new(p).unwrap()), ..ReadOptions::default() };
+    read_bytes("steps", text.as_bytes(), &options).unwrap()
+}
+
+/// Number, start and end of each step in µs.
+fn steps(trace: &Trace) -> Vec<(i64, i64, i64)> {
+    trace.steps.iter().map(|step| (step.number, step.start / 1000, step.end / 1000)).collect()
+}
+
+#[test]
+fn iterations_of_a_server_are_numbered_in_their_order() {
+    let events =
+        [(1, "step[DECODE bs=31]", 100, 50, ""), (1, "step[EXTEND bs=1]", 200, 50, ""), (1, "other", 210, 5, "")];
+    assert_eq!(steps(&read(&events, None)), [(0, 100, 150), (1, 200, 250)]);
+}
+
+#[test]
+fn the_users_own_marks_go_before_a_librarys() {
+    let events = [
+        (1, "ProfilerStep#7", 100, 100, ""),
+        (1, "Optimizer.step#SGD.step", 150, 10, ""),
+        (1, "ProfilerStep#8", 200, 100, ""),
+        (1, "Optimizer.step#SGD.step", 250, 10, ""),
+    ];
+    assert_eq!(steps(&read(&events, None)), [(7, 100, 200), (8, 200, 300)]);
+    assert_eq!(steps(&read(&events[1..2], None)), [], "where one optimizer's step begins is not known");
+    let numbered = [
+        (1, "train", 100, 50, r#", "args": {"step_num": "3"}"#),
+        (1, "train", 200, 50, r#", "args": {"step_num": 4}"#),
+    ];
+    assert_eq!(steps(&read(&numbered, None)), [(3, 100, 150), (4, 200, 250)], "JAX");
+}
+
+#[test]
+fn optimizers_end_steps_in_each_process() {
+    let of_process = |process| {
+        [
+            // Prepares the training, with an operator that comes again in each step.
+            (process, "aten::empty", 0, 1, ""),
+            (process, "aten::mm", 900, 10, ""),
+            (process, "aten::empty", 910, 10, ""),
+            (process, "Optimizer.step#SGD.step", 950, 50, ""),
+            (process, "aten::mm", 1010, 10, ""),
+            (process, "aten::empty", 1030, 10, ""),
+            (process, "Optimizer.step#SGD.step", 1050, 50, ""),
+        ]
+    };
+    assert_eq!(steps(&read(&of_process(1), None)), [(0, 900, 1000), (1, 1000, 1100)], "no longer than the second");
+    let both = [of_process(1), of_process(2)].concat();
+    assert_eq!(steps(&read(&both, None)), [(0, 900, 1000), (0, 900, 1000), (1, 1000, 1100), (1, 1000, 1100)]);
+}
+
+#[test]
+fn marks_of_one_step_count_once_and_repeated_numbers_are_told() {
+    let events = [
+        (1, "ProfilerStep#3", 100, 100, ""),
+        (1, "ProfilerStep#4", 200, 100, ""),
+        (1, "ProfilerStep#4", 210, 80, ""),
+        (1, "ProfilerStep#4", 300, 100, ""),
+    ];
+    let trace = read(&events, None);
+    assert_eq!(steps(&trace), [(3, 100, 200), (4, 200, 300), (4, 300, 400)]);
+    let told: Vec<_> = trace.report.problems.iter().map(|problem| (problem.code.as_str(), problem.count)).collect();
+    assert_eq!(told, [("repeated_step", 1)]);
+}
+
+#[test]
+fn a_pattern_takes_the_place_of_what_is_known() {
+    let events =
+        [(1, "ProfilerStep#3", 100, 300, ""), (1, "iteration 17", 100, 50, ""), (1, "iteration 18", 200, 50, "")];
+    assert_eq!(steps(&read(&events, Some(r"^iteration (\d+)"))), [(17, 100, 150), (18, 200, 250)]);
+    assert_eq!(steps(&read(&events, Some("nothing"))), []);
+}
