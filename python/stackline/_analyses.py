@@ -106,3 +106,7 @@ class AnalysisMethods(ABC):
     def clocks(self, *, steps: Steps = None, rank: int | None = None) -> Table:
         """Bounds on the difference between the clocks of host and devices."""
         return self.table("clocks", steps=steps, rank=rank)
+
+    def checks(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """Breaches of causality, missing partners and missing fields, each counted, with the events."""
+        return self.table("checks", steps=steps, rank=rank)

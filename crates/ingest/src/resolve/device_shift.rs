@@ -1,6 +1,6 @@
 //! Devices whose clock is off by so much that nothing computed from their times would hold are shifted onto the host's.
 //!
-//! Two things bound the shift (see [`DeviceClock`]): no operation starts before the call that launches it, and no call that
+//! Two things bound the shift (see [`stackline_model::DeviceClock`]): no operation starts before the call that launches it, and no call that
 //! waits returns before what it waited for ends. Where no call waits, an operation that finds its device idle starts right
 //! after its launch. Differences below a millisecond stay as recorded: tables of other tools would change, and they are
 //! within what drivers' own conversions leave. Outliers have no say, whatever they claim: of the delays from launch to
@@ -82,8 +82,10 @@ fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
     let linked: BTreeMap<i32, usize> = launched.iter().map(|(&device, all)| (device, all.len())).collect();
     let is_off = |l: &Launched| l.delay() < -LEAST_NS || l.delay() > LEAST_NS;
     let mut lateness: FxHashMap<i32, Vec<i64>> = FxHashMap::default();
+    let mut missing = 0;
     // In most traces no launch is late or early enough.
     if launched.values().flatten().any(is_off) {
+        missing = trace.launches_without_work().len();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
         for wait in waits::find(trace) {
@@ -98,6 +100,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
             launched: &kept,
             unlinked: unlinked.get(&device).map_or(&[], Vec::as_slice),
             linked: linked.get(&device).copied().unwrap_or(0),
+            missing,
         };
         if let Some(by) = shift(&all, &waits, host).filter(|by| by.saturating_abs() >= LEAST_NS) {
             let starts = || kept.iter().map(|l| l.ran.0);
@@ -172,6 +175,8 @@ struct Device<'w> {
     unlinked: &'w [(i64, i64)],
     /// How many have a launch at all.
     linked: usize,
+    /// Launches of whose work nothing is recorded, on any device.
+    missing: usize,
 }
 
 /// What is to be added to a device's times; none where they are possible, or nothing tells. `launched` is sorted by delay,
@@ -213,7 +218,7 @@ fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
 fn delay_when_idle(device: &Device<'_>) -> Option<i64> {
     // What is not among them may have kept the device busy, unseen.
     let known = device.launched.len();
-    if known * 10 < 9 * (device.linked + device.unlinked.len()) {
+    if known * 10 < 9 * (device.linked + device.unlinked.len()) || device.missing * 100 > known {
         return None;
     }
     let launched = device.launched.iter().map(|l| (l.ran, Some(l)));
@@ -338,7 +343,7 @@ mod tests {
     }
 
     fn shift_of(launched: &[Launched], waits: &[i64], host: (i64, i64)) -> Option<i64> {
-        shift(&Device { launched, unlinked: &[], linked: launched.len() }, waits, host)
+        shift(&Device { launched, unlinked: &[], linked: launched.len(), missing: 0 }, waits, host)
     }
 
     #[test]
@@ -346,11 +351,13 @@ mod tests {
         let (launched, host) = (launched(50, 100 * MS), (0, 10 * MS));
         // Unlinked operations run all the time, few of them: queued copies are late, and the clock is right.
         let unlinked = [(0, 200 * MS), (1, 2)];
-        let device = Device { launched: &launched, unlinked: &unlinked, linked: 50 };
+        let device = Device { launched: &launched, unlinked: &unlinked, linked: 50, missing: 0 };
         assert_eq!(shift(&device, &[], host), None);
         let many: Vec<(i64, i64)> = (0..50).map(|i| (300 * MS + i * 20, 300 * MS + i * 20 + 10)).collect();
-        let device = Device { launched: &launched, unlinked: &many, linked: 50 };
+        let device = Device { launched: &launched, unlinked: &many, linked: 50, missing: 0 };
         assert_eq!(shift(&device, &[], host), None, "half of the work is not known");
+        let device = Device { launched: &launched, unlinked: &[], linked: 50, missing: 1 };
+        assert_eq!(shift(&device, &[], host), None, "what is missing may have run meanwhile");
     }
 
     #[test]

@@ -15,6 +15,8 @@ const EMPTY_NS: i64 = 100_000_000;
 const FAR_NS: i64 = 1_000_000_000;
 /// See [`FAR_NS`].
 const FAR_LENGTHS: i64 = 10;
+/// Fewer than [`REPEATED`] records that start at 0 are unset if all others are this far.
+const DAY_NS: i64 = 24 * 3600 * FAR_NS;
 /// So many records are asked which values repeat.
 const SAMPLE: usize = 4096;
 /// A value is repeated if so many records have it, and one in a hundred.
@@ -56,7 +58,9 @@ fn unset_starts(trace: &Trace) -> Vec<EventId> {
     }
     let all: usize = counts.values().sum();
     let is_repeated = |value: i64| counts.get(&value).is_some_and(|&n| n >= REPEATED.max(all / 100));
+    // A trace may begin at 0: one record there is its first, unless all others have times of day.
     let is_suspect = |value: i64| value == 0 || suspects.contains(&value) && is_repeated(value);
+    let zeros = counts.get(&0).copied().unwrap_or(0);
     let mut others: Vec<i64> = timed().map(|e| events.start[e.index()]).filter(|&s| !is_suspect(s)).collect();
     others.sort_unstable();
     let Some(length) = usual_length(&others) else {
@@ -75,6 +79,9 @@ fn unset_starts(trace: &Trace) -> Vec<EventId> {
     let is_unset = |event: &EventId| {
         let (start, dur) = (events.start[event.index()], events.dur[event.index()]);
         let Some(&distance) = far.get(&start) else { return false };
+        if start == 0 && zeros < REPEATED && distance < DAY_NS {
+            return false;
+        }
         match start == 0 && dur == 0 {
             true => distance >= EMPTY_NS.max(length),
             false => distance >= FAR_NS.max(length.saturating_mul(FAR_LENGTHS)),
