@@ -54,9 +54,28 @@ fn spans_of(trace: &Trace, mut test: impl FnMut(stackline_model::EventId) -> boo
     spans
 }
 
+/// How long steps take with the work that they launched, each from the end of the one before at the earliest.
+fn lengths(trace: &Trace) -> Vec<i64> {
+    let mut before = i64::MIN;
+    let length = |(at, step): (usize, &stackline_model::Step)| {
+        let own = trace.gpu.ids().filter(|gpu| trace.gpu.step[gpu.index()] as usize == at);
+        let events = own.map(|gpu| trace.gpu.event[gpu.index()]).filter(|&event| trace.events.is_plausible(event));
+        let end = events.map(|event| trace.events.end(event)).fold(step.end, i64::max);
+        let from = step.start.max(before);
+        before = before.max(end);
+        end.max(from) - from
+    };
+    trace.steps.iter().enumerate().map(length).collect()
+}
+
 /// From the start of the first step to the end of the last one and of the plausible work that any of them launched.
 fn step_window(trace: &Trace) -> Option<(i64, i64)> {
-    let start = trace.steps.iter().map(|step| step.start).min()?;
+    let lengths: Vec<i64> = lengths(trace);
+    let mut others = lengths.get(1..).unwrap_or_default().to_vec();
+    others.sort_unstable();
+    // A first step of more than twice the usual length warms up.
+    let warms_up = others.len() >= 3 && others.get(others.len() / 2).is_some_and(|usual| lengths[0] > 2 * usual);
+    let start = trace.steps.iter().skip(usize::from(warms_up)).map(|step| step.start).min()?;
     let launched = trace.gpu.ids().filter(|gpu| (trace.gpu.step[gpu.index()] as usize) < trace.steps.len());
     let events = launched.map(|gpu| trace.gpu.event[gpu.index()]).filter(|&event| trace.events.is_plausible(event));
     let ends = events.map(|event| trace.events.end(event)).chain(trace.steps.iter().map(|step| step.end));

@@ -83,8 +83,9 @@ fn window(trace: &Trace, scope: &Scope) -> Option<Window> {
     let spans = crate::steps::spans(trace, counts);
     let lengths: Vec<i64> = spans.iter().map(|(start, end)| end.saturating_sub(*start)).collect();
     let without_first = match &lengths[..] {
-        [first, others @ ..] => scope.steps.is_none() && crate::steps::is_warm_up(*first, others),
-        [] => false,
+        // Of few steps none can be spared.
+        [first, others @ ..] if others.len() >= 3 => scope.steps.is_none() && crate::steps::is_warm_up(*first, others),
+        _ => false,
     };
     let steps = trace.steps.iter().zip(&spans).skip(usize::from(without_first));
     let of_scope = || steps.clone().filter(|(step, _)| in_scope(step.number));

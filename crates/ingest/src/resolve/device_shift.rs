@@ -85,7 +85,9 @@ fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
     let mut missing = 0;
     // In most traces no launch is late or early enough.
     if launched.values().flatten().any(is_off) {
-        missing = trace.launches_without_work().len();
+        // Fills and copies take no time to speak of; some profilers leave fills out.
+        let is_kernel = |call: &EventId| trace.name(*call).contains("Launch");
+        missing = trace.launches_without_work().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
         for wait in waits::find(trace) {
@@ -175,7 +177,7 @@ struct Device<'w> {
     unlinked: &'w [(i64, i64)],
     /// How many have a launch at all.
     linked: usize,
-    /// Launches of whose work nothing is recorded, on any device.
+    /// Launches of kernels and graphs of which nothing is recorded, on any device.
     missing: usize,
 }
 

@@ -15,7 +15,7 @@ const EMPTY_NS: i64 = 100_000_000;
 const FAR_NS: i64 = 1_000_000_000;
 /// See [`FAR_NS`].
 const FAR_LENGTHS: i64 = 10;
-/// Fewer than [`REPEATED`] records that start at 0 are unset if all others are this far.
+/// An only record that starts at 0 is unset if all others are this far.
 const DAY_NS: i64 = 24 * 3600 * FAR_NS;
 /// So many records are asked which values repeat.
 const SAMPLE: usize = 4096;
@@ -79,7 +79,7 @@ fn unset_starts(trace: &Trace) -> Vec<EventId> {
     let is_unset = |event: &EventId| {
         let (start, dur) = (events.start[event.index()], events.dur[event.index()]);
         let Some(&distance) = far.get(&start) else { return false };
-        if start == 0 && zeros < REPEATED && distance < DAY_NS {
+        if start == 0 && zeros == 1 && distance < DAY_NS {
             return false;
         }
         match start == 0 && dur == 0 {

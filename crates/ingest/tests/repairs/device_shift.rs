@@ -72,13 +72,11 @@ fn a_wait_bounds_the_shift_where_the_device_is_never_idle() {
             events.push(x("kernel", "k", (0, 7), (BASE + 10 + 100 * i + off, 100), &args));
         }
         if waits {
-            events.push(x(
-                "cuda_runtime",
-                "cudaDeviceSynchronize",
-                (100, 1),
-                (BASE + 300, 2715),
-                r#""correlation":99"#,
-            ));
+            // One alone could be odd: three threads wait.
+            for thread in 1..=3 {
+                let args = format!(r#""correlation":{}"#, 98 + thread);
+                events.push(x("cuda_runtime", "cudaDeviceSynchronize", (100, thread), (BASE + 300, 2715), &args));
+            }
         }
         read(&list(&events))
     };
