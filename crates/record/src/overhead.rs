@@ -343,7 +343,7 @@ mod tests {
                     random ^= random >> 7;
                     random ^= random << 17;
                     let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
-                    let noise = 1.0 - 0.02 * (1.0 - uniform).ln();
+                    let noise = 1.0 - 0.01 * (1.0 - uniform).ln();
                     noise * (1.0 + drift * step as f64) * if step % 10 == 0 { 2.0 } else { 1.0 }
                 });
                 let found = measured.measured().and_then(|measured| measured.fraction).expect("many steps");
