@@ -3,9 +3,6 @@
 /// What names of step annotations begin with; the step's number follows.
 pub const STEP_PREFIX: &str = "ProfilerStep#";
 
-/// What names of an optimizer's steps begin with (`torch.optim`); `#` and the class's method follow.
-pub const OPTIMIZER_STEP: &str = "Optimizer.step";
-
 /// What names of Python frames that are calls of modules begin with; the module's name follows, behind a space.
 pub const MODULE_PREFIX: &str = "nn.Module:";
 

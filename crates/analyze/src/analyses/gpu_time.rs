@@ -23,7 +23,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
     run: |trace, scope| {
         let mut types = NameTypes::new(trace, RULES);
-        let all = operations(trace, &Scope::default(), &mut types);
+        let all = operations(trace, &mut types);
         let of_scope: Vec<Operation> = all.iter().filter(|o| scope.has_gpu(trace, o.gpu)).copied().collect();
         beside_shares(vec![breakdown(trace, &all, window(trace, scope)), kernels(trace, &of_scope)], trace, scope)
     },
@@ -47,10 +47,10 @@ struct Operation {
     kind: KernelType,
 }
 
-/// All plausible operations of the scope by (device, start, row).
-fn operations(trace: &Trace, scope: &Scope, types: &mut NameTypes<'_>) -> Vec<Operation> {
+/// All plausible operations by (device, start, row).
+fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     let mut operations = Vec::with_capacity(trace.gpu.len());
-    for gpu in trace.gpu_by_start().filter(|&g| scope.has_gpu(trace, g)) {
+    for gpu in trace.gpu_by_start() {
         let event = trace.gpu.event[gpu.index()];
         if trace.events.is_plausible(event) {
             let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
@@ -133,12 +133,11 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -
     let mut at = first;
     let clipped = operations.iter().filter(|o| o.end > first && o.start < last || window.is_none());
     for operation in clipped.map(|o| Operation { start: o.start.max(first), end: o.end.min(last), ..*o }) {
-        let operation = &operation;
         advance(&mut times, &until, at, operation.start);
         let busy_until = until.iter().copied().max().unwrap_or(i64::MIN);
         if at < operation.start && busy_until < operation.start {
             let gap_start = busy_until.max(at);
-            let cause = cause(trace, operation, gap_start);
+            let cause = cause(trace, &operation, gap_start);
             times[cause] = times[cause].saturating_add(operation.start.saturating_sub(gap_start));
         }
         at = at.max(operation.start);

@@ -1,7 +1,7 @@
 //! `report --for-agent`: the report as little text for a language model.
 
 use crate::session::Session;
-use crate::view::{number, rows, text, top};
+use crate::view::{number, text, top};
 use stackline_analyze::findings::{self, Finding, Findings, Options};
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
 use stackline_present::human;
@@ -154,8 +154,7 @@ fn kernels_of(kernels: &Table, trace: Option<&Trace>, out: &mut String) {
 
 fn operators_of(operators: &Table, out: &mut String) {
     let _ = writeln!(out, "\nOperators by own CPU time:");
-    let operators =
-        rows(&top(operators, "host_self_us", KERNELS), &(0..KERNELS.min(operators.rows())).collect::<Vec<_>>());
+    let operators = top(operators, "host_self_us", KERNELS);
     for row in 0..operators.rows() {
         let _ = writeln!(
             out,

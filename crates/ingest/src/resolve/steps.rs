@@ -7,6 +7,7 @@ use crate::problems;
 use regex_lite::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
+use stackline_recording::OPTIMIZER_STEP;
 
 /// What the name of a mark says.
 type Reading = fn(&str) -> Option<Mark>;
@@ -41,7 +42,7 @@ fn server_iteration(name: &str) -> Option<Mark> {
 }
 
 fn is_optimizer(name: &str) -> bool {
-    name.strip_prefix(names::OPTIMIZER_STEP).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+    name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)
 }
 
 /// The argument of `jax.profiler.StepTraceAnnotation` and of TensorFlow's `Trace`.
@@ -52,16 +53,7 @@ const STEP_NUMBER: &str = "step_num";
 pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     let found = match pattern {
         Some(pattern) => steps(trace, marks(trace, |name| of_pattern(pattern, name))),
-        None => {
-            let [profiler, others @ ..] = KINDS;
-            let kinds = others.into_iter().map(|kind| Box::new(move |trace: &Trace| marks(trace, kind)) as Finder);
-            std::iter::once(Box::new(move |trace: &Trace| marks(trace, profiler)) as Finder)
-                .chain(std::iter::once(Box::new(numbered_by_argument) as Finder))
-                .chain(kinds)
-                .map(|find| steps(trace, find(trace)))
-                .find(|steps| !steps.is_empty())
-                .unwrap_or_default()
-        }
+        None => known(trace),
     };
     trace.steps = found;
     for number in repeated_numbers(trace) {
@@ -69,8 +61,19 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     }
 }
 
-/// Finds marks of one kind.
-type Finder = Box<dyn Fn(&Trace) -> Vec<(EventId, Mark)>>;
+/// The steps of the first kind of marks that the trace has. Numbers in arguments come second: whoever profiles a step names it.
+fn known(trace: &Trace) -> Vec<Step> {
+    let [profiler, others @ ..] = KINDS;
+    let named = |kind: Reading| steps(trace, marks(trace, kind));
+    let mut found = named(profiler);
+    if found.is_empty() {
+        found = steps(trace, numbered_by_argument(trace));
+    }
+    if found.is_empty() {
+        found = others.into_iter().map(named).find(|steps| !steps.is_empty()).unwrap_or_default();
+    }
+    found
+}
 
 fn of_pattern(pattern: &Regex, name: &str) -> Option<Mark> {
     let groups = pattern.captures(name)?;
