@@ -75,6 +75,7 @@ def exact_path(
     annotation: str,
     instance: tuple[int, int] | None,
     steps: tuple[int, int] | None,
+    whole: bool,
 ) -> ExactPath: ...
 @final
 class Prediction:
@@ -244,6 +245,7 @@ def what_if(
     annotation: str,
     instance: tuple[int, int] | None,
     steps: tuple[int, int] | None,
+    whole: bool,
     edits: list[str],
 ) -> Prediction: ...
 def sweep(
@@ -252,6 +254,7 @@ def sweep(
     annotation: str,
     instance: tuple[int, int] | None,
     steps: tuple[int, int] | None,
+    whole: bool,
     candidates: int,
     threads: int,
 ) -> Table: ...

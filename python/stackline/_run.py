@@ -226,6 +226,7 @@ class Run(AnalysisMethods):
         instance: int | tuple[int, int] | None = None,
         rank: int | None = None,
         steps: Steps = None,
+        whole: bool = False,
     ) -> ExactPath: ...
     @overload
     def critical_path(
@@ -261,6 +262,7 @@ class Run(AnalysisMethods):
         data_load_events: str | Sequence[str] = (),
         include_last_profiler_step: bool = False,
         steps: Steps = None,
+        whole: bool = False,
         phase_rules: PathLike | None = None,
     ) -> ExactPath | CriticalPath | CtdaPath:
         """The critical path: the chain of host and GPU work that decides how long the window takes.
@@ -268,13 +270,15 @@ class Run(AnalysisMethods):
         ``method``: ``"exact"``, in which every nanosecond of the window has one cause, gives an :class:`ExactPath`;
         ``"hta"``, the rules of Meta's Holistic Trace Analysis 0.6.1, a :class:`CriticalPath`; ``"ctda"``, those of
         CTDA-CPA, which follow the work from thread to thread, a :class:`CtdaPath`.
-        ``annotation``: analyse the window of events whose name contains this text; empty for the whole trace.
+        ``annotation``: analyse the window of events whose name contains this text.
         ``instance``: which of those events, counted from 0, or a range with both ends included; the first if ``None``.
         ``rank``: needed if there are several.
         ``zero_weight_launch_edges``: edges of weight 0 from launches to kernels, so that a what-if cannot let a kernel
         start before its launch. ``data_load_events``: texts; events whose name contains one count as data loading.
         ``include_last_profiler_step``: HTA drops the last of several profiler steps, this keeps it.
-        These three are for ``"hta"`` only. Not for ``"hta"``: ``steps`` picks steps by number. For ``"ctda"`` only:
+        These three are for ``"hta"`` only. Not for ``"hta"``: ``steps`` picks steps by number. By default ``"exact"`` looks at all
+        steps with the GPU work that they launched, but for a first one that warms up, as :meth:`findings` does; ``whole`` at all of the
+        trace, as it does where there are no steps. For ``"ctda"`` only:
         ``phase_rules``, a JSON file with rules for phases of training that come before the built-in ones.
 
         Raises :class:`AnalysisError`, with the nearest annotations or the number of instances, if there is no window.
@@ -287,14 +291,15 @@ class Run(AnalysisMethods):
             raise AnalysisError("with 'hta' name steps by annotation=")
         if method != "ctda" and phase_rules is not None:
             raise AnalysisError("phase_rules is for 'ctda'")
-        if method == "exact" and steps is not None and annotation:
-            raise AnalysisError("steps and annotation both choose a window: give one")
+        if method != "exact" and whole:
+            raise AnalysisError("whole is for 'exact': the others look at all of the trace without it")
         if isinstance(instance, int):
             instance = (instance, instance)
         if instance is not None and min(instance) < 0:
             raise AnalysisError(f"instance is {instance}; instances count from 0")
         if method == "exact":
-            return ExactPath(_native.exact_path(self._native, rank, annotation, instance, _step_range(steps)))
+            window = _exact_window(annotation, instance, steps, whole)
+            return ExactPath(_native.exact_path(self._native, rank, annotation, *window))
         if method == "ctda":
             rules = None if phase_rules is None else os.fspath(phase_rules)
             return CtdaPath(_native.ctda_path(self._native, rank, annotation, instance, _step_range(steps), rules))
@@ -359,6 +364,7 @@ class Run(AnalysisMethods):
         instance: int | tuple[int, int] | None = None,
         rank: int | None = None,
         steps: Steps = None,
+        whole: bool = False,
     ) -> Prediction:
         """What edits, made together, would do to a window (see :meth:`critical_path` for its arguments).
 
@@ -372,7 +378,7 @@ class Run(AnalysisMethods):
         Raises :class:`AnalysisError`, with the nearest names, if a selector finds nothing or edits contradict each other.
         """
         texts = [edits] if isinstance(edits, str) else list(edits)
-        window = _exact_window(annotation, instance, steps)
+        window = _exact_window(annotation, instance, steps, whole)
         return Prediction(_native.what_if(self._native, rank, annotation, *window, texts))
 
     def sweep(
@@ -382,6 +388,7 @@ class Run(AnalysisMethods):
         instance: int | tuple[int, int] | None = None,
         rank: int | None = None,
         steps: Steps = None,
+        whole: bool = False,
         candidates: int = 200,
         threads: int = 0,
     ) -> Table:
@@ -389,7 +396,7 @@ class Run(AnalysisMethods):
         are tried, ``candidates`` (1 or more) at most. ``threads`` never changes the result."""
         if candidates < 1:
             raise AnalysisError("a sweep tries at least 1 edit: candidates is 1 or more")
-        window = _exact_window(annotation, instance, steps)
+        window = _exact_window(annotation, instance, steps, whole)
         return Table(_native.sweep(self._native, rank, annotation, *window, candidates, threads))
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
@@ -451,16 +458,16 @@ def analyses() -> list[AnalysisInfo]:
 
 
 def _exact_window(
-    annotation: str, instance: int | tuple[int, int] | None, steps: Steps
-) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Instances and steps of a window of the exact method."""
-    if steps is not None and annotation:
-        raise AnalysisError("steps and annotation both choose a window: give one")
+    annotation: str, instance: int | tuple[int, int] | None, steps: Steps, whole: bool
+) -> tuple[tuple[int, int] | None, tuple[int, int] | None, bool]:
+    """Instances and steps of a window of the exact method, and whether it is all of the trace."""
+    if (steps is not None) + bool(annotation) + whole > 1:
+        raise AnalysisError("steps, annotation and whole each choose a window: give one")
     if isinstance(instance, int):
         instance = (instance, instance)
     if instance is not None and min(instance) < 0:
         raise AnalysisError(f"instance is {instance}; instances count from 0")
-    return instance, _step_range(steps)
+    return instance, _step_range(steps), whole
 
 
 def _step_range(steps: Steps) -> tuple[int, int] | None:

@@ -109,8 +109,9 @@ impl<'a> HtaRows<'a> {
             })
             .collect();
         if scope.steps.is_some() {
+            let work = scope.gpu_work(trace);
             rows.retain(|r| match trace.gpu.of_event(r.event) {
-                Some(gpu) => scope.has_gpu(trace, gpu),
+                Some(gpu) => work.has(gpu),
                 None => scope.has_event(trace, r.event),
             });
         }

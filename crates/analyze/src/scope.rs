@@ -1,17 +1,27 @@
 //! Which part of a trace an analysis looks at.
 
+use crate::steps::Looked;
 use stackline_model::{EventId, GpuId, Trace};
 
-/// A selection of steps. The default is the whole trace.
+/// A selection of steps. The default is each analysis' own: the steps that [`Looked`] chooses, or the whole trace for tables
+/// that reproduce another tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Step numbers, both ends included.
     pub steps: Option<(i64, i64)>,
+    /// All of the trace, also where it has steps.
+    pub whole: bool,
 }
 
 impl Scope {
+    /// These steps, both ends included; the default where there are none.
+    #[must_use]
+    pub fn of_steps(steps: Option<(i64, i64)>) -> Self {
+        Self { steps, whole: false }
+    }
+
     /// Whether an event belongs to the scope: events on CPU threads by the step in which they start. For GPU work use
-    /// [`Self::has_gpu`], which goes by the step that launched it.
+    /// [`Self::gpu_work`], which goes by the time at which it runs.
     pub fn has_event(&self, trace: &Trace, event: EventId) -> bool {
         let Some((first, last)) = self.steps else { return true };
         let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
@@ -19,10 +29,26 @@ impl Scope {
         step.is_some_and(|s| (first..=last).contains(&s.number))
     }
 
-    /// Whether an operation of a GPU belongs to the scope: by the step in which it was launched.
-    pub fn has_gpu(&self, trace: &Trace, gpu: GpuId) -> bool {
-        let Some((first, last)) = self.steps else { return true };
-        let step = trace.steps.get(trace.gpu.step[gpu.index()] as usize);
-        step.is_some_and(|s| (first..=last).contains(&s.number))
+    /// Which GPU work belongs to the scope: all that begins in the window of its steps, whoever launched it.
+    pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
+        let window = self.steps.map(|_| Looked::at(trace, self).window(trace).unwrap_or((0, 0)));
+        GpuWork { trace, window }
+    }
+}
+
+/// GPU work of a [`Scope`].
+#[derive(Clone, Copy, Debug)]
+pub struct GpuWork<'a> {
+    trace: &'a Trace,
+    /// From when to when, in ns since the trace's base; `None`: all of it.
+    window: Option<(i64, i64)>,
+}
+
+impl GpuWork<'_> {
+    /// Whether an operation of a GPU belongs to it.
+    pub fn has(&self, gpu: GpuId) -> bool {
+        let Some((from, to)) = self.window else { return true };
+        let start = self.trace.events.start[self.trace.gpu.event[gpu.index()].index()];
+        from <= start && start < to
     }
 }

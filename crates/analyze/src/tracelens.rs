@@ -56,11 +56,9 @@ impl<'a> GpuView<'a> {
             }
             Definition::TraceLens => KernelType::Computation,
         };
-        let counted: Vec<bool> = trace
-            .gpu
-            .ids()
-            .map(|g| scope.has_gpu(trace, g) && trace.events.is_plausible(trace.gpu.event[g.index()]))
-            .collect();
+        let work = scope.gpu_work(trace);
+        let counted: Vec<bool> =
+            trace.gpu.ids().map(|g| work.has(g) && trace.events.is_plausible(trace.gpu.event[g.index()])).collect();
         let linked = trace
             .gpu
             .ids()

@@ -54,32 +54,30 @@ fn spans_of(trace: &Trace, mut test: impl FnMut(stackline_model::EventId) -> boo
     spans
 }
 
-/// How long steps take with the work that they launched, each from the end of the one before at the earliest.
-fn lengths(trace: &Trace) -> Vec<i64> {
+/// From when to when steps take with the plausible work that they launched, each from the end of the one before at the earliest.
+fn step_spans(trace: &Trace) -> Vec<(i64, i64)> {
     let mut before = i64::MIN;
-    let length = |(at, step): (usize, &stackline_model::Step)| {
+    let span = |(at, step): (usize, &stackline_model::Step)| {
         let own = trace.gpu.ids().filter(|gpu| trace.gpu.step[gpu.index()] as usize == at);
         let events = own.map(|gpu| trace.gpu.event[gpu.index()]).filter(|&event| trace.events.is_plausible(event));
         let end = events.map(|event| trace.events.end(event)).fold(step.end, i64::max);
         let from = step.start.max(before);
         before = before.max(end);
-        end.max(from) - from
+        (from, end.max(from))
     };
-    trace.steps.iter().enumerate().map(length).collect()
+    trace.steps.iter().enumerate().map(span).collect()
 }
 
-/// From the start of the first step to the end of the last one and of the plausible work that any of them launched.
+/// From the start of the first to the end of the last step with its work, without a first one that warms up.
 fn step_window(trace: &Trace) -> Option<(i64, i64)> {
-    let lengths: Vec<i64> = lengths(trace);
-    let mut others = lengths.get(1..).unwrap_or_default().to_vec();
+    let spans = step_spans(trace);
+    let mut others: Vec<i64> = spans.iter().skip(1).map(|(from, to)| to - from).collect();
     others.sort_unstable();
     // A first step of more than twice the usual length warms up.
-    let warms_up = others.len() >= 3 && others.get(others.len() / 2).is_some_and(|usual| lengths[0] > 2 * usual);
-    let start = trace.steps.iter().skip(usize::from(warms_up)).map(|step| step.start).min()?;
-    let launched = trace.gpu.ids().filter(|gpu| (trace.gpu.step[gpu.index()] as usize) < trace.steps.len());
-    let events = launched.map(|gpu| trace.gpu.event[gpu.index()]).filter(|&event| trace.events.is_plausible(event));
-    let ends = events.map(|event| trace.events.end(event)).chain(trace.steps.iter().map(|step| step.end));
-    Some((start, ends.max()?))
+    let usual = others.get(others.len() / 2).filter(|_| others.len() >= 2);
+    let warms_up = usual.is_some_and(|usual| spans[0].1 - spans[0].0 > 2 * usual);
+    let counted = &spans[usize::from(warms_up)..];
+    Some((counted.iter().map(|span| span.0).min()?, counted.iter().map(|span| span.1).max()?))
 }
 
 #[test]

@@ -20,6 +20,7 @@ use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
 pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
 pub(crate) use refused::{command, parse};
 use regex_lite::Regex;
+use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
 
@@ -57,6 +58,9 @@ pub(crate) struct Common {
     /// Only these steps (ProfilerStep numbers), both ends included: 5 or 5..8.
     #[arg(long, value_name = "A..B", value_parser = parse_range, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<Range>,
+    /// All of the trace, also where it has steps: with warm-up, start-up and what comes between steps.
+    #[arg(long, global = true, conflicts_with = "steps")]
+    pub(crate) whole: bool,
     /// Only this rank.
     #[arg(long, value_name = "N", value_parser = parse_rank, global = true, allow_negative_numbers = true)]
     pub(crate) rank: Option<i64>,
@@ -79,6 +83,13 @@ pub(crate) struct Common {
     /// Only the table of this name; may be repeated.
     #[arg(long = "table", value_name = "NAME", global = true)]
     pub(crate) tables: Vec<String>,
+}
+
+impl Common {
+    /// Which part of the traces is asked about.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope { steps: self.steps.map(|range| (range.first, range.last)), whole: self.whole }
+    }
 }
 
 /// Form of the output.

@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
             set = stackline_engine::select_rank(set, rank)?;
             infos.retain(|info| info.rank == rank);
         }
-        let scope = Scope { steps: common.steps.map(|r| (r.first, r.last)) };
+        let scope = common.scope();
         stackline_engine::check_steps(&set.traces, &scope)?;
         Ok(Self { set, infos, scope, common, watch })
     }

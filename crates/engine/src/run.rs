@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn steps_that_do_not_exist_are_an_error() {
-        let scope = Scope { steps: Some((2, 3)) };
+        let scope = Scope::of_steps(Some((2, 3)));
         assert!(matches!(check_steps(&set().traces, &scope), Err(Error::NoStep { .. })));
         assert!(check_steps(&set().traces, &Scope::default()).is_ok());
     }

@@ -116,6 +116,8 @@ codes! {
     UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
     KILLED "process_killed" Lost
         "a process ended without saying so (it still runs, was killed, as pools end their workers, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
+    IN_FLIGHT "in_flight" Note
+        "a call was running when its process was killed, or up to half a second before: no count and no time of it is known";
     OS_EXIT "os_exit" Note
         "a process ended by os._exit: what its other threads did in the last moments may be missing";
     TREE_FULL "tree_full" Lost

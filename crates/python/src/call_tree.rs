@@ -24,7 +24,7 @@ pub(crate) fn call_tree(
 ) -> PyResult<NativeCallTree> {
     let run = run.get();
     let at = position(py, run, rank)?;
-    let scope = Scope { steps };
+    let scope = Scope::of_steps(steps);
     let checked = stackline_engine::check_steps(std::slice::from_ref(&run.set.traces[at]), &scope);
     checked.map_err(|e| crate::errors::engine_error(py, &e, std::path::Path::new("")))?;
     let set = Arc::clone(&run.set);

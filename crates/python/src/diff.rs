@@ -32,7 +32,7 @@ pub(crate) fn diff(
     if !(0.000_01..=0.5).contains(&level) {
         return Err(analysis_error(py, "level is a share of false alarms in percent, 0.001 to 50"));
     }
-    let scope = Scope { steps };
+    let scope = Scope::of_steps(steps);
     let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Ranked>> {
         let one = |run: &Py<NativeRun>| {
             let run = run.get();

@@ -8,12 +8,14 @@ use arrow_array::RecordBatch;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use stackline_analyze::Scope;
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::{
     Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables, with_rows,
 };
+use stackline_analyze::steps::Looked;
 use stackline_engine::Watch;
-use stackline_model::Table;
+use stackline_model::{Table, Trace};
 use stackline_store::arrow::table_batch;
 use std::sync::Arc;
 
@@ -30,7 +32,8 @@ pub(crate) struct NativeExactPath {
 
 /// Finds the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
 #[pyfunction]
-#[pyo3(signature = (run, rank, annotation, instance, steps))]
+#[pyo3(signature = (run, rank, annotation, instance, steps, whole))]
+#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn exact_path(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
@@ -38,11 +41,12 @@ pub(crate) fn exact_path(
     annotation: String,
     instance: Option<(usize, usize)>,
     steps: Option<(i64, i64)>,
+    whole: bool,
 ) -> PyResult<NativeExactPath> {
     let run = run.get();
     let at = position(py, run, rank)?;
-    let choice = window(annotation, instance, steps);
     let set = Arc::clone(&run.set);
+    let choice = window(&set.traces[at], annotation, instance, steps, whole);
     let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
         let exact = Exact::new(&set.traces[at]);
         let path = exact.path(&choice)?;
@@ -59,12 +63,17 @@ pub(crate) fn exact_path(
 }
 
 /// The window that the arguments name.
-pub(crate) fn window(annotation: String, instance: Option<(usize, usize)>, steps: Option<(i64, i64)>) -> WindowChoice {
-    match steps {
-        Some((first, last)) => WindowChoice::Steps(first, last),
-        None if annotation.is_empty() => WindowChoice::Whole,
-        None => WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) },
+pub(crate) fn window(
+    trace: &Trace,
+    annotation: String,
+    instance: Option<(usize, usize)>,
+    steps: Option<(i64, i64)>,
+    whole: bool,
+) -> WindowChoice {
+    if annotation.is_empty() || steps.is_some() || whole {
+        return Looked::at(trace, &Scope { steps, whole }).choice;
     }
+    WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) }
 }
 
 #[pymethods]

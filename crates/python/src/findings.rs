@@ -40,7 +40,7 @@ pub(crate) fn findings(
         let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
-    let options = Options { scope: Scope { steps }, settings: chosen, least_percent, threads };
+    let options = Options { scope: Scope::of_steps(steps), settings: chosen, least_percent, threads };
     let (set, inputs) = (Arc::clone(&run.set), Arc::clone(&run.inputs));
     // Rules of the user's own said where events are: of one trace.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {

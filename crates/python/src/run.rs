@@ -122,7 +122,7 @@ impl NativeRun {
     ) -> PyResult<Vec<NativeTable>> {
         let analysis = find(py, name)?;
         let at = rank.map(|r| self.position(py, r)).transpose()?;
-        let options = RunOptions { scope: Scope { steps }, threads: self.threads, watch: Watch::new() };
+        let options = RunOptions { scope: Scope::of_steps(steps), threads: self.threads, watch: Watch::new() };
         let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
         let checked = stackline_engine::check_steps(asked, &options.scope);
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;

@@ -21,7 +21,8 @@ pub(crate) struct NativePrediction(Prediction);
 
 /// Predicts what edits, written as text, do to a window of one trace. Ranges include both ends.
 #[pyfunction]
-#[pyo3(signature = (run, rank, annotation, instance, steps, edits))]
+#[pyo3(signature = (run, rank, annotation, instance, steps, whole, edits))]
+#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn what_if(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
@@ -29,12 +30,13 @@ pub(crate) fn what_if(
     annotation: String,
     instance: Option<(usize, usize)>,
     steps: Option<(i64, i64)>,
+    whole: bool,
     edits: Vec<String>,
 ) -> PyResult<NativePrediction> {
     let run = run.get();
     let at = position(py, run, rank)?;
-    let choice = window(annotation, instance, steps);
     let set = Arc::clone(&run.set);
+    let choice = window(&set.traces[at], annotation, instance, steps, whole);
     let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
         let edits = edits.iter().map(|e| Edit::parse(e)).collect::<Result<Vec<_>, _>>()?;
         exact_what_if::predict(&set.traces[at], &choice, &edits)
@@ -44,7 +46,7 @@ pub(crate) fn what_if(
 
 /// Tries likely edits one by one; the table ranks them by gain.
 #[pyfunction]
-#[pyo3(signature = (run, rank, annotation, instance, steps, candidates, threads))]
+#[pyo3(signature = (run, rank, annotation, instance, steps, whole, candidates, threads))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn sweep(
     py: Python<'_>,
@@ -53,13 +55,14 @@ pub(crate) fn sweep(
     annotation: String,
     instance: Option<(usize, usize)>,
     steps: Option<(i64, i64)>,
+    whole: bool,
     candidates: usize,
     threads: usize,
 ) -> PyResult<NativeTable> {
     let run = run.get();
     let at = position(py, run, rank)?;
-    let choice = window(annotation, instance, steps);
     let set = Arc::clone(&run.set);
+    let choice = window(&set.traces[at], annotation, instance, steps, whole);
     let watch = Watch::new();
     let stop = watch.clone();
     let found = quiet(py, &watch, move || {

@@ -18,6 +18,7 @@ use stackline_analyze::calls::{CallView, Stretch, calls_by_thread, chosen_steps}
 use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
+use stackline_analyze::steps::Looked;
 use stackline_engine::{Error, OpenOptions, RunOptions};
 use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
@@ -213,7 +214,7 @@ impl Opened {
         };
         match part {
             Stretch::Steps(first, last) => {
-                let scope = Scope { steps: Some((first, last)) };
+                let scope = Scope::of_steps(Some((first, last)));
                 stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
                 compute(scope).map(Cow::Owned).map_err(QueryError::unavailable)
             }
@@ -227,7 +228,7 @@ impl Opened {
     /// The tables that the report of a part begins with, which are there long before the rest is.
     pub(crate) fn first_tables(&self, part: Stretch) -> Result<Vec<Table>, QueryError> {
         let scope = match part {
-            Stretch::Steps(first, last) => Scope { steps: Some((first, last)) },
+            Stretch::Steps(first, last) => Scope::of_steps(Some((first, last))),
             _ => Scope::default(),
         };
         stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
@@ -308,14 +309,16 @@ impl Opened {
         let walk = |choice: &WindowChoice| Exact::new(trace).path(choice).map_err(|error| error.to_string());
         match part {
             Stretch::Steps(first, last) => {
-                let scope = Scope { steps: Some((first, last)) };
+                let scope = Scope::of_steps(Some((first, last)));
                 stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
-                walk(&WindowChoice::Steps(first, last)).map(Cow::Owned).map_err(QueryError::unavailable)
+                walk(&WindowChoice::StepsWithWork(first, last)).map(Cow::Owned).map_err(QueryError::unavailable)
             }
-            _ => {
-                let whole = self.derived[at].path.get_or_init(|| walk(&WindowChoice::Whole));
-                whole.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
+            Stretch::Chosen => {
+                let chosen = || walk(&Looked::at(trace, &Scope::default()).choice);
+                let path = self.derived[at].path.get_or_init(chosen);
+                path.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
             }
+            Stretch::Whole => walk(&WindowChoice::Whole).map(Cow::Owned).map_err(QueryError::unavailable),
         }
     }
 
@@ -329,7 +332,7 @@ impl Opened {
         let chosen = if part == Stretch::Chosen { self.chosen(at) } else { None };
         let part = chosen.map_or(part, |(first, last)| Stretch::Steps(first, last));
         if let Stretch::Steps(first, last) = part {
-            let scope = Scope { steps: Some((first, last)) };
+            let scope = Scope::of_steps(Some((first, last)));
             stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
         }
         let mut kept = self.derived[at].calls.lock().unwrap_or_else(PoisonError::into_inner);

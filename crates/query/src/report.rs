@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stackline_analyze::Analysis;
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_analyze::critical_path::{CriticalPathError, hta};
+use stackline_analyze::steps::{Looked, StartUp};
+use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{Error, RunOptions, cache};
 use stackline_model::{ReadReport, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
@@ -75,7 +76,7 @@ impl Content {
         }
         let read_reports = set.traces.iter().map(|t| t.report.clone()).collect();
         let many = infos.len() > 1;
-        let path = |(trace, info)| critical_path(trace, info, (many, with_hta), options.scope.steps);
+        let path = |(trace, info)| critical_path(trace, info, (many, with_hta), &options.scope);
         let paths = set.traces.iter().zip(infos).map(path).collect();
         Ok(Self { infos: infos.to_vec(), read_reports, tables, paths })
     }
@@ -93,30 +94,35 @@ impl Content {
 }
 
 /// The path of one trace: the line is about the exact one. Documents had HTA's first, under keys that stay.
-fn critical_path(
-    trace: &Trace,
-    info: &TraceInfo,
-    (many, with_hta): (bool, bool),
-    steps: Option<(i64, i64)>,
-) -> PathSummary {
-    let choice = steps.map_or(WindowChoice::Whole, |(first, last)| WindowChoice::Steps(first, last));
-    let of = if steps.is_some() { format!(" of {}", window_in_words(&choice)) } else { String::new() };
+fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool), scope: &Scope) -> PathSummary {
+    let Looked { choice, notes, .. } = Looked::at(trace, scope);
+    let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
+    let of = match choice {
+        WindowChoice::Whole => String::new(),
+        _ => format!(" of {}", window_in_words(&choice)),
+    };
     let rank = if many { format!(", rank {}", info.rank) } else { String::new() };
     let label = format!("Critical path{of}{rank}");
-    let (exact, hta) = std::thread::scope(|scope| {
-        let hta = with_hta.then(|| scope.spawn(|| hta_json(trace, steps.is_some())));
+    let (exact, hta) = std::thread::scope(|threads| {
+        let hta = with_hta.then(|| threads.spawn(|| hta_json(trace, scope.steps.is_some())));
         let exact = exact_path(trace, &choice);
         (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
     let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
     json.extend(hta.unwrap_or_default());
-    let line = match &exact {
+    let mut line = match &exact {
         Ok(report) => line(&label, report),
         Err(error) => format!("{label}: none, for {error}."),
     };
+    let told = start_up.map(|start_up| format!("Start-up{rank}: {start_up}."));
+    for told in told.into_iter().chain(notes.iter().map(|note| format!("Note{rank}: {note}."))) {
+        line.push('\n');
+        line.push_str(&told);
+    }
     let exact = match exact {
         Ok(report) => json!({
             "window_ns": report.window_ns,
+            "window_notes": notes,
             "path_ns": report.path_ns,
             "path_events": report.path_events,
             "bound_by": report.bound_by,
@@ -127,6 +133,9 @@ fn critical_path(
         Err(error) => json!({"error": error.to_string()}),
     };
     json.insert("exact".to_owned(), exact);
+    if let Some(StartUp { before_ns, imports_ns }) = start_up {
+        json.insert("start_up".to_owned(), json!({"before_ns": before_ns, "imports_ns": imports_ns}));
+    }
     PathSummary { json: json.into(), line }
 }
 
@@ -180,7 +189,8 @@ pub fn window_in_words(choice: &WindowChoice) -> String {
     match choice {
         WindowChoice::Whole => "the whole trace".to_owned(),
         WindowChoice::From(_) => "the trace without its imports".to_owned(),
-        WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their work"),
+        WindowChoice::StepsWithWork(a, b) if a == b => format!("step {a} with its GPU work"),
+        WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their GPU work"),
         WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
         WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
         WindowChoice::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),

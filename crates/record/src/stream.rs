@@ -10,6 +10,7 @@ use crate::events::{Call, CallName, Inbox, Touch};
 use crate::folding::Examples;
 use crate::output::{Outage, Output};
 use crate::process::{Process, Registered};
+use crate::samples::Open;
 use crate::tensors;
 use crate::window::{Change, Window};
 use dlmonitor::clock;
@@ -47,6 +48,8 @@ struct Written {
     last_number: i64,
     /// Exact names of calls that have not ended, by their numbers.
     names: BTreeMap<u32, Box<str>>,
+    /// Where it was when that was written last.
+    running: u32,
     /// Count of each slot when it was written last; a slot that changed has another.
     counts: Vec<u64>,
 }
@@ -297,6 +300,7 @@ impl Stream {
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Calls, then nodes, then frames: each refers to what exists by then.
         let samples = process.samples();
+        let running = Open::all_running();
         let trees = process.trees();
         let calls: Vec<Vec<Call>> =
             trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();
@@ -318,7 +322,7 @@ impl Stream {
             self.changes += 1;
         }
         for (registered, nodes) in trees.iter().zip(nodes) {
-            self.append_tree(registered, nodes);
+            self.append_tree(registered, nodes, &running);
         }
         for (registered, (calls, names)) in trees.iter().zip(calls.into_iter().zip(names)) {
             self.append_calls(registered, &calls, names);
@@ -361,9 +365,14 @@ impl Stream {
         }
     }
 
-    fn append_tree(&mut self, registered: &Registered, nodes: usize) {
+    fn append_tree(&mut self, registered: &Registered, nodes: usize, running: &[(u32, u32)]) {
         let mut written = self.trees.remove(&registered.tree.id).unwrap_or_default();
         self.append_changes(&mut written, registered, nodes);
+        let now = running.iter().find(|(tree, _)| *tree == registered.tree.id).map_or(0, |&(_, node)| node);
+        if written.running != now && (now as usize) < nodes {
+            written.running = now;
+            self.push(&Record::Running { thread: registered.tree.id, node: now });
+        }
         self.trees.insert(registered.tree.id, written);
     }
 

@@ -225,6 +225,14 @@ pub enum Record {
     },
     /// Overhead of the recorder, measured in the run; a later one replaces it.
     Overhead(Overhead),
+    /// The innermost operator or span that was running on a thread when the stream was brought up to date last; a later record
+    /// of the thread replaces it.
+    Running {
+        /// The thread.
+        thread: u32,
+        /// Where it was in the tree; 0 if nothing ran.
+        node: u32,
+    },
 }
 
 /// What a process may use of the machine's processors.

@@ -23,7 +23,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let mut total = 0i64;
     let mut counts = [0i64; KNOWN.len()];
     let mut times = [0i64; KNOWN.len()];
-    for id in trace.gpu.ids().filter(|&id| scope.has_gpu(trace, id)) {
+    let work = scope.gpu_work(trace);
+    for id in trace.gpu.ids().filter(|&id| work.has(id)) {
         let event = trace.gpu.event[id.index()];
         if !trace.events.is_plausible(event) {
             continue;
@@ -80,7 +81,8 @@ pub(crate) fn note_of(trace: &Trace, operations: impl Iterator<Item = GpuId>) ->
 
 /// [`note_of`] all plausible operations of a scope.
 pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
-    let counts = |id: &GpuId| scope.has_gpu(trace, *id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
+    let work = scope.gpu_work(trace);
+    let counts = |id: &GpuId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
     note_of(trace, trace.gpu.ids().filter(counts))
 }
 

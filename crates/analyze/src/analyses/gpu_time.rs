@@ -11,9 +11,10 @@
 //! `gpu_kernels`: the same operations by name.
 
 use super::coverage::beside_shares;
+use crate::Analysis;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use crate::steps::Looked;
 use crate::summary::percent;
-use crate::{Analysis, Scope};
 use stackline_model::{GpuId, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -24,8 +25,9 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| {
         let mut types = NameTypes::new(trace, RULES);
         let all = operations(trace, &mut types);
-        let of_scope: Vec<Operation> = all.iter().filter(|o| scope.has_gpu(trace, o.gpu)).copied().collect();
-        beside_shares(vec![breakdown(trace, &all, window(trace, scope)), kernels(trace, &of_scope)], trace, scope)
+        let work = scope.gpu_work(trace);
+        let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
+        beside_shares(vec![breakdown(trace, &all, &Looked::at(trace, scope)), kernels(trace, &of_scope)], trace, scope)
     },
 };
 
@@ -67,37 +69,11 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     operations
 }
 
-/// The time that the breakdown is of, in ns.
-struct Window {
-    start: i64,
-    end: i64,
-    /// Whether the first step is left out, as a warm-up.
-    without_first: bool,
-}
-
-/// From the start of the first step of the scope to the end of the last one and of the work that it launched; `None` without
-/// steps. A first step that warms up is left out unless it is asked for.
-fn window(trace: &Trace, scope: &Scope) -> Option<Window> {
-    let counts = |gpu: GpuId| trace.events.is_plausible(trace.gpu.event[gpu.index()]);
-    let in_scope = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
-    let spans = crate::steps::spans(trace, counts);
-    let lengths: Vec<i64> = spans.iter().map(|(start, end)| end.saturating_sub(*start)).collect();
-    let without_first = match &lengths[..] {
-        // Of few steps none can be spared.
-        [first, others @ ..] if others.len() >= 3 => scope.steps.is_none() && crate::steps::is_warm_up(*first, others),
-        _ => false,
-    };
-    let steps = trace.steps.iter().zip(&spans).skip(usize::from(without_first));
-    let of_scope = || steps.clone().filter(|(step, _)| in_scope(step.number));
-    let start = of_scope().map(|(step, _)| step.start).min()?;
-    let end = of_scope().map(|(_, &(_, end))| end).max()?;
-    Some(Window { start, end, without_first })
-}
-
-fn breakdown(trace: &Trace, operations: &[Operation], window: Option<Window>) -> Table {
+fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table {
+    let window = looked.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
-        let times = device(trace, of_device, window.as_ref().map(|window| (window.start, window.end)));
+        let times = device(trace, of_device, window);
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
@@ -110,18 +86,15 @@ fn breakdown(trace: &Trace, operations: &[Operation], window: Option<Window>) ->
     if rows.is_empty() {
         return table.note("The trace has no GPU operations in this scope.");
     }
-    match window {
-        Some(Window { without_first: true, .. }) => table.note(
-            "Window: from the start of the second step (the first one took more than twice as long as usual, as a warm-up does; --steps \
-             asks for it) to the end of the last one and of the GPU work that it launched.",
-        ),
-        Some(_) => table.note(
-            "Window: from the start of the first step to the end of the last one and of the GPU work that it launched.",
-        ),
-        None => {
-            table.note("Window: from the first start to the last end of each device's work, since no steps are marked.")
-        }
-    }
+    let Some(_) = window else {
+        return table
+            .note("Window: from the first start to the last end of each device's work, since no steps are looked at.");
+    };
+    let table = table.note(
+        "Window: the steps with their GPU work, from when the work before them is done to the end of the last one and of what it \
+         launched.",
+    );
+    looked.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }
 
 /// Time per category of one device's operations, which are sorted by start; of the window, if there is one.

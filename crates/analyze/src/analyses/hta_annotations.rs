@@ -121,7 +121,8 @@ pub fn kernels(rows: &HtaRows) -> Table {
 /// `kernels_by_annotation`: GPU work by the annotation around its launch; an empty name for work without any.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut lines: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+    let work = scope.gpu_work(trace);
+    for gpu in trace.gpu.ids().filter(|&g| work.has(g)) {
         let event = trace.gpu.event[gpu.index()];
         if trace.events.is_plausible(event) {
             let name = trace.gpu.annotation[gpu.index()].some().map_or("", |a| trace.name(a));

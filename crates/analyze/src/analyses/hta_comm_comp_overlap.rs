@@ -28,7 +28,8 @@ type Spans = Vec<(i64, i64)>;
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut types = NameTypes::new(trace, RULES);
     let mut devices: BTreeMap<i32, (Spans, Spans)> = BTreeMap::new();
-    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+    let work = scope.gpu_work(trace);
+    for gpu in trace.gpu.ids().filter(|&g| work.has(g)) {
         let event = trace.gpu.event[gpu.index()];
         if trace.events.is_plausible(event) {
             let span = (trace.events.start[event.index()], trace.events.end(event));

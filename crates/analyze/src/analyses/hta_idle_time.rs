@@ -47,7 +47,8 @@ fn cause<T: PartialOrd + Copy>(launch: Option<T>, end_before: T, gap: T, thresho
 /// The exact table `idle_time`: per device, stream and cause.
 pub fn exact(trace: &Trace, scope: &Scope, threshold_ns: i64) -> Table {
     let mut streams: BTreeMap<(i32, i64), Vec<GpuId>> = BTreeMap::new();
-    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+    let work = scope.gpu_work(trace);
+    for gpu in trace.gpu.ids().filter(|&g| work.has(g)) {
         if trace.events.is_plausible(trace.gpu.event[gpu.index()]) {
             let key = (trace.gpu.device[gpu.index()], trace.gpu.stream[gpu.index()]);
             streams.entry(key).or_default().push(gpu);

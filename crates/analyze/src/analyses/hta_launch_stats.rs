@@ -126,7 +126,8 @@ fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut launches = Vec::new();
     let mut orphans = 0;
-    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+    let work = scope.gpu_work(trace);
+    for gpu in trace.gpu.ids().filter(|&g| work.has(g)) {
         let (event, launch) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
         if launch.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(launch) {
             orphans += 1;

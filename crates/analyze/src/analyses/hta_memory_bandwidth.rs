@@ -90,7 +90,8 @@ pub fn table(series: &BTreeMap<&str, Vec<Point>>) -> Table {
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let bytes = trace.attr("bytes");
     let mut lines: BTreeMap<&str, (i64, i64, i64, i64)> = BTreeMap::new();
-    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+    let work = scope.gpu_work(trace);
+    for gpu in trace.gpu.ids().filter(|&g| work.has(g)) {
         let event = trace.gpu.event[gpu.index()];
         if trace.kind(event) == stackline_model::EventKind::Kernel || !trace.events.is_plausible(event) {
             continue;

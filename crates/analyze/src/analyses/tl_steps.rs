@@ -2,6 +2,7 @@
 
 use crate::intervals::{total, union};
 use crate::stats;
+use crate::steps::with_gpu_work;
 use crate::summary::{Summary, percent};
 use crate::{Analysis, Scope};
 use stackline_model::{EventKind, Step, Table, Trace, Unit};
@@ -32,8 +33,12 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
         .filter(|(_, s)| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&s.number)))
         .collect();
     let work = work(trace);
-    let time_us: Vec<f64> = selected.iter().map(|(_, s)| s.end.saturating_sub(s.start) as f64 / 1e3).collect();
-    vec![steps(trace, &selected, &time_us, &work), spread(&selected, &time_us, &work)]
+    let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;
+    let time_us: Vec<f64> = selected.iter().map(|(_, s)| us((s.start, s.end))).collect();
+    let spans = with_gpu_work(trace);
+    let with_gpu_us: Vec<f64> = selected.iter().filter_map(|(i, _)| spans.get(*i).copied()).map(us).collect();
+    let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| !trace.gpu.is_empty()) };
+    vec![steps(trace, &selected, &times, &work), spread(&selected, &times, &work)]
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -61,7 +66,17 @@ fn work(trace: &Trace) -> Vec<Work> {
     work
 }
 
-fn steps(trace: &Trace, selected: &[(usize, &Step)], time_us: &[f64], work: &[Work]) -> Table {
+/// The two lengths of each step, in µs.
+struct Times {
+    /// Of the span on the CPU.
+    time_us: Vec<f64>,
+    /// With the GPU work that it launched; none in traces without GPUs.
+    with_gpu_us: Option<Vec<f64>>,
+}
+
+fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
+    let Times { time_us, with_gpu_us } = times;
+    let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied());
     // As the critical path of the whole trace counts.
     let origin = trace.span().map_or(0, |span| span.0);
     let us = |f: fn(&Work) -> i64| selected.iter().map(move |(i, _)| f(&work[*i]) as f64 / 1e3).collect::<Vec<_>>();
@@ -70,6 +85,7 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], time_us: &[f64], work: &[Wo
         .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
         .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
         .f64("time_us", Unit::Us, time_us.iter().copied())
+        .f64("with_gpu_us", Unit::Us, (0..selected.len()).map(with_gpu))
         .f64("gpu_busy_us", Unit::Us, busy.iter().copied())
         .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| percent(*b, *t)))
         .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns))
@@ -78,14 +94,18 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], time_us: &[f64], work: &[Wo
         return table.note("The trace has no steps (ProfilerStep annotations) in this scope.");
     }
     table.note(
-        "gpu_busy_us: time in the step's window in which any GPU of the trace runs anything. launched_gpu_us: durations \
-         of what the step launched, which may run after the step's end.",
+        "time_us: the step's span on the CPU. with_gpu_us: from when the GPU work of the step before is done to when its own is. \
+         gpu_busy_us: time in the span in which any GPU of the trace runs anything. launched_gpu_us: durations of what the step \
+         launched, which may run after the step's end.",
     )
 }
 
-fn spread(selected: &[(usize, &Step)], time_us: &[f64], work: &[Work]) -> Table {
+fn spread(selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     let busy: Vec<f64> = selected.iter().map(|(i, _)| work[*i].busy_ns as f64 / 1e3).collect();
-    let measures = if selected.is_empty() { vec![] } else { vec![("time", time_us), ("gpu_busy", &busy[..])] };
+    let mut measures = vec![("time", &times.time_us[..])];
+    measures.extend(times.with_gpu_us.as_ref().map(|us| ("with_gpu", &us[..])));
+    measures.push(("gpu_busy", &busy[..]));
+    measures.retain(|_| !selected.is_empty());
     let stats: Vec<Summary> = measures.iter().map(|(_, v)| Summary::of(v)).collect();
     let quantile = |q: f64| {
         measures.iter().map(move |(_, values)| {

@@ -8,7 +8,8 @@ use super::idle::Idle;
 use super::running::Lines;
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
-use crate::findings::{STALL_REASON, choose_steps, python_frame_parts};
+use crate::findings::{STALL_REASON, python_frame_parts};
+use crate::steps::Looked;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
@@ -39,7 +40,7 @@ pub const STALLS: &str = "stalls";
 /// The calls of the steps that findings look at: those of `scope`, or all but a first one that warms up; the whole trace
 /// if it has no steps. What was running before counts nothing, but stays in the paths of what it called.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
-    let (choice, steps, _) = choose_steps(trace, scope);
+    let Looked { choice, steps, .. } = Looked::at(trace, scope);
     let mut builder = Builder::new(trace, stretch(trace, &choice), Idle::default());
     builder.add_all();
     builder.finish(steps)
@@ -58,7 +59,7 @@ pub enum Stretch {
 
 /// The steps that findings look at, both ends included: all but a first one that warms up; none if the trace has no steps.
 pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
-    match choose_steps(trace, &Scope::default()).0 {
+    match Looked::at(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
         _ => None,
     }
@@ -69,11 +70,11 @@ pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
 /// launches, bytes that GPUs copied, idle GPU time and memory are counted.
 pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     let scope = match part {
-        Stretch::Steps(from, to) => Scope { steps: Some((from, to)) },
-        Stretch::Whole | Stretch::Chosen => Scope::default(),
+        Stretch::Steps(from, to) => Scope::of_steps(Some((from, to))),
+        Stretch::Chosen => Scope::default(),
+        Stretch::Whole => Scope { whole: true, ..Scope::default() },
     };
-    let (choice, steps, _) =
-        if part == Stretch::Whole { (WindowChoice::Whole, 0, Vec::new()) } else { choose_steps(trace, &scope) };
+    let Looked { choice, steps, .. } = Looked::at(trace, &scope);
     let window = stretch(trace, &choice);
     let idle = Idle::of(trace, |event, launch| is_gpu_within(trace, window, event, launch));
     let mut builder = Builder::new(trace, window, idle);

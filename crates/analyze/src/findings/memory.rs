@@ -104,6 +104,7 @@ impl Findings {
         let none = Self {
             step_ns: 0,
             steps: 0,
+            with_gpu_work: false,
             findings: Vec::new(),
             together: None,
             ignored: Vec::new(),

@@ -36,7 +36,6 @@ pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
 pub use path::{files_of, path_of};
 pub(crate) use place::frame as python_frame_parts;
 pub use place::{Place, place_of};
-pub(crate) use rank::choose as choose_steps;
 pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
 pub use ranks::{RankTimes, merge, ranges};
 pub(crate) use rule::STALL_REASON;

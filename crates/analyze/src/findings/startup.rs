@@ -1,10 +1,8 @@
 //! What a program does once, in traces without steps of which a first one could be left out.
 
-use crate::critical_path::exact::WindowChoice;
 use rustc_hash::FxHashMap;
-use stackline_model::names::IMPORTS;
 use stackline_model::words::duration;
-use stackline_model::{EventId, EventKind, RECORDING, StrId, Trace};
+use stackline_model::{EventId, EventKind, StrId, Trace};
 
 /// An operator is called so often before its first calls are compared with the others.
 const CALLS: usize = 8;
@@ -12,40 +10,6 @@ const CALLS: usize = 8;
 const TIMES: i64 = 4;
 /// The least part of the trace that is told, in percent.
 const SHARE: i64 = 5;
-
-/// What is looked at of a trace without steps, and what is to be said of it: all of it, but for the imports with which a recorded
-/// program begins.
-pub(super) fn window(trace: &Trace) -> (WindowChoice, Vec<String>) {
-    let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else {
-        return (WindowChoice::Whole, Vec::new());
-    };
-    if end <= start {
-        return (WindowChoice::Whole, Vec::new());
-    }
-    let note = format!("the first {} are left out: the program imports modules until then", duration(end - start));
-    (WindowChoice::From(end), vec![note])
-}
-
-/// When the last import that begins before the first operator of the program's own is done; none if a recording does not show it.
-fn end_of_imports(trace: &Trace) -> Option<i64> {
-    trace.meta.entry(RECORDING)?;
-    let is_import: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(IMPORTS)).collect();
-    let imports = |name: StrId| is_import.get(name.index()).copied().unwrap_or(false);
-    let is_frame = |e: EventId| {
-        trace.kind(e) == EventKind::PythonFunction && imports(trace.events.name[e.index()]) && trace.events.is_timed(e)
-    };
-    let stacks = &trace.stacks;
-    let in_stack = |e: EventId| {
-        let stack = stacks.event.binary_search(&e).ok().and_then(|at| stacks.stack[at].some());
-        let mut frames = std::iter::successors(stack, |s| stacks.parent[s.index()].some());
-        frames.any(|s| imports(stacks.frame[s.index()]))
-    };
-    let is_own = |e: &EventId| !in_stack(*e) && !trace.ancestors(*e).any(is_frame);
-    let operators = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Operator && trace.events.is_timed(e));
-    let first = operators.filter(is_own).map(|e| trace.events.start[e.index()]).min()?;
-    let frames = trace.events.ids().filter(|&e| is_frame(e) && trace.events.start[e.index()] < first);
-    frames.map(|e| trace.events.end(e).min(first)).max()
-}
 
 /// What first calls of operators take beyond later ones, in a sentence; none if that is little of a window of `length` ns.
 pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {

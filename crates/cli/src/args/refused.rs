@@ -5,10 +5,10 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 /// Commands, and the common options that mean nothing to them.
 const REFUSED: &[(&str, &[&str])] = &[
-    ("calls", &["steps", "rank", "clip_overlaps", "step_annotation"]),
-    ("memory", &["steps", "step_annotation"]),
-    ("record", &["rank", "clip_overlaps", "format", "tables", "limit", "step_annotation"]),
-    ("view", &["steps", "rank"]),
+    ("calls", &["steps", "whole", "rank", "clip_overlaps", "step_annotation"]),
+    ("memory", &["steps", "whole", "step_annotation"]),
+    ("record", &["whole", "rank", "clip_overlaps", "format", "tables", "limit", "step_annotation"]),
+    ("view", &["steps", "whole", "rank"]),
 ];
 
 /// The command line as help, manual pages and completions show it.

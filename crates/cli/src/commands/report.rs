@@ -8,6 +8,7 @@ use crate::session::{Session, not_an_input};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
+use stackline_analyze::Scope;
 use stackline_model::{Table, Unit};
 use stackline_present::{TraceInfo, human};
 use stackline_query::Content;
@@ -81,9 +82,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
 
 /// Writes the page with its answers into one file.
 fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
-    if common.steps.is_some() || common.rank.is_some() || common.output.is_some() {
+    if common.scope() != Scope::default() || common.rank.is_some() || common.output.is_some() {
         return Err(wrong_use(
-            "--html shows all steps and ranks, and names its file: leave --steps, --rank and -o out",
+            "--html shows all steps and ranks, and names its file: leave --steps, --whole, --rank and -o out",
         ));
     }
     let most = args.max_size as usize * 1_000_000;
@@ -115,7 +116,7 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
 
 /// The report that `import` kept in a run directory, if these inputs and options ask for just that.
 fn kept(inputs: &[PathBuf], common: &Common) -> Option<Content> {
-    let whole = common.rank.is_none() && common.steps.is_none();
+    let whole = common.rank.is_none() && common.scope() == Scope::default();
     match inputs {
         [run] if whole => Content::kept(run),
         _ => None,

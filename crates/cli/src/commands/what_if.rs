@@ -12,6 +12,7 @@ use stackline_analyze::critical_path::exact::WindowChoice;
 use stackline_analyze::critical_path::exact::what_if::{
     self, Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
+use stackline_analyze::steps::Looked;
 use stackline_present::{human, terminal};
 use stackline_query::window_in_words;
 use std::sync::Arc;
@@ -28,15 +29,17 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     if args.instance.is_some() && args.annotation.is_none() {
         return Err(wrong_use("--instance counts the events that --annotation names: give both"));
     }
-    let choice = window(args.annotation.as_deref().unwrap_or_default(), args.instance, common)?;
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
+    let annotation = args.annotation.as_deref().unwrap_or_default();
+    let Looked { choice, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let (tables, extra, head) = if args.sweep {
         let options = SweepOptions { candidates: args.candidates, threads: common.threads };
         let stop = stop_on_interrupt()?;
         let stopped = || stop.load(Ordering::Relaxed);
-        let sweep = what_if::sweep(trace, &choice, &options, &stopped).map_err(refuse)?;
+        let mut sweep = what_if::sweep(trace, &choice, &options, &stopped).map_err(refuse)?;
+        sweep.notes.splice(0..0, notes);
         if sweep.interrupted {
             say(&format!("Stopped: {} of {} edits were tried.", sweep.tried, sweep.planned))?;
         }
@@ -46,12 +49,13 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
             sweep_head(&sweep, &choice),
         )
     } else {
-        let (prediction, path) = if common.tables.iter().any(|name| name == what_if::PATH) {
+        let (mut prediction, path) = if common.tables.iter().any(|name| name == what_if::PATH) {
             let (prediction, hops) = what_if::predict_with_hops(trace, &choice, &edits).map_err(refuse)?;
             (prediction, Some(what_if::path_table(trace, &hops)))
         } else {
             (what_if::predict(trace, &choice, &edits).map_err(refuse)?, None)
         };
+        prediction.notes.splice(0..0, notes);
         let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction), head(&prediction, &choice))
     };

@@ -2,12 +2,14 @@
 //!
 //! Damaged chunks of a stream are skipped. What is lost, and which processes were killed, is in the tree's read report.
 
+mod ends;
 mod own;
 mod stream;
 mod table;
 mod trace;
 
 use crate::{Error, problems};
+pub use ends::Signaled;
 use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
 pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
 use stackline_recording::{HEADER, Reader, Record};
@@ -70,13 +72,14 @@ pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
     }
     order.sort_unstable();
     let mut builder = CallTreeBuilder::new();
+    let signaled = Signaled::read(run);
     if let Some(error) = failed {
         problems::UNREADABLE_STREAM.count(builder.report(), None, &error.to_string());
     }
     for (_, index) in order {
         let name = paths[index].file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         match std::fs::read(&paths[index]) {
-            Ok(file) => add_stream(&mut builder, &name, &file),
+            Ok(file) => add_stream(&mut builder, &name, &file, signaled.as_ref()),
             Err(error) => problems::UNREADABLE_STREAM.count(builder.report(), None, &format!("{name}: {error}")),
         }
     }
@@ -87,7 +90,7 @@ pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
 pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> CallTree {
     let mut builder = CallTreeBuilder::new();
     for (name, file) in streams {
-        add_stream(&mut builder, name, file);
+        add_stream(&mut builder, name, file, None);
     }
     builder.finish()
 }
@@ -100,7 +103,7 @@ fn began(file: &[u8]) -> (i64, u32) {
     }
 }
 
-fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8]) {
+fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], signaled: Option<&Signaled>) {
     let Some(mut reader) = open_stream(name, file, builder.report()) else { return };
     let mut stream = Stream::default();
     while let Some(record) = reader.next() {
@@ -108,7 +111,7 @@ fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8]) {
         stream.add(builder, name, record, reader.skipped());
     }
     note_damage(name, &reader, file.len(), builder.report());
-    stream.finish(builder, name);
+    stream.finish(builder, name, signaled);
 }
 
 /// The records of a stream; `None`, with the reason in the report, if it is none.

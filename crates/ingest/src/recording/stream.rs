@@ -1,5 +1,6 @@
 //! One stream: from its own ids to those of the merged tree.
 
+use super::ends::{Signaled, killed_words, running_words};
 use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use crate::problems;
@@ -28,6 +29,8 @@ pub(super) struct Stream {
     skipped: usize,
     /// Literal names that look like those of folded spans, in quotes.
     quoted: BTreeMap<u32, StrId>,
+    /// What ran last on which thread.
+    running: BTreeMap<u32, u32>,
     /// The first and one of the latest names that share a frame.
     folded: BTreeMap<u32, (String, String)>,
     ended: bool,
@@ -155,6 +158,11 @@ impl Stream {
                 self.stats.put(thread, node, metric, stats);
                 Ok(())
             }
+            Record::Running { thread, node } => {
+                self.threads.get(thread)?.nodes.get(node)?;
+                self.running.insert(thread, node);
+                Ok(())
+            }
             Record::FoldedNames { frame, first, last } => {
                 self.frames.get(frame)?;
                 self.folded.insert(frame, (first, last));
@@ -262,7 +270,7 @@ impl Stream {
     }
 
     /// Puts the values into the tree and says how the process ended.
-    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str) {
+    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str, signaled: Option<&Signaled>) {
         let Some(process) = self.process else {
             problems::EMPTY_STREAM.count(builder.report(), None, name);
             return;
@@ -276,7 +284,14 @@ impl Stream {
             }
         }
         if !self.ended {
-            problems::KILLED.count(builder.report(), None, name);
+            let pid = builder.process_mut(process).map_or(0, |process| process.pid);
+            problems::KILLED.count(builder.report(), None, &killed_words(name, pid, signaled));
+            for (&thread, &node) in self.running.iter().filter(|&(_, &node)| node != 0) {
+                let Ok(thread) = self.threads.get(thread) else { continue };
+                let Ok(&node) = thread.nodes.get(node) else { continue };
+                let words = running_words(name, &builder.thread_words(thread.id), &builder.path_words(node));
+                problems::IN_FLIGHT.count(builder.report(), None, &words);
+            }
         }
         if let Some(code) = self.exit {
             note_exit(builder.report(), name, code);

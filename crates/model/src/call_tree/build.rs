@@ -127,6 +127,33 @@ impl CallTreeBuilder {
         self.stats.push(((node, thread, metric), *sums));
     }
 
+    /// The frames of a path in words, the innermost first.
+    pub fn path_words(&self, node: CallNodeId) -> Vec<String> {
+        let nodes = &self.tree.nodes;
+        let up = |node: &CallNodeId| nodes.parent.get(node.index()).copied().filter(|parent| parent.is_some());
+        let frames = std::iter::successors(Some(node), up).filter_map(|node| nodes.frame.get(node.index())?.some());
+        frames.filter_map(|frame| self.tree.frames.get(frame.index())).map(|frame| self.frame_words(frame)).collect()
+    }
+
+    fn frame_words(&self, frame: &CallFrame) -> String {
+        let name = frame.name(&self.tree.strings);
+        match *frame {
+            CallFrame::Python { file, line, .. } => format!("{name} ({}:{line})", self.text_of(file)),
+            _ => name,
+        }
+    }
+
+    /// A thread in words: its name, or else its number.
+    pub fn thread_words(&self, thread: CallThreadId) -> String {
+        let known = self.tree.threads.get(thread.index());
+        let named = known.map(|thread| (self.text_of(thread.name), thread.tid));
+        match named {
+            Some((name, tid)) if !name.is_empty() => format!("{name} ({tid})"),
+            Some((_, tid)) => tid.to_string(),
+            None => String::new(),
+        }
+    }
+
     /// The read report, to be added to.
     pub fn report(&mut self) -> &mut ReadReport {
         &mut self.tree.report

@@ -127,7 +127,7 @@ impl Open {
 
     /// The innermost operator. For the thread's own signal handler.
     pub(crate) fn innermost(&self, tid: u32) -> Option<Interrupted> {
-        if self.tid.load(Ordering::Acquire) != tid {
+        if tid == 0 || self.tid.load(Ordering::Acquire) != tid {
             return None;
         }
         let depth = self.depth.load(Ordering::Relaxed);
@@ -145,6 +145,12 @@ impl Open {
             python: (python != 0).then(|| (python, entry.code.load(Ordering::Relaxed))),
             handle: entry.handle.load(Ordering::Relaxed),
         })
+    }
+
+    /// Trees of the threads that are running an operator, and the node of the innermost one. Other threads go on meanwhile: what
+    /// is told was so a moment ago.
+    pub(crate) fn all_running() -> Vec<(u32, u32)> {
+        all().filter_map(|open| open.innermost(open.tid.load(Ordering::Acquire))).map(|at| (at.tree, at.node)).collect()
     }
 
     /// The operators of a thread that ran some.

@@ -60,7 +60,12 @@ impl Exact<'_> {
             WindowChoice::Whole => return self.whole(),
             WindowChoice::From(start) => Window { start: *start, ..self.whole()? },
             WindowChoice::Steps(first, last) => self.steps(*first, *last)?,
-            WindowChoice::StepsWithWork(first, last) => self.with_work(self.steps(*first, *last)?),
+            WindowChoice::StepsWithWork(first, last) => {
+                let steps = self.steps(*first, *last)?;
+                let with_work = self.with_work(steps);
+                // Work that was launched before may end after all of the steps.
+                if with_work.length_ns() > 0 { with_work } else { steps }
+            }
             WindowChoice::Annotation { text, instances } => self.annotation(text, *instances)?,
         };
         if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }

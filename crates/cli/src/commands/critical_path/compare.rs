@@ -6,9 +6,10 @@ use crate::output::Answer;
 use crate::session::Session;
 use crate::view::select;
 use anyhow::Result;
+use stackline_analyze::Scope;
 use stackline_analyze::critical_path::WarningCode;
 use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaReport};
-use stackline_analyze::critical_path::exact::Exact;
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -33,7 +34,11 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() {
         return Err(by_name_only("--compare", &session));
     }
-    let choice = exact::window(args.annotation(), args.instance, common)?;
+    // The others know all of the trace, or an annotation.
+    let choice = match args.annotation() {
+        "" => WindowChoice::Whole,
+        text => exact::window(trace, text, args.instance, &Scope::default())?.choice,
+    };
     let mut left_out: Vec<String> = Vec::new();
     let mut rows = [
         row_of("exact", || {

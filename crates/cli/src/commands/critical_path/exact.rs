@@ -11,19 +11,20 @@ use serde_json::json;
 use stackline_analyze::critical_path::exact::{
     self, Exact, ExactReport, Harmless, HopReports, StepSpread, WindowChoice, spread,
 };
-use stackline_model::Table;
+use stackline_analyze::{Scope, steps::Looked};
+use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::{human, terminal};
 use stackline_query::window_in_words;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
-    let choice = window(args.annotation(), args.instance, common)?;
     if let Some(target) = &args.overlay {
         not_an_input(target, &args.inputs)?;
     }
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
+    let Looked { choice, notes, .. } = window(trace, args.annotation(), args.instance, &session.scope)?;
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;
     if let Some(file) = &args.overlay {
@@ -47,8 +48,9 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         all.push(exact::hops_table(&hops));
     }
     let tables = session.pick_or(all, &exact::ON_DEMAND)?;
-    let head = if people { head(&report, &choice) } else { String::new() };
-    let extra = if common.format == Format::Json { extra(&report, &hops, &harmless, &steps)? } else { Vec::new() };
+    let head = if people { head(&report, &choice, &notes) } else { String::new() };
+    let extra =
+        if common.format == Format::Json { extra(&report, &hops, &harmless, &steps, &notes)? } else { Vec::new() };
     let shown = (people && common.limit.is_none()).then(|| tables.iter().map(short).collect());
     Answer { command: "critical-path", session: &session, extra, tables, head, shown }.write(common)
 }
@@ -66,21 +68,24 @@ fn short(table: &Table) -> Table {
 }
 
 /// The stretch of the trace that the options name.
-pub(in crate::commands) fn window(annotation: &str, instance: Option<Range>, common: &Common) -> Result<WindowChoice> {
-    match (common.steps, annotation) {
-        (Some(_), text) if !text.is_empty() => {
-            Err(wrong_use("--steps and --annotation both choose a window: give one"))
-        }
-        (Some(range), _) => Ok(WindowChoice::Steps(range.first, range.last)),
-        (None, "") => Ok(WindowChoice::Whole),
-        (None, text) => {
-            let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
-            let number = |n: i64| {
-                usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")))
-            };
-            Ok(WindowChoice::Annotation { text: text.to_owned(), instances: (number(first)?, number(last)?) })
-        }
+pub(in crate::commands) fn window(
+    trace: &Trace,
+    annotation: &str,
+    instance: Option<Range>,
+    scope: &Scope,
+) -> Result<Looked> {
+    if annotation.is_empty() {
+        return Ok(Looked::at(trace, scope));
     }
+    if *scope != Scope::default() {
+        return Err(wrong_use("--steps or --whole, and --annotation: both choose a window, give one"));
+    }
+    let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
+    let number =
+        |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")));
+    let instances = (number(first)?, number(last)?);
+    let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
+    Ok(Looked { choice, steps: 0, notes: Vec::new() })
 }
 
 /// The keys of the JSON document.
@@ -89,10 +94,12 @@ fn extra<'a>(
     hops: &'a HopReports<'_>,
     harmless: &[Harmless],
     steps: &[StepSpread],
+    notes: &'a [String],
 ) -> Result<Vec<(&'static str, Extra<'a>)>> {
     Ok(vec![
         ("method", json!(report.method).into()),
         ("window_ns", json!(report.window_ns).into()),
+        ("window_notes", json!(notes).into()),
         ("window_start_ns", json!(report.window_start_ns).into()),
         ("window_end_ns", json!(report.window_end_ns).into()),
         ("path_ns", json!(report.path_ns).into()),
@@ -133,13 +140,16 @@ fn assumed(report: &ExactReport) -> String {
     if told.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", told.join(", ")) }
 }
 
-fn head(report: &ExactReport, choice: &WindowChoice) -> String {
+fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
     let what = window_in_words(choice);
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
         "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",
         human::duration(report.window_ns),
     );
+    for note in notes {
+        out.push_str(&format!("Note: {note}\n"));
+    }
     out.push_str(&assumed(report));
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×)\n", warning.message, human::count(warning.count as i64)));

@@ -11,7 +11,6 @@ use crate::session::{Session, lost_part, not_an_input};
 use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
 use serde_json::json;
-use stackline_analyze::Scope;
 use stackline_analyze::diff::{self, Diff, Options, Profile, Side};
 use stackline_engine::{OpenOptions, Watch};
 use stackline_model::ReadReport;
@@ -123,7 +122,7 @@ fn open(before: &[PathBuf], after: &[PathBuf], common: &Common) -> Result<Opened
     let watch = Watch::new();
     let _progress = Progress::start(&watch);
     let options = OpenOptions { watch, ..crate::session::open_options(common) };
-    let scope = Scope { steps: common.steps.map(|range| (range.first, range.last)) };
+    let scope = common.scope();
     let mut opened = Opened::default();
     for (paths, is_before) in [(before, true), (after, false)] {
         for path in paths {

@@ -17,7 +17,6 @@ use baseline::Baseline;
 use conditions::Condition;
 use own::OwnRules;
 use serde_json::{Value, json};
-use stackline_analyze::Scope;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
 use stackline_model::{Table, Trace};
 use stackline_present::findings::{
@@ -103,7 +102,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
             false => settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?,
         }
     }
-    let scope = common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) });
+    let scope = common.scope();
     let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads };
     Ok((conditions, options))
 }

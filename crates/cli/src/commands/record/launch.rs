@@ -10,6 +10,7 @@ use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIG
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
+use stackline_ingest::recording::Signaled;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -19,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Signals that would end this process before the command, or that programs give a meaning of their own.
 const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
 
-/// Runs the command and waits for its end.
-pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<ExitStatus> {
+/// Runs the command and waits for its end; the result is its process number and how it ended.
+pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
     let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "there is no command")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
     let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
@@ -50,7 +51,14 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     let ended = child.wait().context("cannot learn how the command ended");
     handle.close();
     let _ = forwarder.join();
-    ended
+    Ok((pid.as_raw().cast_unsigned(), ended?))
+}
+
+/// The signal that ended a process, if one did.
+pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
+    let signal = ended.signal()?;
+    let name = Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |known| known.as_str().to_owned());
+    Some(Signaled { pid, signal, name })
 }
 
 /// Waits without taking notice: its number stays its own until it is forgotten here.

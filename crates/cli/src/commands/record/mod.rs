@@ -28,6 +28,9 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
         }
     };
     place.remove_bootstrap();
+    // Best effort: that it was killed, its stream tells as well.
+    let (pid, ended) = ended;
+    let _ = launch::signaled(pid, ended).map(|signaled| signaled.note(place.path()));
     let run = place.shown();
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {

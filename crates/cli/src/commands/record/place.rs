@@ -13,6 +13,8 @@ const BOOTSTRAP: [(&str, &str); 2] = [
 ];
 /// The recorder's file.
 const RECORDER: &str = "libstackline_record.so";
+/// The same in a Python package, beside whose scripts this program may stand.
+const PACKAGED: &str = "stackline/_stackline_record.so";
 /// Names the recorder's file.
 const RECORDER_VARIABLE: &str = "STACKLINE_RECORDER";
 
@@ -144,6 +146,18 @@ fn plain(letter: char) -> char {
     if letter.is_control() || matches!(letter, '/' | '\\' | ':') { '-' } else { letter }
 }
 
+/// Recorders of Python packages below a folder of libraries, the newest first: `python3.11/site-packages/stackline/…`.
+fn packaged(libraries: &Path) -> Vec<PathBuf> {
+    let pythons = fs::read_dir(libraries).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_python = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python"));
+    let packages =
+        pythons.filter(is_python).flat_map(|python| ["site-packages", "dist-packages"].map(|p| python.join(p)));
+    let files = packages.map(|folder| folder.join(PACKAGED));
+    let mut found: Vec<_> = files.filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file))).collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, file)| file).collect()
+}
+
 /// The recorder: what the variable names, beside this program, or where it is installed.
 pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
@@ -154,7 +168,8 @@ pub(super) fn recorder() -> Result<PathBuf> {
         std::env::current_exe().and_then(fs::canonicalize).context("this program does not know where it is")?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
-    let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
+    let found =
+        places.into_iter().chain(packaged(&folder.join("../lib"))).find_map(|place| fs::canonicalize(place).ok());
     found.ok_or_else(|| {
         unreadable(format!(
             "{RECORDER} is neither in {} nor in ../lib/stackline of it; build it with `cargo build --release -p \
@@ -166,8 +181,19 @@ pub(super) fn recorder() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::name;
+    use super::{PACKAGED, name, packaged};
     use std::ffi::OsString;
+
+    #[test]
+    fn recorders_of_packages_are_found() {
+        let prefix = tempfile::tempdir().unwrap();
+        assert!(packaged(&prefix.path().join("none")).is_empty());
+        let file = prefix.path().join("python3.12/site-packages").join(PACKAGED);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(prefix.path().join("python3.11/site-packages")).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(packaged(prefix.path()), [file]);
+    }
 
     #[test]
     fn runs_are_named_after_what_they_run() {

@@ -1,12 +1,15 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
+use super::in_flight;
 use crate::problems;
+use crate::recording::ends::{Signaled, killed_words};
 use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage};
 use crate::recording::{note_damage, open_stream};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
 use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind};
+use std::collections::BTreeMap;
 
 /// What a stream of a recording in `trace` mode says.
 #[derive(Debug, Default)]
@@ -35,6 +38,8 @@ pub(super) struct Calls {
     pub(super) lost: Vec<(String, u64)>,
     /// Whether the process ended in order.
     pub(super) ended: bool,
+    /// What ran last on which thread ([`Record::Running`]).
+    pub(super) running: BTreeMap<u32, u32>,
     /// Exact names of calls whose frames stand for many names.
     pub(super) call_names: Vec<String>,
     holes: Holes,
@@ -155,7 +160,7 @@ const MAX_STEP: u64 = 1 << 53;
 
 impl Calls {
     /// Reads a stream, without what is damaged. `None` if it says nothing.
-    pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport) -> Option<Self> {
+    pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport, signaled: Option<&Signaled>) -> Option<Self> {
         let mut reader = open_stream(name, file, report)?;
         let mut calls: Option<Self> = None;
         while let Some(record) = reader.next() {
@@ -191,7 +196,10 @@ impl Calls {
         }
         match &calls {
             None => problems::EMPTY_STREAM.count(report, None, name),
-            Some(calls) if !calls.ended => problems::KILLED.count(report, None, name),
+            Some(calls) if !calls.ended => {
+                problems::KILLED.count(report, None, &killed_words(name, calls.process.pid, signaled));
+                in_flight::note(calls, name, report);
+            }
             Some(_) => {}
         }
         for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| is_of_calls(what)) {
@@ -234,6 +242,11 @@ impl Calls {
                 if is_own {
                     thread.own.insert(id, parent);
                 }
+                Some(())
+            }
+            Record::Running { thread, node } => {
+                self.thread(thread)?;
+                self.running.insert(thread, node);
                 Some(())
             }
             Record::Restart => {

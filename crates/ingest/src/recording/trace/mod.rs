@@ -7,12 +7,14 @@ mod calls;
 mod files;
 mod frames;
 mod glimpses;
+mod in_flight;
 mod inputs;
 mod machine;
 mod memory;
 mod rows;
 mod steps;
 
+use super::ends::Signaled;
 use super::{began, streams};
 use crate::places::Places;
 use crate::{Error, ReadOptions, problems, resolve};
@@ -38,10 +40,10 @@ struct Stream {
 }
 
 impl Stream {
-    fn read(name: &str, file: &[u8]) -> Self {
+    fn read(name: &str, file: &[u8], signaled: Option<&Signaled>) -> Self {
         let mut report = ReadReport::default();
         let (start, pid) = began(file);
-        let calls = Calls::read(name, file, &mut report);
+        let calls = Calls::read(name, file, &mut report, signaled);
         Self { start, pid, calls, report }
     }
 }
@@ -53,6 +55,7 @@ impl Stream {
 pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error> {
     let mut read = Vec::new();
     let paths = streams(run)?;
+    let signaled = Signaled::read(run);
     if paths.is_empty() {
         return Err(Error::NoStreams { path: run.to_owned() });
     }
@@ -66,7 +69,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
                 if let Some(progress) = &options.progress {
                     progress(file.len() as u64);
                 }
-                read.push(Stream::read(&name, &file));
+                read.push(Stream::read(&name, &file, signaled.as_ref()));
             }
             Err(error) => {
                 let mut report = ReadReport::default();
@@ -90,7 +93,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
 
 /// The traces of streams in memory, each with a name for the read report; none if there are no single calls.
 pub fn traces_of<'a>(name: &str, streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TraceSet {
-    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file)).collect();
+    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, None)).collect();
     traces(name, read, &ReadOptions::default())
 }
 

@@ -129,16 +129,17 @@ fn size(found: &Findings) -> String {
 }
 
 fn length(found: &Findings) -> String {
+    let with = if found.with_gpu_work { " with its GPU work" } else { "" };
     let slowest = found.ranks.iter().max_by_key(|of| (of.step_ns, std::cmp::Reverse(of.rank)));
     if let Some(slowest) = slowest {
         let (ranks, ns) = (found.ranks.len(), human::duration(found.step_ns));
         let what = if found.steps > 0 { "a step" } else { "the trace" };
-        return format!("{ranks} ranks, of which rank {} is slowest: {what} takes {ns}", slowest.rank);
+        return format!("{ranks} ranks, of which rank {} is slowest: {what} takes {ns}{with}", slowest.rank);
     }
     match found.steps {
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
-        1 => format!("its step takes {}", human::duration(found.step_ns)),
-        n => format!("a step takes {} (mean of {n})", human::duration(found.step_ns)),
+        1 => format!("its step takes {}{with}", human::duration(found.step_ns)),
+        n => format!("a step takes {}{with} (mean of {n})", human::duration(found.step_ns)),
     }
 }
 

@@ -1,0 +1,50 @@
+//! Calls that were running when their process was killed.
+
+use super::calls::{Calls, ThreadCalls};
+use crate::problems;
+use crate::recording::ends::running_words;
+use stackline_model::ReadReport;
+use stackline_recording::FrameKey;
+
+/// Says which calls never returned, with their callers.
+pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
+    for (&thread, &node) in calls.running.iter().filter(|&(_, &node)| node != 0) {
+        let Some(thread) = calls.threads.get(thread as usize) else { continue };
+        let described = &thread.thread;
+        let name = match described.name.as_str() {
+            "" => described.tid.to_string(),
+            name => format!("{name} ({})", described.tid),
+        };
+        let words = running_words(stream, &name, &path(calls, thread, node));
+        problems::IN_FLIGHT.count(report, None, &words);
+    }
+}
+
+/// The frames of a node, the innermost first.
+fn path(calls: &Calls, thread: &ThreadCalls, node: u32) -> Vec<String> {
+    let parent = |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent);
+    let up = |node: &u32| parent(node).filter(|&parent| parent != 0 && parent < *node);
+    let frames = std::iter::successors(Some(node), up).filter_map(|node| thread.nodes.get(node as usize));
+    frames.filter_map(|&(_, frame)| calls.frames.get(frame as usize)).map(|frame| words(calls, frame)).collect()
+}
+
+fn words(calls: &Calls, frame: &FrameKey) -> String {
+    match *frame {
+        FrameKey::Python { function, file, line, .. } => {
+            format!("{} ({}:{line})", calls.text(function), calls.text(file))
+        }
+        FrameKey::Operator { name }
+        | FrameKey::Backward { name }
+        | FrameKey::Span { name }
+        | FrameKey::FoldedSpan { name }
+        | FrameKey::ShapedOperator { name, .. }
+        | FrameKey::ShapedBackward { name, .. } => calls.text(name).to_owned(),
+        FrameKey::Module { path, .. } => calls.text(path).to_owned(),
+        FrameKey::Native { library, offset } => {
+            let path = calls.libraries.get(library as usize).map_or("", |&path| calls.text(path));
+            format!("{path}+{offset:#x}")
+        }
+        FrameKey::Unmapped { address } => format!("{address:#x}"),
+        _ => "(calls beyond the limit)".to_owned(),
+    }
+}
