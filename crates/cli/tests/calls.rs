@@ -232,7 +232,7 @@ fn what_cannot_be_shown_is_said() {
     let (code, text) = failure(&["calls", imported]);
     assert_eq!(code, Some(2));
     assert!(text.contains("holds no recording of calls"), "{text}");
-    let (code, text) = failure(&["report", run]);
+    let (code, text) = failure(&["steps", run]);
     assert_eq!(code, Some(2));
     assert!(text.contains("look at it with `stackline calls"), "{text}");
 }

@@ -37,7 +37,7 @@ fn what_is_no_trace_is_recognised_and_located() {
     for (name, bytes, wanted) in [("a.json", &b"hello"[..], 3), ("b.json", execution_trace, 2), ("c.gz", b"", 3)] {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        let (code, text) = failure(&["report", path.to_str().unwrap()]);
+        let (code, text) = failure(&["steps", path.to_str().unwrap()]);
         one_line(&text);
         assert_eq!(code, Some(wanted), "{text}");
         assert!(text.contains(name), "{text}");

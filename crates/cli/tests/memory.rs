@@ -168,7 +168,7 @@ fn other_commands_point_here() {
     let folder = sample();
     for name in ["oom.json", "program.memory"] {
         let file = folder.path().join(name).to_str().unwrap().to_owned();
-        for command in ["doctor", "report"] {
+        for command in ["doctor", "steps"] {
             let (code, text) = failure(&[command, &file]);
             assert_eq!(code, Some(2), "{command}: {text}");
             assert!(text.contains(&format!("look at it with `stackline memory {file}`")), "{command}: {text}");
@@ -360,7 +360,8 @@ fn assert_kept(folder: &Path, source: &str, others: bool) {
     shown(folder, &["import", &run, "-o", &again]);
     assert_eq!(shown(folder, &["memory", &again]), shown(folder, &["memory", source]));
     if !others {
-        let (code, text) = failure(&["report", folder.join(&run).to_str().unwrap()]);
+        assert_eq!(shown(folder, &["report", &run]), shown(folder, &["memory", &run]), "there is nothing else in it");
+        let (code, text) = failure(&["steps", folder.join(&run).to_str().unwrap()]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains("holds no trace of what ran; look at it with `stackline memory"), "{text}");
     }

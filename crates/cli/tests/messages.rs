@@ -243,7 +243,7 @@ fn arrows_of_an_overlay_end_at_their_events() {
     let target = folder.path().join("overlay.json");
     let target = target.to_str().unwrap();
     for method in ["hta", "exact"] {
-        assert!(run(&["critical-path", &trace, "--method", method, "--overlay", target]).status.success());
+        assert!(run(&["critical-path", &trace, "--whole", "--method", method, "--overlay", target]).status.success());
         let document: Value = serde_json::from_str(&std::fs::read_to_string(target).unwrap()).unwrap();
         let events = document["traceEvents"].as_array().unwrap();
         let track = |e: &Value| (e["pid"].to_string(), e["tid"].to_string());

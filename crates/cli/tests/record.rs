@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 use crate::common;
 
-use common::{recorder, stackline, torch};
+use common::{recorder, stackline, stdout, torch};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -224,6 +224,48 @@ fn runs_are_named_after_the_script_and_a_free_number() {
             "{text}"
         );
         assert_eq!(names(&folder.path().join(name)), ["calls", "manifest.json", "streams"]);
+    }
+}
+
+/// Multiplies once and then hangs within a span, of which it says that it has begun.
+const HANGS: &str = "
+import os, time, torch
+from torch.profiler import record_function
+x = torch.ones(8, 8)
+def wait_for_nothing():
+    with record_function('a span without end'):
+        (x @ x).sum().item()
+        open('ready', 'w').close()
+        while True: time.sleep(0.01)
+wait_for_nothing()
+";
+
+#[test]
+fn a_call_in_flight_and_the_signal_are_told() {
+    let Some(python) = torch() else { return };
+    for mode in ["profile", "trace"] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("hangs.py"), HANGS).unwrap();
+        let mut command = stackline(&["record", "--mode", mode, "-o", "run.stackline", "--"]);
+        command.arg(&python).arg("hangs.py").env("STACKLINE_RECORDER", recorder()).current_dir(folder.path());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        while !folder.path().join("ready").exists() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        // Longer than the recorder's interval between two writes.
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        // The launcher passes TERM on.
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(15));
+        let run = folder.path().join("run.stackline");
+        let command = if mode == "trace" { "report" } else { "calls" };
+        let document: serde_json::Value =
+            serde_json::from_str(&stdout(&[command, run.to_str().unwrap(), "--format", "json"])).unwrap();
+        let told = document["read_report"].to_string();
+        assert!(told.contains("in_flight") && told.contains("a span without end on thread"), "{mode}: {told}");
+        assert!(told.contains("wait_for_nothing ("), "with its callers: {told}");
+        assert!(told.contains("was ended by SIGTERM (signal 15)"), "{mode}: {told}");
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod exports;
+mod kernel_names;
 mod presenters;
 mod read_report;
 mod trace_info;

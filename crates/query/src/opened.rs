@@ -14,7 +14,7 @@ use crate::source_roots::SourceRoots;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
 use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallView, Stretch, calls_by_thread, chosen_steps};
+use stackline_analyze::calls::{CallView, Stretch, calls_by_thread, chosen_steps, fold_imports};
 use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
@@ -80,7 +80,7 @@ impl Opened {
             };
             (recording.map(joined), opened)
         });
-        let mut recording = recording.transpose()?;
+        let mut recording = recording.transpose()?.map(fold_imports);
         let (set, memory) = match opened {
             // A tree alone can be looked at, too, and so can memory.
             Err(Error::OnlyCalls { report, .. }) if recording.is_some() => {

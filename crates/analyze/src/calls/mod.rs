@@ -10,6 +10,7 @@ mod fold;
 mod from_trace;
 mod group;
 mod idle;
+mod imports;
 mod index;
 mod label;
 mod lines;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use from_trace::{Continued, STALLS, Stretch, TraceCalls, calls_by_thread, chosen_steps, trace_calls};
 pub use group::Grouping;
+pub use imports::{IMPORT, fold_imports};
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
 pub use lines::{SourceLine, lines_table, source_lines};

@@ -131,6 +131,9 @@ pub(crate) struct CallsArgs {
     /// Leave frames that match this pattern out: what they call stands below their callers.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) hide: Option<String>,
+    /// Show what imports of modules ran. By default each is one row, "import of modules".
+    #[arg(long)]
+    pub(crate) imports: bool,
     /// Only so many levels; 0 means all [default: 0].
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,

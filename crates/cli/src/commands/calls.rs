@@ -30,9 +30,10 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
         (_, true) => return Err(wrong_use("--diff compares two runs: stackline calls --diff BEFORE AFTER")),
         _ => return Err(wrong_use("one run at a time; --diff compares two")),
     };
-    let tree = open(run)?;
+    // Lines are told one by one, wherever they ran.
+    let tree = open(run, args.imports || args.lines)?;
     let compared = before.map(|run| format!(" compared with {}", run.display())).unwrap_or_default();
-    let before = before.map(|run| open(run)).transpose()?;
+    let before = before.map(|run| open(run, args.imports)).transpose()?;
     let metric = metric(&tree, args.metric.as_deref())?;
     let people = common.format == Format::Table;
     let head = if people { head(&tree, &format!("{}{compared}", run.display()), metric) } else { String::new() };
@@ -63,8 +64,9 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
     Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)
 }
 
-fn open(run: &Path) -> Result<CallTree> {
-    Ok(stackline_engine::open_calls(run)?)
+fn open(run: &Path, imports: bool) -> Result<CallTree> {
+    let tree = stackline_engine::open_calls(run)?;
+    Ok(if imports { tree } else { calls::fold_imports(tree) })
 }
 
 /// A trace that is nothing but the read report, which every answer shows.

@@ -36,7 +36,14 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
     let name = cli.command.name();
     match &cli.command {
         Command::Report(args) => {
-            let held = report::run(args, common)?;
+            let held = match report::run(args, common) {
+                Ok(held) => held,
+                Err(error) => match report::instead(args, &error)? {
+                    Some(Command::Memory(args)) => memory::run(&args, common)?,
+                    Some(Command::Calls(args)) => calls::run(&args, common).map(|()| false)?,
+                    _ => return Err(error),
+                },
+            };
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
         Command::Findings(args) => {

@@ -1,12 +1,13 @@
 //! `report`: in a screenful, where the time goes.
 
 use super::fail_on::Condition;
-use crate::args::{Common, Format, ReportArgs};
+use crate::args::{Cli, Command, Common, Format, ReportArgs};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
 use crate::session::{Session, not_an_input};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Result, anyhow};
+use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
 use stackline_model::{Table, Unit};
@@ -69,6 +70,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
+    if conditions.is_empty() {
+        say_next(&session, inputs, common)?;
+    }
     if !conditions.is_empty() && gpu_rows == 0 {
         return Err(anyhow!(
             "--fail-on cannot be judged: there is no GPU work in the input; record it, or leave --fail-on out"
@@ -78,6 +82,34 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         say(&format!("--fail-on {text}"))?;
     }
     Ok(!held.is_empty())
+}
+
+/// The command that answers in place of `report` where an input holds no trace: of memory `memory`, of sums of calls `calls`.
+pub(crate) fn instead(args: &ReportArgs, error: &anyhow::Error) -> Result<Option<Command>> {
+    let (name, path) = match error.downcast_ref::<stackline_engine::Error>() {
+        Some(stackline_engine::Error::OnlyMemory { path }) => ("memory", path),
+        Some(stackline_engine::Error::OnlyCalls { path, .. }) => ("calls", path),
+        _ => return Ok(None),
+    };
+    // Standard input was read to its end.
+    if args.for_agent || !args.fail_on.is_empty() || path.as_os_str() == "-" {
+        return Ok(None);
+    }
+    let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
+    let cli = Cli::try_parse_from(words)?;
+    say(&format!("{}: no trace of what ran in it; this is `stackline {name}`", path.display()))?;
+    Ok(Some(cli.command))
+}
+
+/// The command to go on with, for people who read the report on a terminal or in a log.
+fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Result<()> {
+    if common.format != Format::Table || !common.tables.is_empty() || common.output.is_some() {
+        return Ok(());
+    }
+    let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
+    let command = if has_operations { "findings" } else { "view" };
+    let inputs: Vec<String> = inputs.iter().map(|input| input.display().to_string()).collect();
+    say(&format!("Next: stackline {command} {}", inputs.join(" ")))
 }
 
 /// Writes the page with its answers into one file.

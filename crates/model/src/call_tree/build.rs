@@ -35,6 +35,30 @@ impl Default for CallTreeBuilder {
     }
 }
 
+/// Values in any order; those of one key are merged.
+impl FromIterator<(Key, CallStats)> for CallMetrics {
+    fn from_iter<I: IntoIterator<Item = (Key, CallStats)>>(values: I) -> Self {
+        let mut rows: Vec<(Key, CallStats)> = values.into_iter().filter(|(_, stats)| stats.count > 0).collect();
+        // Calls mostly come in the order of their nodes, which this sort makes use of.
+        rows.sort_by_key(|(key, _)| *key);
+        rows.dedup_by(|(key, stats), (kept, sums)| {
+            let is_same = key == kept;
+            if is_same {
+                sums.merge(stats);
+            }
+            is_same
+        });
+        let mut metrics = Self::default();
+        for ((node, thread, metric), stats) in rows {
+            metrics.node.push(node);
+            metrics.thread.push(thread);
+            metrics.metric.push(metric);
+            metrics.stats.push(stats);
+        }
+        metrics
+    }
+}
+
 impl CallTreeBuilder {
     /// A tree that is nothing but a root.
     pub fn new() -> Self {
@@ -161,25 +185,7 @@ impl CallTreeBuilder {
 
     /// The whole tree. The same calls in the same order give the same tree.
     pub fn finish(self) -> CallTree {
-        let mut rows = self.stats;
-        rows.retain(|(_, stats)| stats.count > 0);
-        // Calls mostly come in the order of their nodes, which this sort makes use of.
-        rows.sort_by_key(|(key, _)| *key);
-        rows.dedup_by(|(key, stats), (kept, sums)| {
-            let is_same = key == kept;
-            if is_same {
-                sums.merge(stats);
-            }
-            is_same
-        });
-        let mut metrics = CallMetrics::default();
-        for ((node, thread, metric), stats) in rows {
-            metrics.node.push(node);
-            metrics.thread.push(thread);
-            metrics.metric.push(metric);
-            metrics.stats.push(stats);
-        }
-        let mut tree = CallTree { metrics, ..self.tree };
+        let mut tree = CallTree { metrics: self.stats.into_iter().collect(), ..self.tree };
         tree.report.sort();
         tree
     }

@@ -4,6 +4,7 @@
 //! the table says so. Colour never carries meaning alone.
 
 use super::human;
+use crate::kernel_names::{cut_apart, short_names};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, presets};
 use stackline_model::{Column, Table, Unit, Values};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -277,17 +278,28 @@ fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
         let bar = lanes.pop().is_some_and(|l| l.header.is_empty());
         dropped += usize::from(!bar);
     }
+    if total(lanes) > width {
+        lanes.iter_mut().filter(|lane| !lane.right && !lane.wraps).for_each(name_kernels);
+    }
     let over = total(lanes).saturating_sub(width);
     let shares = |l: &Lane| !l.right && l.width > NARROWEST;
     let most = level(lanes.iter().filter(|l| shares(l)).map(|l| l.width).collect(), over);
     for lane in lanes.iter_mut().filter(|l| shares(l) && l.width > most) {
         lane.width = most;
-        for cell in &mut lane.cells {
-            *cell = if lane.wraps { wrap_hard(cell, most).join("\n") } else { shorten(cell, most) };
+        if lane.wraps {
+            lane.cells.iter_mut().for_each(|cell| *cell = wrap_hard(cell, most).join("\n"));
+        } else {
+            lane.cells = cut_apart(&lane.cells, most, shorten);
         }
         lane.header = shorten(&lane.header, most);
     }
     dropped
+}
+
+/// Shortens names of C++ to what tells them apart.
+fn name_kernels(lane: &mut Lane) {
+    lane.cells = short_names(&lane.cells);
+    lane.width = lane.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(lane.header.width());
 }
 
 /// The greatest width at which columns of these widths are `over` narrower in all: only the widest give, each as much as it

@@ -1,0 +1,110 @@
+//! Imports of modules as one row each: their frames are many, deep, and seldom what one looks for.
+
+use stackline_model::names::IMPORTS;
+use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree};
+
+/// What stands for an import and all that it runs.
+pub const IMPORT: &str = "import of modules";
+
+/// The tree with a span [`IMPORT`] for each outermost frame of Python's import machinery; what was measured below it counts there.
+#[must_use]
+pub fn fold_imports(mut tree: CallTree) -> CallTree {
+    let is_import = |frame: &CallFrame| match *frame {
+        CallFrame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
+        _ => false,
+    };
+    let imports: Vec<bool> = tree.frames.iter().map(is_import).collect();
+    if !imports.contains(&true) {
+        return tree;
+    }
+    let span = CallFrameId::new(tree.frames.len());
+    let name = tree.strings.intern(IMPORT);
+    tree.frames.push(CallFrame::Span { name });
+    let (nodes, moved) = folded(&tree.nodes, &imports, span);
+    let metrics = std::mem::take(&mut tree.metrics);
+    let rows = metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
+    tree.nodes = nodes;
+    tree.metrics = rows.collect();
+    tree
+}
+
+/// The nodes that are left, and which of them stands for each of those before.
+fn folded(nodes: &CallNodes, imports: &[bool], span: CallFrameId) -> (CallNodes, Vec<CallNodeId>) {
+    let mut kept = CallNodes::default();
+    let mut moved: Vec<CallNodeId> = Vec::with_capacity(nodes.len());
+    // Of each node that is left, its import, once there is one.
+    let mut import_of: Vec<CallNodeId> = Vec::new();
+    let mut within: Vec<bool> = Vec::with_capacity(nodes.len());
+    for node in nodes.ids() {
+        let (parent, frame) = (nodes.parent[node.index()], nodes.frame[node.index()]);
+        let above = parent.some().map(|parent| (moved[parent.index()], within[parent.index()]));
+        if let Some((place, true)) = above {
+            moved.push(place);
+            within.push(true);
+            continue;
+        }
+        let parent = above.map_or(CallNodeId::NONE, |(place, _)| place);
+        let is_import = frame.some().is_some_and(|frame| imports.get(frame.index()).copied().unwrap_or(false));
+        within.push(is_import);
+        if let Some(known) = import_of.get(parent.index()).and_then(|known| known.some()).filter(|_| is_import) {
+            moved.push(known);
+            continue;
+        }
+        let place = CallNodeId::new(kept.len());
+        kept.parent.push(parent);
+        kept.frame.push(if is_import { span } else { frame });
+        import_of.push(CallNodeId::NONE);
+        if let Some(import) = import_of.get_mut(parent.index()).filter(|_| is_import) {
+            *import = place;
+        }
+        moved.push(place);
+    }
+    (kept, moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IMPORT, fold_imports};
+    use stackline_model::{CallFrame, CallMetric, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder};
+
+    #[test]
+    fn an_import_is_one_row_with_all_that_it_ran() {
+        let mut builder = CallTreeBuilder::new();
+        let python = |builder: &mut CallTreeBuilder, function: &str, file: &str, line| {
+            let (function, file) = (builder.text(function), builder.text(file));
+            builder.frame(CallFrame::Python { function, file, line, first_line: 1 })
+        };
+        let main = python(&mut builder, "<module>", "train.py", 3);
+        let find = python(&mut builder, "_find_and_load", "<frozen importlib._bootstrap>", 9);
+        let exec = python(&mut builder, "exec_module", "<frozen importlib._bootstrap_external>", 5);
+        let numpy = python(&mut builder, "<module>", "numpy/__init__.py", 1);
+        let step = python(&mut builder, "step", "train.py", 8);
+        let process = builder.process(Default::default());
+        let name = builder.text("main");
+        let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
+        let mut put = |path: &[_], ns| {
+            let node = path.iter().fold(CallTree::ROOT, |node, &frame| builder.child(node, frame));
+            let stats = CallStats { count: 1, sum: ns, min: ns, max: ns, ..CallStats::default() };
+            builder.add(node, thread, CallMetric::CpuTime, &stats);
+        };
+        put(&[main, find, numpy, find, exec], 5);
+        put(&[main, exec, numpy], 7);
+        put(&[main, find], 11);
+        put(&[main, step], 13);
+        let tree = fold_imports(builder.finish());
+        let rows: Vec<(Vec<String>, CallThreadId, u64)> = tree
+            .metrics
+            .iter()
+            .map(|(node, thread, _, stats)| {
+                let up = |node: &stackline_model::CallNodeId| tree.nodes.parent[node.index()].some();
+                let frames = std::iter::successors(Some(node), up).filter_map(|n| tree.nodes.frame[n.index()].some());
+                let mut path: Vec<String> = frames.map(|f| tree.frames[f.index()].name(&tree.strings)).collect();
+                path.reverse();
+                (path, thread, stats.sum)
+            })
+            .collect();
+        let path = |name: &str| vec!["<module>".to_owned(), name.to_owned()];
+        assert_eq!(rows, [(path(IMPORT), thread, 23), (path("step"), thread, 13)]);
+        assert_eq!(tree.nodes.len(), 4);
+    }
+}

@@ -1,0 +1,256 @@
+//! Names of C++ kernels for people: what tells them apart, without template arguments and parameters that all have.
+
+use std::collections::HashMap;
+
+/// What C++ and the libraries of kernels put around what a kernel does.
+const WRAPPERS: &[&str] = &[
+    "at",
+    "native",
+    "detail",
+    "cuda",
+    "std",
+    "c10",
+    "memory",
+    "operator",
+    "lambda",
+    "const",
+    "void",
+    "array",
+    "Array",
+    "gpu_kernel_impl",
+    "gpu_kernel_impl_nocast",
+    "TensorIteratorBase",
+    "TensorIterator",
+    "TrivialOffsetCalculator",
+    "OffsetCalculator",
+    "LoadWithoutCast",
+    "LoadWithCast",
+    "StoreWithoutCast",
+    "StoreWithCast",
+    "TensorListMetadata",
+    "TensorListScalarListMetadata",
+    "TensorInfo",
+    "binary_internal",
+    "func_wrapper_t",
+    "Params",
+    "UnaryFunctor",
+    "AUnaryFunctor",
+    "BUnaryFunctor",
+    "BinaryFunctor",
+    "ReduceOp",
+];
+/// Types of elements and of indices.
+const TYPES: &[&str] = &[
+    "float",
+    "double",
+    "int",
+    "long",
+    "bool",
+    "unsigned",
+    "signed",
+    "char",
+    "short",
+    "Half",
+    "BFloat16",
+    "complex",
+    "float16_t",
+    "bfloat16_t",
+    "half_t",
+    "__half",
+    "__nv_bfloat16",
+    "nullptr",
+    "decltype",
+    "true",
+    "false",
+];
+/// Endings that say no more than that it is a kernel.
+const ENDINGS: &[&str] = &["_kernel_cuda", "_kernel_impl", "_cuda_kernel", "_kernel", "_cuda", "Functor", "Kernel"];
+/// Words behind the kernel's own name, as long as that tells it from the others.
+const WORDS: usize = 2;
+
+/// The names as they are shown beside each other: those of C++ shortened, different ones to different texts.
+pub(crate) fn short_names(names: &[String]) -> Vec<String> {
+    let parsed: Vec<Option<Parsed>> = names.iter().map(|name| Parsed::of(name)).collect();
+    let mut levels = vec![0; names.len()];
+    loop {
+        let shown = names.iter().zip(&parsed).zip(&levels);
+        let shown: Vec<String> = shown.map(|((name, parsed), &level)| shown_at(name, parsed.as_ref(), level)).collect();
+        let mut of_text: HashMap<&str, Vec<usize>> = HashMap::new();
+        shown.iter().enumerate().for_each(|(at, text)| of_text.entry(text).or_default().push(at));
+        let same = of_text.into_values().filter(|all| all.iter().any(|&at| names[at] != names[all[0]]));
+        let raised: Vec<usize> = same.flatten().filter(|&at| parsed[at].is_some() && levels[at] < LEVELS).collect();
+        if raised.is_empty() {
+            return shown;
+        }
+        raised.into_iter().for_each(|at| levels[at] += 1);
+    }
+}
+
+/// More and more is shown; at the last one all.
+const LEVELS: usize = 4;
+
+fn shown_at(name: &str, parsed: Option<&Parsed>, level: usize) -> String {
+    let Some(parsed) = parsed.filter(|_| level < LEVELS) else { return name.to_owned() };
+    let words = match level {
+        0 => &parsed.words[..parsed.words.len().min(WORDS)],
+        _ => &parsed.words[..],
+    };
+    let types = if level >= 2 { &parsed.types[..] } else { &[] };
+    let rest = if level >= 3 { &parsed.rest[..] } else { &[] };
+    let all = std::iter::once(&parsed.base).chain(words).chain(types).chain(rest);
+    all.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// The parts of a name.
+struct Parsed {
+    base: String,
+    /// What it does: functors, operators, each once.
+    words: Vec<String>,
+    types: Vec<String>,
+    /// Numbers.
+    rest: Vec<String>,
+}
+
+impl Parsed {
+    /// `None` if the name is none of C++ with arguments.
+    fn of(name: &str) -> Option<Self> {
+        // Frames of Python and names that programs make have brackets, too.
+        if !name.ends_with([')', '>', '}']) || !name.contains("::") && !name.contains('<') {
+            return None;
+        }
+        let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
+        let end = name.find(['<', '('])?;
+        let (path, arguments) = name.split_at(end);
+        if !path.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            return None;
+        }
+        let base = path.rsplit("::").next().filter(|base| !base.is_empty())?;
+        // Of template arguments; parameters repeat them.
+        let arguments = &arguments[..template_end(arguments)];
+        let (mut words, mut types, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for token in arguments.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|token| !token.is_empty()) {
+            let kind = if TYPES.contains(&token) {
+                &mut types
+            } else if token.starts_with(|c: char| c.is_ascii_digit()) {
+                &mut rest
+            } else if WRAPPERS.contains(&token) {
+                continue;
+            } else {
+                &mut words
+            };
+            let text = trimmed(token).to_owned();
+            if !kind.contains(&text) {
+                kind.push(text);
+            }
+        }
+        let base = match trimmed(base) {
+            // `cutlass::Kernel`: what it is stands around it.
+            _ if ENDINGS.contains(&base) => path.to_owned(),
+            base => base.to_owned(),
+        };
+        words.retain(|word| *word != base);
+        Some(Self { base, words, types, rest })
+    }
+}
+
+fn trimmed(token: &str) -> &str {
+    let cut = |ending: &&str| token.strip_suffix(*ending).filter(|rest| rest.len() > 1);
+    ENDINGS.iter().find_map(cut).unwrap_or(token)
+}
+
+/// Where the template arguments that a text begins with end; 0 if it begins with none.
+fn template_end(text: &str) -> usize {
+    let mut depth = 0usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return if at == 0 { 0 } else { at };
+        }
+    }
+    text.len()
+}
+
+/// Texts of at most so many cells, cut where they must be; different ones stay different, if there is room for what differs.
+pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
+    let mut shown: Vec<String> = texts.iter().map(|text| cut(text, width)).collect();
+    let mut of_text: HashMap<String, Vec<usize>> = HashMap::new();
+    shown.iter().enumerate().for_each(|(at, text)| of_text.entry(text.clone()).or_default().push(at));
+    for same in of_text.into_values().filter(|all| all.iter().any(|&at| texts[at] != texts[all[0]])) {
+        let chars: Vec<Vec<char>> = same.iter().map(|&at| texts[at].chars().collect()).collect();
+        let shared =
+            (0..).take_while(|&i| chars.iter().all(|c| c.get(i).is_some() && c.get(i) == chars[0].get(i))).count();
+        let head = width / 3;
+        // A little of what they share leads to what differs.
+        let from = shared.saturating_sub(head / 2).max(head);
+        for (&at, chars) in same.iter().zip(&chars) {
+            let before: String = chars.iter().take(head).collect();
+            let after: String = chars.iter().skip(from).collect();
+            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(head + 1)));
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut_apart, short_names};
+
+    fn short(names: &[&str]) -> Vec<String> {
+        short_names(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_a_kernel_does_is_left() {
+        let names = [
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<1>, \
+             at::native::(anonymous namespace)::BinaryOpScalarFunctor<float, 1, 1, 0>, std::multiplies<float>, float>(at::native::X)",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::rsqrt_kernel_cuda(at::TensorIteratorBase&)::{lambda()#2}::\
+             operator()() const::{lambda(float)#1}, std::array<char*, 2ul> >(int, at::native::Y)",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, \
+             at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)",
+            "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align1>(Params)",
+            "triton_poi_fused_add_0",
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "<frozen importlib._bootstrap>(1027): _find_and_load",
+            "models/block.py(12): forward(x::y)",
+        ];
+        let expected = [
+            "multi_tensor_apply BinaryOpScalar multiplies",
+            "vectorized_elementwise rsqrt",
+            "vectorized_elementwise Mul",
+            "cutlass::Kernel cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align1",
+            "triton_poi_fused_add_0",
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+            "<frozen importlib._bootstrap>(1027): _find_and_load",
+            "models/block.py(12): forward(x::y)",
+        ];
+        assert_eq!(short(&names), expected);
+    }
+
+    #[test]
+    fn different_kernels_never_look_the_same() {
+        let of = |numbers: &str, ty: &str| {
+            format!("void at::native::reduce_kernel<{numbers}, at::native::ReduceOp<{ty}> >(int)")
+        };
+        let names = [of("512, 1", "float"), of("512, 1", "double"), of("128, 4", "float"), of("512, 1", "float")];
+        let shown = short_names(&names);
+        assert_eq!(shown[0], shown[3]);
+        assert_eq!(shown[1], "reduce double");
+        assert_eq!([&shown[0], &shown[2]], ["reduce float 512 1", "reduce float 128 4"]);
+    }
+
+    #[test]
+    fn cut_names_keep_what_differs() {
+        let names = ["Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN", "Cijk_Ailk_Bjlk_SB_MT32x16x16_MI16x16x1_SN"]
+            .map(str::to_owned);
+        let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();
+        let shown = cut_apart(&names, 16, cut);
+        assert_ne!(shown[0], shown[1]);
+        assert!(shown.iter().all(|text| text.chars().count() <= 16), "{shown:?}");
+        assert!(shown[0].contains("64") && shown[1].contains("32"), "{shown:?}");
+    }
+}
