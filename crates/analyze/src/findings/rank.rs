@@ -10,14 +10,14 @@ use super::rules;
 use super::settings::Settings;
 use super::startup;
 use super::subject::{Ground, Subject};
+use super::window::window_of;
 use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
-use crate::steps;
-use stackline_model::{INFERRED, Severity, Step, Trace, Unit};
+use stackline_model::{INFERRED, Severity, Trace, Unit};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How to look.
@@ -171,15 +171,8 @@ pub fn find_with(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let (mut choice, steps, mut notes) = choose(trace, &options.scope);
-    let window = match (exact.window(&choice), &choice) {
-        // Work of the GPU that was launched before may end after all of the steps.
-        (Err(CriticalPathError::EmptyWindow), &WindowChoice::StepsWithWork(from, to)) => {
-            choice = WindowChoice::Steps(from, to);
-            exact.window(&choice)?
-        }
-        (window, _) => window?,
-    };
+    let (choice, steps, mut notes) = window_of(&exact, &options.scope)?;
+    let window = exact.window(&choice)?;
     let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
     let (mut proposals, mut unchecked) = proposals(&ground, steps);
     proposals.extend(others.proposals(trace));
@@ -342,45 +335,6 @@ fn words_for(steps: usize, text: &str) -> String {
     }
 }
 
-/// All of the trace, or its steps without a first one that warms up.
-pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
-    // Several processes may have steps of one number.
-    let count = |from: i64, to: i64| {
-        let timed = trace.steps.iter().filter(|s| s.end > s.start && (from..=to).contains(&s.number));
-        timed.map(|s| s.number).collect::<BTreeSet<i64>>().len()
-    };
-    if let Some((from, to)) = scope.steps {
-        return (WindowChoice::StepsWithWork(from, to), count(from, to), Vec::new());
-    }
-    let spans = steps::spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
-    let timed: Vec<(&Step, i64)> = trace
-        .steps
-        .iter()
-        .zip(spans)
-        .filter(|(s, _)| s.end > s.start)
-        .map(|(s, (from, to))| (s, to.saturating_sub(from)))
-        .collect();
-    let [(first, length), rest @ ..] = timed.as_slice() else {
-        let (choice, notes) = startup::window(trace);
-        return (choice, 0, notes);
-    };
-    let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
-    let is_warm_up = rest.len() >= 2 && steps::is_warm_up(*length, &lengths);
-    // Other processes have a step of its number, too, while it warms up.
-    let numbers = || timed.iter().map(|(s, _)| s.number).filter(|&number| !is_warm_up || number != first.number);
-    let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else {
-        return (WindowChoice::Whole, 0, Vec::new());
-    };
-    let note = is_warm_up.then(|| {
-        format!(
-            "step {} took {} times as long as the middle one of those after it and is left out, as a first one that warms up: --steps says otherwise",
-            first.number,
-            length / steps::middle(&lengths).unwrap_or(1).max(1)
-        )
-    });
-    (WindowChoice::StepsWithWork(from, to), count(from, to), note.into_iter().collect())
-}
-
 /// A finding, and what would repair it.
 struct Priced {
     finding: Finding,
@@ -447,7 +401,8 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
 
 fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Proposal { rule, draft, facts } = proposal;
-    let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
+    let edits = edits_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edit_labels = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,
         Worth::Hope(_) | Worth::HopeTo(..) => HOPE,
@@ -475,6 +430,7 @@ fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
         on_top_ns: None,
         method,
         edits,
+        edit_labels,
         ranks: Vec::new(),
     }
 }
