@@ -371,7 +371,7 @@ class Run(AnalysisMethods):
         An edit is ``scale SELECTOR FACTOR``, ``set SELECTOR NANOSECONDS``, ``remove SELECTOR``, ``fuse SELECTOR``,
         ``graph SELECTOR``, ``overlap SELECTOR`` or ``more-workers N``. A selector is ``kernel:``, ``operator:``,
         ``module:``, ``annotation:``, ``frame:``, ``collective:``, ``sync:`` or ``wait:`` with a name (``*`` stands for
-        any text, ``~`` begins a regular expression), ``stream:7``, ``stream:0/7`` or ``category:gpu_compute``.
+        any text, ``~`` begins a regular expression), ``stream:7``, ``stream:0/7``, ``category:gpu_compute`` or ``events:12,15..18``.
 
         ``run.what_if(["scale kernel:~flash 0.5", "remove sync:item()"]).gain_ns``
 

@@ -207,13 +207,15 @@ const CRITICAL_PATH_EXAMPLE: &str = "Examples:
 
 const WHAT_IF_EXAMPLE: &str = "Selectors: kernel:NAME, operator:NAME, module:NAME, annotation:NAME, frame:NAME,
 collective:NAME, sync:NAME, wait:NAME (* stands for any text; ~REGEX is a regular expression),
-stream:7 or stream:0/7 (device and stream), category:gpu_compute and so on.
+stream:7 or stream:0/7 (device and stream), category:gpu_compute and so on,
+events:12,15..18 (position in the trace's list of events).
 
 Examples:
   stackline what-if trace.json.gz --sweep
   stackline what-if trace.json.gz --scale 'kernel:~flash' 0.5 --remove 'sync:item()'
   stackline what-if trace.json.gz --steps 11 --fuse 'module:Block' --graph 'annotation:Optimizer*'
-  stackline what-if trace.json.gz --overlap 'collective:AllReduce' --more-workers 2 --format json";
+  stackline what-if trace.json.gz --overlap 'collective:AllReduce' --more-workers 2 --format json
+  stackline what-if trace.json.gz --whole --scale 'kernel:~flash' 0.5";
 
 /// Arguments of `what-if`.
 #[derive(Args, Debug)]
@@ -241,6 +243,9 @@ pub(crate) struct WhatIfArgs {
     /// So many more workers load data: 1 to 1024.
     #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
+    /// These edits, as `findings --format json` has them; @FILE reads them from a file, @- from standard input.
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) edit: Vec<String>,
     /// Try what has most time on the critical path, one by one, and rank it by gain. Ctrl-C prints what there is.
     #[arg(long)]
     pub(crate) sweep: bool,

@@ -371,7 +371,7 @@ fn what_if_says_what_it_cannot_do() {
         assert_eq!(code, Some(2), "{text}");
         text
     };
-    let kinds = "kernel, operator, module, annotation, frame, collective, sync, wait, stream or category";
+    let kinds = "kernel, operator, module, annotation, frame, collective, sync, wait, stream, category or events";
     for kind in ["gpu:zzz", "cpu", "Kernel:a"] {
         assert!(said(&["--remove", kind]).contains(kinds), "{kind}");
     }

@@ -202,7 +202,7 @@ impl<'a> Teller<'a> {
                 self.advise(&mut finding, (self.suggestion(at), &waste), gain);
             } else {
                 // As much as tells it from others in another run.
-                (finding.memory, finding.edits) = (Some(gain), vec![self.edit(self.suggestion(at))]);
+                (finding.memory, finding.edit_labels) = (Some(gain), vec![self.edit(self.suggestion(at))]);
             }
             advised.push((at, finding, is_enough));
         }
@@ -252,7 +252,7 @@ impl<'a> Teller<'a> {
         }
         finding.memory = Some(gain);
         finding.method = REPLAY;
-        finding.edits = vec![self.edit(suggestion)];
+        finding.edit_labels = vec![self.edit(suggestion)];
         finding.confidence = confidence(waste.certainty, suggestion.action.effort());
     }
 
@@ -312,6 +312,7 @@ impl<'a> Teller<'a> {
             on_top_ns: None,
             method: "",
             edits: Vec::new(),
+            edit_labels: Vec::new(),
             ranks: Vec::new(),
         })
     }

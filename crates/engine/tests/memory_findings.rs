@@ -189,7 +189,7 @@ fn what_one_line_makes_is_one_finding() {
     let saved = finding.memory.as_ref().unwrap();
     assert_eq!((saved.bytes, saved.low_bytes, saved.high_bytes, saved.peak_bytes), (16_384, 16_384, 16_384, 81_920));
     assert_eq!((saved.device.as_str(), finding.confidence), ("gpu:0", Confidence::High));
-    assert_eq!(finding.edits, ["remove"]);
+    assert_eq!(finding.edit_labels, ["remove"]);
     assert_eq!(told.peaks[0].mended_bytes, Some(65_536));
 }
 

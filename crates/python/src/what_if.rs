@@ -38,7 +38,7 @@ pub(crate) fn what_if(
     let set = Arc::clone(&run.set);
     let choice = window(&set.traces[at], annotation, instance, steps, whole);
     let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
-        let edits = edits.iter().map(|e| Edit::parse(e)).collect::<Result<Vec<_>, _>>()?;
+        let edits = edits.iter().map(|e| Edit::parse_all(e)).collect::<Result<Vec<_>, _>>()?.concat();
         exact_what_if::predict(&set.traces[at], &choice, &edits)
     })?;
     found.map(NativePrediction).map_err(|e| failed(py, &e))

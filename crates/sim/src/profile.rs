@@ -44,6 +44,8 @@ pub struct Profile {
     pub dependent_launch: bool,
     /// Operations that a stream holds before launches block.
     pub queue_limit: usize,
+    /// All streams share the queue.
+    pub queue_shared: bool,
     /// Every step does what the first one does, with its times.
     pub alike: bool,
     /// A Python frame around everything on the main thread.
@@ -76,6 +78,7 @@ impl Profile {
             overhead: false,
             dependent_launch: false,
             queue_limit: 1024,
+            queue_shared: false,
             alike: false,
             main_frame: true,
             unique: true,
@@ -98,6 +101,28 @@ impl Profile {
             allocator: true,
             overhead: true,
             gpu_percent: 30,
+            unique: false,
+            ..Self::plain()
+        }
+    }
+
+    /// A program that the GPU bounds and whose host runs ahead until the launch queue is full, as deep as CUDA's.
+    #[must_use]
+    pub fn full_queue(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x00fa_11ed_0e0e);
+        let layers = 100 + rng.below(100) as u32;
+        let gpu_percent = *rng.pick(&[60, 100, 200]).unwrap_or(&100);
+        let mut coin = |percent: usize| rng.below(100) < percent;
+        Self {
+            steps: 4,
+            layers,
+            gpu_percent,
+            events: coin(50),
+            copies: coin(50),
+            backward: coin(50),
+            queue_limit: 1022,
+            queue_shared: coin(50),
+            alike: coin(50),
             unique: false,
             ..Self::plain()
         }

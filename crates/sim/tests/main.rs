@@ -13,6 +13,7 @@ mod derivable;
 mod edits;
 mod exact;
 mod findings;
+mod full_queues;
 mod help;
 mod methods;
 mod planted_support;

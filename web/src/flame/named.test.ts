@@ -16,7 +16,7 @@ const tree = {
   label: Uint32Array.of(0, 1, 3, 2, 3, 4, 3),
 } as unknown as Tree;
 
-const finding = (line: number, more: object = {}) => ({ area: "data", file: "train.py", line, function: "main", operator: null, edits: "", ...more }) as Row;
+const finding = (line: number, more: object = {}) => ({ area: "data", file: "train.py", line, function: "main", operator: null, edit_labels: "", ...more }) as Row;
 const nodes = (row: Row, isTopDown = true, of = tree) => namedIn(of, [row], isTopDown).of.flatMap((one, node) => (one === row ? [node] : []));
 
 test("a finding names its line alone, not the function around it", () => {
@@ -27,8 +27,8 @@ test("a finding names its line alone, not the function around it", () => {
 
 test("where it names an operator, or a call that waits, that is what it names, below its place", () => {
   expect(nodes(finding(65, { operator: "aten::to" }))).toEqual([4]);
-  expect(nodes(finding(65, { edits: "remove wait:cudaDeviceSynchronize" }))).toEqual([5]);
-  expect(nodes(finding(65, { edits: "scale kernel:~gemm 0.5" }))).toEqual([3]);
+  expect(nodes(finding(65, { edit_labels: "remove wait:cudaDeviceSynchronize" }))).toEqual([5]);
+  expect(nodes(finding(65, { edit_labels: "scale kernel:~gemm 0.5" }))).toEqual([3]);
   // Elsewhere nobody knows what stands above; and where no place is known, neither.
   expect(nodes(finding(65, { operator: "aten::to" }), false)).toEqual([2, 4, 6]);
   expect(nodes(finding(0, { function: null, file: null, operator: "aten::to" }))).toEqual([2, 4, 6]);

@@ -16,7 +16,7 @@ const CUT = "…";
 const isCalled = (name: string, whole: string) => name === whole || (name.endsWith(CUT) && whole.startsWith(name.slice(0, -CUT.length)));
 
 /** What a finding names beside its line: its operator, or the one wait or kernel that its change is of. */
-function thingOf({ operator, edits }: Row): string | undefined {
+function thingOf({ operator, edit_labels: edits }: Row): string | undefined {
   if (operator) return `${operator}`;
   return /\b(?:wait|kernel|collective):([^~;][^;]*?)(?: [\d.]+)?(?:;|$)/.exec(`${edits ?? ""}`)?.[1];
 }

@@ -222,7 +222,7 @@ function Detail({ at, row }: { at: number; row: Row }) {
     <div class="detail">
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
       <p class="quiet">
-        Estimated by {row.method}{row.edits && `: ${row.edits}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
+        Estimated by {row.method}{row.edit_labels && `: ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
         <Copy text={() => findingText(row, placeOf(row), detail)} />

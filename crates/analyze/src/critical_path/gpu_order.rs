@@ -8,6 +8,7 @@ use super::command_replay::{Replayed, replay};
 use super::commands::Commands;
 use super::gpu_calls::{CallKind, CallKinds};
 use super::implicit_waits::{self, Loops};
+use super::launch_queue;
 use super::losses::{Losses, launched_at};
 use super::streams::{Streams, end, start};
 use rustc_hash::FxHashSet;
@@ -170,7 +171,7 @@ impl GpuOrder {
         implicit_waits::graphs(trace, &streams, &mut deps);
         implicit_waits::blocking_copies(trace, kinds, &streams, &mut syncs);
         let loops = implicit_waits::polling(trace, kinds, &streams, &mut syncs);
-        implicit_waits::back_pressure(trace, &streams, &mut syncs);
+        launch_queue::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
         let doubtful = uncertain.iter().copied().chain(loops.spans());
         let amid_loss = losses.calls_amid_loss(trace, doubtful, &syncs);

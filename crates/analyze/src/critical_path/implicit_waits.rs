@@ -1,16 +1,10 @@
-//! Waits that no record names: copy engines, graphs, copies that block, loops of queries, full launch queues.
+//! Waits that no record names: copy engines, graphs, copies that block, loops of queries.
 
 use super::gpu_calls::{CallKind, CallKinds};
 use super::gpu_order::{GpuDep, Reason, SyncCall};
 use super::streams::{LastOfTwo, Streams, end, start};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
-
-/// A launch queue is believed to be full only from this many operations on; the hardware's hold about a thousand.
-const SMALLEST_QUEUE: usize = 8;
-/// A call that was blocked takes so many times the lower quartile of calls, and returns so soon after there is room (ns).
-const BLOCKED_FACTOR: i64 = 3;
-const BLOCKED_RETURN_NS: i64 = 10_000;
 
 /// Direction of a copy, from its name: `HtoD`, `DtoH`, `DtoD`, `PtoP`.
 fn direction(trace: &Trace, id: GpuId) -> Option<u8> {
@@ -157,56 +151,4 @@ fn poll(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncC
     let (ended, on) = by_end[last];
     let from = trace.events.start[first.index()];
     (ended > after).then(|| SyncCall { call, from, on: vec![on], reason: Reason::Polling })
-}
-
-/// Launch calls that waited for room in the queue of their stream. The queue's size is the largest number of
-/// operations that were ever launched and not done.
-pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
-    // A copy that blocks waits for more than room.
-    let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
-    for operations in &streams.operations {
-        let mut launched: Vec<(i64, EventId, GpuId)> = operations
-            .iter()
-            .filter_map(|&id| trace.gpu.launch[id.index()].some().map(|c| (trace.events.start[c.index()], c, id)))
-            .collect();
-        launched.sort_unstable_by_key(|&(at, call, id)| (at, trace.events.end(call), call, streams.rank[id.index()]));
-        // Operations of one graph launch count once, and are done when the last one is.
-        launched.dedup_by(|later, kept| {
-            let same = later.1 == kept.1;
-            if same && end(trace, later.2) > end(trace, kept.2) {
-                kept.2 = later.2;
-            }
-            same
-        });
-        let ends: Vec<i64> = launched.iter().map(|&(.., id)| end(trace, id)).collect();
-        let mut done = 0;
-        let mut waiting_at = |i: usize, at: i64| {
-            while done < i && ends[done] <= at {
-                done += 1;
-            }
-            i - done
-        };
-        let held: Vec<usize> = (0..launched.len()).map(|i| waiting_at(i, launched[i].0)).collect();
-        let Some(&size) = held.iter().max().filter(|&&size| size >= SMALLEST_QUEUE) else { continue };
-        let mut durations: Vec<i64> = launched.iter().map(|&(_, call, _)| trace.events.dur[call.index()]).collect();
-        durations.sort_unstable();
-        let usual = durations[durations.len() / 4];
-        let blocked = |i: &usize| {
-            let (from, call, _) = launched[*i];
-            let (room, to) = (ends[*i - size], trace.events.end(call));
-            (from + 1..=to).contains(&room) && to - room <= BLOCKED_RETURN_NS
-        };
-        let is_full = |&i: &usize| held[i] == size && !copying.contains(&launched[i].1);
-        let full: Vec<usize> = (0..launched.len()).filter(is_full).collect();
-        let blocked: Vec<usize> = full.iter().copied().filter(blocked).collect();
-        let is_long = |&i: &usize| trace.events.dur[launched[i].1.index()] >= BLOCKED_FACTOR * usual;
-        if blocked.len() == full.len() && blocked.iter().any(is_long) {
-            syncs.extend(blocked.into_iter().map(|i| SyncCall {
-                call: launched[i].1,
-                from: launched[i].0,
-                on: vec![launched[i - size].2],
-                reason: Reason::BackPressure,
-            }));
-        }
-    }
 }

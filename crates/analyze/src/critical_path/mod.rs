@@ -16,6 +16,7 @@ pub mod gpu_order;
 mod graph;
 pub mod hta;
 mod implicit_waits;
+mod launch_queue;
 mod longest_path;
 mod losses;
 mod nearest;

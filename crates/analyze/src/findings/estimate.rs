@@ -32,7 +32,7 @@ impl Estimate {
 
 /// Least and most mean of events that come one by one, of which so many came (Poisson; the cube roots of such counts are nearly normal:
 /// Wilson and Hilferty 1931).
-pub(super) fn counted(count: usize) -> (f64, f64) {
+pub(crate) fn counted(count: usize) -> (f64, f64) {
     let bound = |count: f64, sign: f64| {
         let root = 1.0 - 1.0 / (9.0 * count) + sign * DEVIATIONS / (3.0 * count.sqrt());
         count * root.max(0.0).powi(3)

@@ -19,7 +19,7 @@ pub struct Identity {
 impl Identity {
     /// That of a finding.
     pub fn of(finding: &Finding) -> Self {
-        Self::new(&finding.rule.code, &finding.place, &finding.edits.join("; "))
+        Self::new(&finding.rule.code, &finding.place, &finding.edit_labels.join("; "))
     }
 
     /// That of a finding of which this is known; edits as text, `; ` between them.

@@ -28,6 +28,7 @@ mod waits;
 mod work;
 
 pub use crate::recording::{OperatorCost, RecordedProcess, Recording};
+pub(crate) use estimate::counted;
 pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth};
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use measured::Measured;

@@ -404,7 +404,8 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
 
 fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Proposal { rule, draft, facts } = proposal;
-    let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
+    let edits = edits_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edit_labels = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,
         Worth::Hope(_) | Worth::HopeTo(..) => HOPE,
@@ -432,6 +433,7 @@ fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
         on_top_ns: None,
         method,
         edits,
+        edit_labels,
         ranks: Vec::new(),
     }
 }

@@ -47,6 +47,7 @@ pub fn findings_table(found: &Findings) -> Table {
         .i64("events", Unit::None, rows.iter().map(|f| f.events.len() as i64))
         .text("evidence", rows.iter().map(evidence))
         .text("edits", rows.iter().map(|f| f.edits.join("; ")))
+        .text("edit_labels", rows.iter().map(|f| f.edit_labels.join("; ")))
         .text("advice", rows.iter().map(|f| f.rule.advice.clone()))
         .text("cost", rows.iter().map(|f| f.rule.cost.clone()))
         .text("page", text(|f| f.rule.page.clone()));

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
     let annotation = args.annotation.as_deref().unwrap_or_default();
-    let Looked { choice, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
+    let Looked { choice, steps, notes } = window(trace, annotation, args.instance, &session.scope)?;
+    let steps = Some(steps).filter(|&steps| steps > 0);
     let people = common.format == Format::Table && common.tables.is_empty();
     let (tables, extra, head) = if args.sweep {
         let options = SweepOptions { candidates: args.candidates, threads: common.threads };
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         };
         prediction.notes.splice(0..0, notes);
         let tables = tables(&prediction).into_iter().chain(path).collect();
-        (tables, extra(&prediction), head(&prediction, &choice))
+        (tables, extra(&prediction, steps), head(&prediction, &choice, steps))
     };
     let tables = session.pick_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;
     let head = if people { head } else { String::new() };
@@ -93,8 +94,21 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
     if let Some(more) = args.more_workers {
         edits.push(Edit::more_workers(more).map_err(refuse)?);
     }
+    for text in &args.edit {
+        let text = match text.strip_prefix('@') {
+            Some("-") => std::io::read_to_string(std::io::stdin()).context("cannot read edits from standard input")?,
+            Some(file) => std::fs::read_to_string(file).with_context(|| format!("{file}: cannot read edits"))?,
+            None => text.clone(),
+        };
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            edits.extend(Edit::parse_all(line.trim()).map_err(refuse)?);
+        }
+    }
     Ok(edits)
 }
+
+/// How much of an edit people are shown: lists of events can be long.
+const EDIT_CHARACTERS: usize = 200;
 
 /// Becomes true at the first Ctrl-C; the second one ends the program as usual.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
@@ -110,7 +124,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn head(found: &Prediction, choice: &WindowChoice) -> String {
+fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> String {
     let (gain, before) = (found.gain, found.before_ns());
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));
     let mut out = format!(
@@ -125,7 +139,12 @@ fn head(found: &Prediction, choice: &WindowChoice) -> String {
         human::signed_duration(gain.high_ns),
         share(gain.high_ns),
     );
+    if let Some(steps) = steps {
+        let per_step = human::signed_duration(gain.ns / steps as i64);
+        out.push_str(&format!("Gain per step {per_step} ({} steps)\n", human::count(steps as i64)));
+    }
     for (edit, count) in &found.edits {
+        let edit = terminal::shorten(edit, EDIT_CHARACTERS);
         out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
     }
     if let Some(next) = found.after.bound_by() {
@@ -137,7 +156,7 @@ fn head(found: &Prediction, choice: &WindowChoice) -> String {
     terminal::clean_lines(&out)
 }
 
-fn extra(found: &Prediction) -> Vec<(&'static str, Value)> {
+fn extra(found: &Prediction, steps: Option<usize>) -> Vec<(&'static str, Value)> {
     let by_category = |path: &what_if::NewPath| -> Value {
         path.by_category
             .iter()
@@ -156,6 +175,8 @@ fn extra(found: &Prediction) -> Vec<(&'static str, Value)> {
         ("gain_low_ns", json!(found.gain.low_ns)),
         ("gain_high_ns", json!(found.gain.high_ns)),
         ("gain_percent", json!(found.percent(found.gain.ns))),
+        ("steps", json!(steps)),
+        ("gain_per_step_ns", json!(steps.map(|steps| found.gain.ns / steps as i64))),
         ("edits", json!(edits)),
         ("bound_by_ns_before", by_category(&found.before)),
         ("bound_by_ns_after", by_category(&found.after)),

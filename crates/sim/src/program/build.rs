@@ -47,6 +47,7 @@ impl<'a> Builder<'a> {
             queues: Vec::new(),
             loader: None,
             queue_limit: profile.queue_limit,
+            queue_shared: profile.queue_shared,
             dependent_launch: profile.dependent_launch,
             clock: None,
         };

@@ -272,6 +272,8 @@ pub(crate) struct Program {
     pub(crate) loader: Option<Loader>,
     /// Operations that a stream holds before launches block.
     pub(crate) queue_limit: usize,
+    /// Whether all streams share one queue.
+    pub(crate) queue_shared: bool,
     /// Whether the device may overlap dependent kernels.
     pub(crate) dependent_launch: bool,
     /// A counter of the device's clock, in MHz: before the first of some operation and those behind it, and from then on.

@@ -40,6 +40,8 @@ pub(super) struct Gpu {
     placed: Vec<Option<usize>>,
     pub(super) records: Vec<Recorded>,
     pub(super) activities: Vec<Activity>,
+    /// Ends of all operations, ascending.
+    ends: Vec<(i64, usize)>,
 }
 
 /// When an operation was launched.
@@ -69,6 +71,7 @@ impl Gpu {
             placed: vec![None; program.ops.len()],
             records: vec![Recorded::default(); program.records.len()],
             activities: Vec::with_capacity(program.ops.len()),
+            ends: Vec::with_capacity(program.ops.len()),
         }
     }
 
@@ -105,8 +108,11 @@ impl Gpu {
         }
     }
 
-    /// The end of the operation that must be done before `stream` takes `more` operations, if it has a full queue.
-    pub(super) fn room(&self, stream: usize, limit: usize) -> Done {
+    /// The end of the operation that must be done before `stream` takes another one, if its queue is full.
+    pub(super) fn room(&self, stream: usize, (limit, shared): (usize, bool)) -> Done {
+        if shared {
+            return self.ends.get(self.ends.len().checked_sub(limit)?).copied();
+        }
         let launched = &self.streams[stream].launched;
         let activity = *launched.get(launched.len().checked_sub(limit)?)?;
         Some((self.activities[activity].end, self.activities[activity].op))
@@ -162,6 +168,8 @@ impl Run<'_> {
         self.gpu.placed[op] = Some(self.gpu.activities.len());
         self.gpu.streams[stream].launched.push(self.gpu.activities.len());
         self.gpu.activities.push(Activity { op, call: launched.call, start, end, cause, lag, after });
+        let ended = self.gpu.ends.partition_point(|&(other, _)| other <= end);
+        self.gpu.ends.insert(ended, (end, op));
         let state = &mut self.gpu.streams[stream];
         (state.last, state.waited) = (Some((end, op)), None);
         state.waits.clear();

@@ -83,7 +83,8 @@ impl Run<'_> {
     pub(super) fn launch(&mut self, host: usize, (driver, name): (bool, Name), own: i64, ops: Range<usize>, ret: i64) {
         let call = self.open_call(host, driver, name);
         let start = self.hosts[host].clock;
-        let room = self.gpu.room(self.program.ops[ops.start].stream, self.program.queue_limit);
+        let room =
+            self.gpu.room(self.program.ops[ops.start].stream, (self.program.queue_limit, self.program.queue_shared));
         match room.filter(|&(end, _)| end > start) {
             Some(room) => {
                 self.awaited.push((call, vec![room.1]));

@@ -4,7 +4,7 @@
 //! back exactly. The edge that attains the maximum in the trace is the *binding* one: the release of the activity.
 
 use super::threads::ThreadRule;
-use crate::critical_path::gpu_order::{Evidence, Reason};
+use crate::critical_path::gpu_order::{Evidence, ROUNDING_NS, Reason};
 use stackline_model::{EventId, GpuId};
 
 /// "No node", "no edge".
@@ -119,6 +119,7 @@ pub struct ActivityGraph {
     /// Edges by node: see [`Self::edges_into`].
     pub edges: Vec<InEdge>,
     edge_offset: Vec<u32>,
+    usual: Usual,
     /// Edges left out because they closed a cycle.
     pub broken_cycles: u64,
 }
@@ -158,6 +159,17 @@ impl ActivityGraph {
     /// The binding edge of a node.
     pub fn release(&self, node: u32) -> Option<&InEdge> {
         self.edges.get(*self.binding.get(node as usize)? as usize)
+    }
+
+    /// Whether it is open if its launch or its stream held an operation back: `edge` is the one that did as far as ends tell, and the
+    /// other one with its usual lag would have let it start no earlier, give or take what times in whole µs are off.
+    pub(super) fn is_near_tie(&self, node: u32, edge: &InEdge) -> bool {
+        let is_launch = |e: &InEdge| matches!(e.dependency, Dependency::Launch | Dependency::LaunchByOperator);
+        let is_queue = |e: &InEdge| e.dependency.is_stream_order();
+        let ready = |other: &InEdge| self.end[other.from as usize] + self.usual.of(other.dependency);
+        let is_late = |other: &InEdge| ready(other) + ROUNDING_NS >= self.start[node as usize];
+        let competes = |other: &&InEdge| is_launch(edge) && is_queue(other) || is_queue(edge) && is_launch(other);
+        self.kind[node as usize] == NodeKind::Gpu && self.edges_into(node).iter().filter(competes).any(is_late)
     }
 
     /// The operation of a node.
@@ -202,6 +214,7 @@ impl ActivityGraph {
             }
         }
         let usual = usual.medians();
+        self.usual = usual;
         for node in 0..self.len() {
             let binding = self.binding[node] as usize;
             for i in self.edge_range(node as u32) {
@@ -325,7 +338,7 @@ struct UsualLags {
 }
 
 /// The medians, in ns.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     launch: i64,
     queue: i64,

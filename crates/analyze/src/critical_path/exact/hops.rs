@@ -1,4 +1,4 @@
-//! Hops for readers: neighbours of one cause become one, with what ran and around what.
+//! Hops for readers: neighbours of one event become one, with what ran and around what.
 
 use super::category::Category;
 use super::walk::{ExactPath, Hop};
@@ -8,7 +8,7 @@ use crate::critical_path::gpu_order::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
 
-/// A stretch of the path with one cause on one track, in one annotation or module, in one operator (for time of operators).
+/// A stretch of the path with one cause on one track, in which one event ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Start in ns since the trace's base.
@@ -19,11 +19,11 @@ pub struct Stretch {
     pub category: Category,
     /// Where; none for time that nothing explains.
     pub track: TrackId,
-    /// What ran longest in it; none in gaps.
+    /// What ran: on threads the innermost span; none in gaps.
     pub event: EventId,
-    /// Innermost operator around all of it: for GPU work the one that launched it.
+    /// Innermost operator around it: for GPU work the one that launched it.
     pub operator: EventId,
-    /// Innermost Python frame around all of it: for GPU work the one around its launch.
+    /// Innermost Python frame around it: for GPU work the one around its launch.
     pub frame: EventId,
     /// How sure the cause is.
     pub evidence: Evidence,
@@ -97,25 +97,13 @@ impl HopReports<'_> {
 }
 
 impl Exact<'_> {
-    /// The hops of a path, neighbours of one cause put together.
+    /// The hops of a path, neighbours of one event and one cause put together.
     pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = Stretch> + 'b {
         let mut hops = path.hops.iter().peekable();
         std::iter::from_fn(move || {
             let mut whole = self.stretch(&hops.next()?);
-            // Time of the event that ran longest in it.
-            let mut longest = whole.end - whole.start;
-            while let Some(&hop) = hops.peek().filter(|hop| is_host(hop)) {
-                let next = self.stretch(&hop);
-                if !self.continues(&whole, &next) {
-                    break;
-                }
+            while let Some(next) = hops.next_if(|next| is_host(next) && continues(&whole, next)) {
                 whole.end = next.end;
-                whole.frame = self.common(whole.frame, next.frame);
-                whole.operator = self.common(whole.operator, next.operator);
-                if next.end - next.start > longest {
-                    (longest, whole.event) = (next.end - next.start, next.event);
-                }
-                hops.next();
             }
             Some(whole)
         })
@@ -125,41 +113,6 @@ impl Exact<'_> {
         let (operator, frame) = self.owners(hop.event);
         let Hop { start, end, category, track, event, evidence, rule, node } = *hop;
         Stretch { start, end, category, track, event, operator, frame, evidence, rule, node }
-    }
-
-    /// Whether a stretch goes on: the same cause on the same thread, for operators in the same outermost one.
-    fn continues(&self, last: &Stretch, next: &Stretch) -> bool {
-        last.category == next.category
-            && last.track == next.track
-            && last.evidence == next.evidence
-            && last.rule == next.rule
-            && (last.event == next.event || (self.place(last) == self.place(next) && self.may_join(last, next)))
-    }
-
-    /// The innermost annotation or module around a stretch of a thread; none in gaps.
-    fn place(&self, stretch: &Stretch) -> EventId {
-        let inner = [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some());
-        inner.map_or(EventId::NONE, |event| self.enclosing().place(event))
-    }
-
-    /// Whether time of two events may be one stretch: calls stay apart, and operators without one around both.
-    fn may_join(&self, last: &Stretch, next: &Stretch) -> bool {
-        match last.category {
-            Category::HostOperator => self.common(last.operator, next.operator).is_some(),
-            Category::HostRuntime => false,
-            _ => true,
-        }
-    }
-
-    /// The innermost event around two of one thread: `a`, or what encloses it and `b`.
-    fn common(&self, a: EventId, b: EventId) -> EventId {
-        let events = &self.trace.events;
-        if b.is_none() {
-            return EventId::NONE;
-        }
-        let encloses =
-            |e: &EventId| events.start[e.index()] <= events.start[b.index()] && events.end(b) <= events.end(*e);
-        self.enclosing().operators(self.trace, a).find(encloses).into()
     }
 
     /// Innermost operator and Python frame of an event: itself, around it, or around the launch of GPU work.
@@ -199,6 +152,15 @@ fn both_points(hop: HopReport<'_>) -> Option<[PathPoint<'_>; 2]> {
         track: hop.track.into(),
     };
     Some([point("start", hop.start_ns), point("end", hop.end_ns)])
+}
+
+/// Whether a stretch goes on: the same event for the same cause on the same thread.
+fn continues(last: &Stretch, next: &Hop) -> bool {
+    last.event == next.event
+        && last.category == next.category
+        && last.track == next.track
+        && last.evidence == next.evidence
+        && last.rule == next.rule
 }
 
 fn is_host(hop: &Hop) -> bool {

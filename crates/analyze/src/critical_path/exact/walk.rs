@@ -157,16 +157,17 @@ impl<F: FnMut(Hop)> Walk<'_, '_, '_, F> {
 
     /// How sure an edge into a node is in this trace.
     fn evidence(&self, node: u32, edge: &InEdge) -> Evidence {
+        let graph = &self.exact.graph;
         let host = match edge.dependency {
             Dependency::Launch => Some(edge.from),
             Dependency::Sync(_) => Some(node),
             _ => None,
         };
-        let after_overlong = self.exact.graph.gpu(edge.from).is_some_and(|gpu| self.exact.overlong.contains(&gpu));
+        let after_overlong = graph.gpu(edge.from).is_some_and(|gpu| self.exact.overlong.contains(&gpu));
         if after_overlong || host.is_some_and(|host| self.clock_disagrees(host)) {
             return Evidence::Inferred;
         }
-        edge.dependency.evidence()
+        if graph.is_near_tie(node, edge) { Evidence::Inferred } else { edge.dependency.evidence() }
     }
 
     /// Whether the clock of a thread's process disagrees with that of a GPU.

@@ -80,6 +80,7 @@ pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Opt
         on_top_ns: None,
         method: MODEL,
         edits: Vec::new(),
+        edit_labels: Vec::new(),
         ranks: vec![OfRank { rank: last, gain_ns: Some(next) }],
     })
 }

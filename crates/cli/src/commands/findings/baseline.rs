@@ -56,7 +56,9 @@ struct Row {
     function: Option<String>,
     module: Option<String>,
     operator: Option<String>,
+    /// Documents of before have the labels here.
     edits: Option<String>,
+    edit_labels: Option<String>,
     gain_ns: Option<i64>,
     gain_bytes: Option<i64>,
 }
@@ -73,7 +75,7 @@ pub(super) fn not_listed(found: &Findings) -> (&'static str, Value) {
             "function": place.function,
             "module": place.module,
             "operator": place.operator,
-            "edits": finding.edits.join("; "),
+            "edit_labels": finding.edit_labels.join("; "),
             "gain_ns": finding.gain.map(|gain| gain.ns),
             "gain_bytes": finding.memory.as_ref().map(|saved| saved.bytes),
             "why": why,
@@ -205,7 +207,7 @@ fn by_identity(rows: impl Iterator<Item = (Row, bool)>) -> BTreeMap<Identity, Ea
             operator: row.operator,
         };
         let (title, at) = (row.title.unwrap_or_default(), place.text());
-        let identity = Identity::new(&row.code, &place, &row.edits.unwrap_or_default());
+        let identity = Identity::new(&row.code, &place, &row.edit_labels.or(row.edits).unwrap_or_default());
         let earlier = by_identity.entry(identity).or_default();
         earlier.marks.push(Mark::new(&place, &title));
         earlier.gains.push(row.gain_ns.or(row.gain_bytes).unwrap_or(0));

@@ -7,6 +7,7 @@ use super::effects::repeats;
 use super::host_time::{Cut, HostTime, cuts_without_waits};
 use super::index::{Index, Stretch};
 use super::replay::{Changes, GONE, Plan};
+use super::sampled::Partly;
 use super::select::{Selected, select};
 use super::selector::Selector;
 use super::stop::Stop;
@@ -35,6 +36,8 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) changes: Changes,
     pub(super) notes: Vec<String>,
     pub(super) cuts: Vec<Cut>,
+    /// Cuts of gaps of which samples tell a part: at least, likely, at most.
+    pub(super) partly: Vec<[Cut; 3]>,
     /// Which edit touched an operation or a stretch first.
     operations: FxHashMap<u32, usize>,
     stretches: FxHashMap<Stretch, usize>,
@@ -57,6 +60,7 @@ pub(super) fn apply<'e>(
         changes: Changes::none(plan),
         notes: Vec::new(),
         cuts: Vec::new(),
+        partly: Vec::new(),
         operations: FxHashMap::default(),
         stretches: FxHashMap::default(),
         edits,
@@ -78,19 +82,25 @@ pub(super) fn apply<'e>(
     }
     let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
     let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts) };
-    let stubborn = cuts_without_waits(exact, &applier.cuts).map(|mut cuts| {
+    let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
+    let is_sampled = !applier.partly.is_empty();
+    let sure = cuts_without_waits(exact, &applier.cuts).or_else(|| is_sampled.then(|| applier.cuts.clone()));
+    let stubborn = sure.map(|mut cuts| {
+        cuts.extend(sampled(0));
         cuts.extend(pins(&cuts));
         variant((exact, plan), &applier.changes, cuts, &counts)
     });
-    let pins = pins(&applier.cuts);
-    let Applier { mut changes, mut notes, mut cuts, .. } = applier;
-    let unpinned = (!pins.is_empty()).then(|| {
+    let most: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(2)).collect();
+    let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();
+    let pins = pins(&cuts);
+    let Applier { mut changes, mut notes, .. } = applier;
+    if !pins.is_empty() {
         notes.push(
             "the trace does not show the workers of the loader: batches come when they came, at best as soon as asked for"
                 .to_owned(),
         );
-        variant((exact, plan), &changes, cuts.clone(), &counts)
-    });
+    }
+    let unpinned = (!pins.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
     cuts.extend(pins);
     let host = HostTime::new(exact.lanes.len(), cuts);
     host.apply(exact, plan, &mut changes);
@@ -131,8 +141,14 @@ impl Applier<'_, '_> {
             });
         }
         match edit.action {
-            Action::Scale(factor) => self.scale(&selected, factor),
-            Action::Remove => self.remove(&selected),
+            Action::Scale(factor) => {
+                self.scale(&selected, factor);
+                self.scale_sampled(edit, &selected.partly, factor);
+            }
+            Action::Remove => {
+                self.remove(&selected);
+                self.scale_sampled(edit, &selected.partly, 0.0);
+            }
             Action::SetNs(ns) => self.set(&selected, ns),
             Action::Fuse => self.fuse(&selected.stretches, selector)?,
             Action::Graph => self.graph(&selected.stretches, selector)?,
@@ -203,6 +219,25 @@ impl Applier<'_, '_> {
             self.cut_call(call, factor);
         }
         self.scale_lags(selected, factor);
+    }
+
+    /// Scales the part of gaps between operators that samples tell.
+    fn scale_sampled(&mut self, edit: &Edit, gaps: &[Partly], factor: f64) {
+        if gaps.is_empty() {
+            return;
+        }
+        let mut sums = [0.0; 3];
+        for &Partly { gap: (lane, from, to), shares } in gaps {
+            let cut = |share: f64| Cut { lane, from, to, factor: 1.0 - share * (1.0 - factor) };
+            self.partly.push(shares.map(cut));
+            sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share * (to - from) as f64 / 1e6);
+        }
+        let [least, likely, most] = sums;
+        self.notes.push(format!(
+            "'{edit}': between operators only calls that a sample hit have a span. From the samples, all calls take {likely:.3} ms in {} \
+             gaps between operators ({least:.3} to {most:.3} ms): each gap is changed by its share",
+            gaps.len()
+        ));
     }
 
     fn set(&mut self, selected: &Selected, ns: i64) {

@@ -2,6 +2,7 @@
 
 use super::selector::{Selector, Target, What};
 use crate::critical_path::CriticalPathError;
+use stackline_model::Trace;
 
 /// What is done to what a selector means.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +35,8 @@ pub struct Edit {
 const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
                        'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'";
 
+const VERBS: &[&str] = &["scale", "set", "remove", "fuse", "graph", "overlap", "more-workers"];
+
 /// The longest duration that can be set, in ns: sums over all events of a trace stay far from overflowing.
 const LONGEST_NS: i64 = 1_000_000_000_000;
 
@@ -62,7 +65,7 @@ impl Edit {
     fn refusal(&self) -> Option<&'static str> {
         let target = &self.selector.as_ref()?.target;
         // Events say themselves what they are: those that an action cannot be done to are left as they are.
-        let are_events = matches!(target, Target::Events(..));
+        let are_events = matches!(target, Target::Events(..) | Target::Listed(..));
         let is_span = are_events
             || matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
         let is_gpu =
@@ -96,6 +99,20 @@ impl Edit {
         Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
     }
 
+    /// Reads several edits with `; ` between them, as findings have them; names may hold a `; `, too.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], of the first one that is none.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, CriticalPathError> {
+        const BETWEEN: &str = "; ";
+        let begins = |rest: &str| VERBS.iter().any(|verb| rest.strip_prefix(verb).is_some_and(|r| r.starts_with(' ')));
+        let is_end = |at: &usize| begins(&text[at + BETWEEN.len()..]);
+        let ends = text.match_indices(BETWEEN).map(|(at, _)| at).filter(is_end).chain([text.len()]);
+        let mut from = 0;
+        let mut one = |end: usize| Self::parse(&text[std::mem::replace(&mut from, end + BETWEEN.len())..end]);
+        ends.map(&mut one).collect()
+    }
+
     /// Reads an edit as text: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns),
     /// `fuse module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`.
     ///
@@ -126,19 +143,29 @@ impl Edit {
 }
 
 impl std::fmt::Display for Edit {
-    /// The text that [`Self::parse`] reads.
+    /// The text for people: [`Self::parse`] reads it back unless its events were chosen one by one ([`Selector::of`]).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let on = self.selector.as_ref().map_or("", |s| s.text.as_str());
+        f.write_str(&self.text_on(self.selector.as_ref().map_or("", |s| s.text.as_str())))
+    }
+}
+
+impl Edit {
+    /// A text from which [`Self::parse`] makes the same edit of this trace.
+    pub fn exact_text(&self, trace: &Trace) -> String {
+        self.text_on(&self.selector.as_ref().map(|selector| selector.listed(trace)).unwrap_or_default())
+    }
+
+    fn text_on(&self, on: &str) -> String {
         match self.action {
             // 300 digits help nobody.
-            Action::Scale(factor) if factor.abs() >= 1e6 => write!(f, "scale {on} {factor:e}"),
-            Action::Scale(factor) => write!(f, "scale {on} {factor}"),
-            Action::Remove => write!(f, "remove {on}"),
-            Action::SetNs(ns) => write!(f, "set {on} {ns}"),
-            Action::Fuse => write!(f, "fuse {on}"),
-            Action::Graph => write!(f, "graph {on}"),
-            Action::Overlap => write!(f, "overlap {on}"),
-            Action::MoreWorkers(more) => write!(f, "more-workers {more}"),
+            Action::Scale(factor) if factor.abs() >= 1e6 => format!("scale {on} {factor:e}"),
+            Action::Scale(factor) => format!("scale {on} {factor}"),
+            Action::Remove => format!("remove {on}"),
+            Action::SetNs(ns) => format!("set {on} {ns}"),
+            Action::Fuse => format!("fuse {on}"),
+            Action::Graph => format!("graph {on}"),
+            Action::Overlap => format!("overlap {on}"),
+            Action::MoreWorkers(more) => format!("more-workers {more}"),
         }
     }
 }
@@ -157,9 +184,15 @@ mod tests {
             "graph annotation:forward",
             "overlap collective:AllReduce",
             "more-workers 2",
+            "scale events:12,15..18,[30-34],(40-44) 0.25",
+            "remove events:7",
         ] {
             assert_eq!(Edit::parse(text).unwrap().to_string(), text);
         }
+        let all = "scale kernel:a<b; c> 0.5; remove events:1,3; more-workers 2";
+        let texts: Vec<String> = Edit::parse_all(all).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["scale kernel:a<b; c> 0.5", "remove events:1,3", "more-workers 2"]);
+        assert!(Edit::parse_all("remove events:1; remove nothing").is_err());
         for bad in [
             "",
             "scale",

@@ -14,6 +14,7 @@ use crate::kernel_type::{KernelType, NameTypes, RULES};
 pub(super) struct Mark {
     changes: usize,
     cuts: usize,
+    sampled: usize,
 }
 
 /// The earlier edit that an edit says once more. Two scales are two: they multiply.
@@ -26,7 +27,7 @@ pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
 
 impl Applier<'_, '_> {
     pub(super) fn mark(&self) -> Mark {
-        Mark { changes: self.changes.count(), cuts: self.cuts.len() }
+        Mark { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
     }
 
     /// Only collectives can be overlapped: other operations are left out, and a note says how many.
@@ -99,7 +100,9 @@ impl Applier<'_, '_> {
                 shared > 0 && scaled(shared, cut.factor) != shared
             })
         };
-        self.changes.count() != since.changes || self.cuts[since.cuts..].iter().any(works)
+        self.changes.count() != since.changes
+            || self.partly.len() != since.sampled
+            || self.cuts[since.cuts..].iter().any(works)
     }
 }
 

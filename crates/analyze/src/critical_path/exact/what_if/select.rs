@@ -5,13 +5,14 @@ use super::super::category::{Categories, Category};
 use super::super::enclosing::Around;
 use super::super::graph::NodeKind;
 use super::index::{Index, Stretch, is_kind, module_class, module_name};
+use super::sampled::{Partly, outside, partly};
 use super::selector::{Chosen, Pattern, Selector, Target, What};
 use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, StrId};
+use stackline_model::{EventId, EventKind, RECORDING, StrId};
 
 /// What an edit is about.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct Selected {
     pub(super) returns: Vec<u32>,
     /// Lags of these categories.
     pub(super) lags: Vec<Category>,
+    /// Gaps between operators of which parts are meant, as samples tell.
+    pub(super) partly: Vec<Partly>,
     /// Whether the stretches are modules or annotations, whose GPU work belongs to them.
     pub(super) owns_gpu: bool,
     /// How many events, operations or stretches were found.
@@ -50,6 +53,7 @@ pub(super) fn select(
         Target::Stream(pattern) => of_stream(exact, index, pattern),
         Target::Categories(categories) => of_categories(exact, categories, stop),
         Target::Events(chosen) => of_chosen(exact, index, chosen),
+        Target::Listed(listed) => of_chosen(exact, index, &listed.resolve(exact.trace)),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -119,6 +123,7 @@ fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
 pub(crate) fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
         Target::Events(chosen) => return chosen.events.clone(),
+        Target::Listed(listed) => return listed.resolve(exact.trace).events,
         Target::Names(what @ (What::Operator | What::Module | What::Annotation | What::Frame), pattern) => {
             (*what, pattern)
         }
@@ -149,7 +154,15 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), st
     }
     let count = stretches.len();
     let owns_gpu = matches!(what, What::Module | What::Annotation);
-    Selected { stretches: outermost(stretches), owns_gpu, count, ..Selected::default() }
+    let mut stretches = outermost(stretches);
+    let mut gaps = Vec::new();
+    if what == What::Frame && exact.trace.meta.entry(RECORDING).is_some() {
+        let wanted: FxHashSet<StrId> =
+            names(exact, |name| fits((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
+        gaps = partly(exact, index, &stretches, &|name| wanted.contains(&name));
+        stretches = outside(&stretches, &gaps);
+    }
+    Selected { stretches, partly: gaps, owns_gpu, count, ..Selected::default() }
 }
 
 /// Stretches that lie in no other one.
@@ -293,7 +306,7 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             streams.dedup();
             streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
         }
-        Target::Events(..) => Vec::new(),
+        Target::Events(..) | Target::Listed(..) => Vec::new(),
         Target::Categories(_) => {
             let occur = Category::ALL
                 .into_iter()

@@ -1,9 +1,10 @@
 //! Which parts of a trace an edit is about, as text: `WHAT:PATTERN`.
 
 use super::super::category::Category;
+use super::listed::{self, Listed};
 use crate::critical_path::CriticalPathError;
 use regex_lite::Regex;
-use stackline_model::EventId;
+use stackline_model::{EventId, Trace};
 use std::sync::Arc;
 
 /// What the pattern of a selector is compared with.
@@ -55,6 +56,8 @@ pub(super) enum Target {
     Categories(Vec<Category>),
     /// These and no others.
     Events(Arc<Chosen>),
+    /// The same by number, of whatever trace.
+    Listed(Arc<Listed>),
 }
 
 /// Events that are chosen one by one, and time of threads.
@@ -92,6 +95,7 @@ impl PartialEq for Selector {
         self.text == other.text
             && match (&self.target, &other.target) {
                 (Target::Events(these), Target::Events(those)) => these == those,
+                (Target::Events(_), _) | (_, Target::Events(_)) => false,
                 _ => true,
             }
     }
@@ -99,7 +103,8 @@ impl PartialEq for Selector {
 
 impl Selector {
     /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
-    /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`) and `category:` (`gpu_compute`).
+    /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`), `category:` (`gpu_compute`) and `events:` (`12,15..18`, by position
+    /// in the source).
     ///
     /// # Errors
     /// If the text is none of these.
@@ -109,6 +114,7 @@ impl Selector {
         let target = match kind {
             "stream" => Target::Stream(stream(rest).map_err(fail)?),
             "category" => category(rest).map_err(fail)?,
+            "events" => Target::Listed(Arc::new(Listed::parse(rest).map_err(fail)?)),
             _ => {
                 let &(_, what) = KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(|| fail(grammar()))?;
                 Target::Names(what, pattern(what, rest).map_err(fail)?)
@@ -117,9 +123,24 @@ impl Selector {
         Ok(Self { text: text.to_owned(), target })
     }
 
-    /// These events and stretches of time, under a text for people, which cannot be parsed.
-    pub fn of(text: impl Into<String>, chosen: Chosen) -> Self {
+    /// These events and stretches of time, under a text for people, which cannot be parsed: [`Self::listed`] gives one that can.
+    pub fn of(text: impl Into<String>, mut chosen: Chosen) -> Self {
+        // Each counts once, in whatever order and however often it was chosen.
+        chosen.events.sort_unstable();
+        chosen.events.dedup();
+        for pairs in [&mut chosen.stretches, &mut chosen.between] {
+            pairs.sort_unstable();
+            pairs.dedup();
+        }
         Self { text: text.into(), target: Target::Events(Arc::new(chosen)) }
+    }
+
+    /// A text from which [`Self::parse`] makes a selector of the same parts of this trace.
+    pub(super) fn listed(&self, trace: &Trace) -> String {
+        match &self.target {
+            Target::Events(chosen) => listed::text_of(trace, chosen),
+            _ => self.text.clone(),
+        }
     }
 
     /// The pattern that only the name itself fits, as it was typed; none for regular expressions, and for modules, which
@@ -144,7 +165,7 @@ impl Selector {
 fn grammar() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
     let kinds = kinds.join(", ");
-    format!("write WHAT:NAME, where WHAT is {kinds}, stream or category, and NAME may hold * or be ~REGEX")
+    format!("write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME may hold * or be ~REGEX")
 }
 
 fn stream(text: &str) -> Result<Pattern, String> {

@@ -1,0 +1,129 @@
+//! Events listed by number: the text form of what a rule or a program chose one by one.
+//!
+//! `events:12,15..18,[30-34],(40-44)`: event 12; events 15 to 18; the time of a thread from the start of event 30 to the end of event
+//! 34; that from the end of event 40 to the start of event 44. Numbers are positions in the source's list of events, as in all documents.
+
+use super::selector::Chosen;
+use stackline_model::{EventId, Trace};
+use std::fmt::Write;
+
+/// Events and stretches by position in the source's list of events, ascending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Listed {
+    /// First and last number of each run of events.
+    events: Vec<(u32, u32)>,
+    stretches: Vec<(u32, u32)>,
+    between: Vec<(u32, u32)>,
+}
+
+pub(super) const GRAMMAR: &str =
+    "events are numbers, runs such as 3..7, and stretches such as [3-7] or (3-7), with commas between";
+
+impl Listed {
+    /// Read the part behind `events:`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut listed = Self::default();
+        for item in text.split(',').map(str::trim) {
+            let pair = |text: &str, between: &str| {
+                let (first, last) = text.split_once(between)?;
+                Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+            };
+            let inside = |open: char, close: char| item.strip_prefix(open)?.strip_suffix(close);
+            let (to, found) = if let Some(inner) = inside('[', ']') {
+                (&mut listed.stretches, pair(inner, "-"))
+            } else if let Some(inner) = inside('(', ')') {
+                (&mut listed.between, pair(inner, "-"))
+            } else {
+                let one = item.parse().ok().map(|number: u32| (number, number));
+                (&mut listed.events, one.or_else(|| pair(item, "..")).filter(|(first, last)| first <= last))
+            };
+            to.push(found.ok_or_else(|| format!("{item:?} is no event: {GRAMMAR}"))?);
+        }
+        Ok(listed)
+    }
+
+    /// The events of a trace that are meant.
+    ///
+    /// Numbers that the trace does not have are left out: whatever is left of a list is still replayed, and counted.
+    pub(super) fn resolve(&self, trace: &Trace) -> Chosen {
+        let numbers = &trace.events.source_index;
+        let event = |number: u32| numbers.binary_search(&number).ok().map(EventId::new);
+        let pair = |&(first, last): &(u32, u32)| Some((event(first)?, event(last)?));
+        let run = |&(first, last): &(u32, u32)| {
+            numbers.partition_point(|&n| n < first)..numbers.partition_point(|&n| n <= last)
+        };
+        Chosen {
+            events: self.events.iter().flat_map(run).map(EventId::new).collect(),
+            stretches: self.stretches.iter().filter_map(pair).collect(),
+            between: self.between.iter().filter_map(pair).collect(),
+        }
+    }
+}
+
+/// The selector of exactly these events, as text.
+pub(super) fn text_of(trace: &Trace, chosen: &Chosen) -> String {
+    let number = |event: EventId| trace.events.source_index[event.index()];
+    let mut text = "events:".to_owned();
+    let mut add = |open: &str, first: u32, between: &str, last: u32, close: &str| {
+        let comma = if text.ends_with(':') { "" } else { "," };
+        let _ = write!(text, "{comma}{open}{first}");
+        if !between.is_empty() {
+            let _ = write!(text, "{between}{last}{close}");
+        }
+    };
+    // Rows are neighbours where no event of the source lies between them.
+    for run in chosen.events.chunk_by(|a, b| a.index() + 1 == b.index()) {
+        let (first, last) = (number(run[0]), number(run[run.len() - 1]));
+        add("", first, if first == last { "" } else { ".." }, last, "");
+    }
+    for (open, pairs, close) in [("[", &chosen.stretches, "]"), ("(", &chosen.between, ")")] {
+        for &(first, last) in pairs {
+            add(open, number(first), "-", number(last), close);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{EventKind, NewEvent, Phase, StrId, TrackId};
+
+    fn trace(numbers: &[u32]) -> Trace {
+        let mut trace = Trace::default();
+        for &source_index in numbers {
+            trace.events.push(NewEvent {
+                start: 0,
+                dur: 1,
+                track: TrackId::new(0),
+                name: StrId::new(0),
+                category: StrId::new(0),
+                kind: EventKind::Operator,
+                phase: Phase::Complete,
+                flags: 0,
+                source_index,
+            });
+        }
+        trace
+    }
+
+    #[test]
+    fn lists_come_back_as_they_were() {
+        let trace = trace(&[0, 2, 3, 7, 8, 9, 20]);
+        let ids = |rows: &[usize]| rows.iter().map(|&row| EventId::new(row)).collect::<Vec<_>>();
+        let pair = |a: usize, b: usize| (EventId::new(a), EventId::new(b));
+        let chosen = Chosen { events: ids(&[0, 3, 4, 6]), stretches: vec![pair(1, 2)], between: vec![pair(2, 6)] };
+        let text = text_of(&trace, &chosen);
+        assert_eq!(text, "events:0,7..8,20,[2-3],(3-20)");
+        assert_eq!(Listed::parse(text.strip_prefix("events:").unwrap()).unwrap().resolve(&trace), chosen);
+        // Runs of rows whose numbers have gaps: what lies in no trace is no event.
+        let chosen = Chosen { events: ids(&[1, 2, 3]), ..Chosen::default() };
+        let text = text_of(&trace, &chosen);
+        assert_eq!(text, "events:2..7");
+        assert_eq!(Listed::parse("2..7").unwrap().resolve(&trace), chosen);
+        assert_eq!(Listed::parse("4,[1-2]").unwrap().resolve(&trace), Chosen::default());
+        for bad in ["", "x", "3..", "4..3", "[3]", "[3..4]", "(3-4", "1;2", "-1"] {
+            assert!(Listed::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Hops are named by what ran: checked against a plain look at all spans of a thread.
+
+use crate::corpus_support;
+
+use stackline_analyze::critical_path::exact::{Exact, Stretch, WindowChoice};
+use stackline_model::{EventId, EventKind, Trace};
+use std::cell::RefCell;
+
+/// Looking at all spans of a thread for each hop takes long: of longer paths so many hops, evenly.
+const HOPS: usize = 1_500;
+
+fn is_host_span(trace: &Trace, event: EventId) -> bool {
+    let is_gpu = trace.kind(event).is_gpu_work();
+    let is_mark = matches!(trace.kind(event), EventKind::GpuAnnotation);
+    trace.events.is_timed(event) && trace.events.dur[event.index()] > 0 && !is_gpu && !is_mark
+}
+
+/// How long a stretch is, and for how long of it another name ran: at each moment that of the span around it that began last, and of
+/// those that began together the shortest.
+fn wrong(trace: &Trace, hop: &Stretch) -> (i64, i64) {
+    let end = |e: EventId| trace.events.end(e);
+    let start = |e: EventId| trace.events.start[e.index()];
+    let around: Vec<EventId> = trace
+        .track_events(hop.track)
+        .iter()
+        .copied()
+        .filter(|&e| is_host_span(trace, e) && start(e) < hop.end && end(e) > hop.start)
+        .collect();
+    let mut cuts: Vec<i64> = around.iter().flat_map(|&e| [start(e), end(e)]).collect();
+    cuts.extend([hop.start, hop.end]);
+    cuts.retain(|at| (hop.start..=hop.end).contains(at));
+    cuts.sort_unstable();
+    cuts.dedup();
+    let told = hop.event.some().map_or("", |e| trace.name(e));
+    let mut wrong = 0;
+    for part in cuts.windows(2) {
+        let covers = |e: &&EventId| start(**e) <= part[0] && part[1] <= end(**e);
+        let key = |e: &EventId| (start(*e), std::cmp::Reverse(end(*e)));
+        let innermost = around.iter().filter(covers).map(key).max();
+        let all = around.iter().filter(covers).filter(|e| Some(key(e)) == innermost);
+        let names: Vec<&str> = all.map(|&e| trace.name(e)).collect();
+        let is_right = if names.is_empty() { told.is_empty() } else { names.contains(&told) };
+        wrong += if is_right { 0 } else { part[1] - part[0] };
+    }
+    (hop.end - hop.start, wrong)
+}
+
+#[test]
+fn hops_are_named_by_what_ran() {
+    let worst = RefCell::new(Vec::new());
+    corpus_support::for_each_trace(|name, trace| {
+        let exact = Exact::new(trace);
+        let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
+        let host: Vec<Stretch> =
+            exact.stretches(&path).filter(|hop| matches!(hop.rule, "innermost_span" | "gap")).collect();
+        let every = host.len().div_ceil(HOPS).max(1);
+        let (all, wrong) = host
+            .iter()
+            .step_by(every)
+            .map(|hop| wrong(trace, hop))
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        println!("{name}: {} host hops, {wrong} of {all} ns named wrongly", host.len());
+        worst.borrow_mut().push((1_000 * wrong / all.max(1), name.to_owned()));
+    });
+    let worst = worst.into_inner().into_iter().max();
+    assert!(worst.as_ref().is_none_or(|(per_mille, _)| *per_mille < 1), "{worst:?}");
+}

@@ -1,0 +1,65 @@
+//! Edits of frames in recordings, whose samples hit few calls.
+
+use crate::findings_support;
+
+use findings_support::{Program, read};
+use serde_json::json;
+use stackline_analyze::critical_path::exact::WindowChoice;
+use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
+use stackline_model::INFERRED;
+
+const FRAME: &str = "text.py(3): tokenize";
+const OTHER: &str = "text.py(40): collate";
+/// Samples are taken this often, in µs of the thread's time.
+const PERIOD_US: i64 = 10_100;
+
+/// Turns with two operators and two functions between them, of which samples see few: what a recording has of it, and how long the first
+/// function takes in all, in µs.
+fn recorded(turns: i64, seed: i64) -> (String, i64) {
+    let mut program = Program::new();
+    program.recorded(json!({}));
+    let (mut next, mut all) = (1_000 + 977 * seed % PERIOD_US, 0);
+    for turn in 0..turns {
+        program.op("aten::mm", |p| p.work(300));
+        let (begin, first) = (program.now, 400 + (turn * 37 + seed) % 300);
+        program.work(first);
+        all += first;
+        let middle = program.now;
+        program.work(700);
+        let end = program.now;
+        while next < end {
+            if next >= begin {
+                let name = if next < middle { FRAME } else { OTHER };
+                // As readers of recordings do: the span of a sample lasts until something else is known.
+                program.span("python_function", name, begin, end - begin, json!({(INFERRED): true}));
+                let now = std::mem::replace(&mut program.now, next);
+                program.sample(1, name, PERIOD_US);
+                program.now = now;
+            }
+            next += PERIOD_US;
+        }
+        program.op("aten::add", |p| p.work(200));
+        program.work(5);
+    }
+    (program.text(json!({"id": 0, "name": "none"})), all)
+}
+
+#[test]
+fn removing_a_frame_removes_calls_that_no_sample_hit() {
+    let (mut inside, mut off) = (0, Vec::new());
+    for seed in 0..40 {
+        let (text, all) = recorded(400, seed);
+        let edits = [Edit::parse(&format!("remove frame:{FRAME}")).unwrap()];
+        let found = predict(&read(&text), &WindowChoice::Whole, &edits).unwrap();
+        let (truth, gain) = (1_000 * all, found.gain);
+        inside += usize::from((gain.low_ns..=gain.high_ns).contains(&truth));
+        off.push((gain.ns - truth) as f64 / truth as f64);
+        assert!(found.notes.iter().any(|note| note.contains("only calls that a sample hit")), "{:?}", found.notes);
+        assert!(gain.low_ns > truth / 3 && gain.high_ns < truth * 3, "{truth}: {gain:?}");
+    }
+    let mean = off.iter().sum::<f64>() / off.len() as f64;
+    let worst = off.iter().map(|off| off.abs()).fold(0.0, f64::max);
+    println!("{inside} of 40 in bounds, mean error {mean:.3}, worst {worst:.3}");
+    assert!(inside >= 38, "{inside}");
+    assert!(mean.abs() < 0.1 && worst < 0.6, "{mean} {worst}");
+}
