@@ -16,6 +16,7 @@ pub mod hta_rows;
 pub mod hta_view;
 pub mod intervals;
 pub mod kernel_type;
+pub mod large_calls;
 mod op_groups;
 pub mod op_tree;
 mod recording;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use stackline_analyze::Analysis;
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_analyze::critical_path::{CriticalPathError, hta};
+use stackline_analyze::large_calls::{LargeCall, large_calls};
 use stackline_engine::{Error, RunOptions, cache};
 use stackline_model::{ReadReport, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
@@ -111,11 +112,11 @@ fn critical_path(
     let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
     json.extend(hta.unwrap_or_default());
     let line = match &exact {
-        Ok(report) => line(&label, report),
+        Ok((report, calls)) => line(&label, report) + &large(calls),
         Err(error) => format!("{label}: none, for {error}."),
     };
     let exact = match exact {
-        Ok(report) => json!({
+        Ok((report, calls)) => json!({
             "window_ns": report.window_ns,
             "path_ns": report.path_ns,
             "path_events": report.path_events,
@@ -123,6 +124,12 @@ fn critical_path(
             "bound_by_ns": report.bound_by_ns,
             "inferred_ns": report.inferred_ns,
             "warnings": report.warnings,
+            "large_calls": calls.iter().map(|call| json!({
+                "name": call.name,
+                "count": call.count,
+                "percent": call.percent,
+                "path_percent": call.path_percent,
+            })).collect::<Vec<_>>(),
         }),
         Err(error) => json!({"error": error.to_string()}),
     };
@@ -130,9 +137,26 @@ fn critical_path(
     PathSummary { json: json.into(), line }
 }
 
-fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<ExactReport, CriticalPathError> {
+fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<(ExactReport, Vec<LargeCall>), CriticalPathError> {
     let exact = Exact::new(trace);
-    Ok(exact.report(&exact.path(choice)?))
+    let path = exact.path(choice)?;
+    Ok((exact.report(&path), large_calls(trace, &path)))
+}
+
+/// Large calls as a sentence; empty without any.
+fn large(calls: &[LargeCall]) -> String {
+    let one = |call: &LargeCall| {
+        let times =
+            if call.count == 1 { "1 call".to_owned() } else { format!("{} calls", human::count(call.count as u64)) };
+        format!(
+            "{} takes {:.0} % of the time ({times}; {:.0} % of the critical path)",
+            call.name,
+            call.percent.max(call.path_percent),
+            call.path_percent
+        )
+    };
+    let calls: Vec<String> = calls.iter().map(one).collect();
+    if calls.is_empty() { String::new() } else { format!(" Large calls: {}.", calls.join("; ")) }
 }
 
 /// Causes that the line names.
