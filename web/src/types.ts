@@ -98,6 +98,11 @@ export interface Findings {
   /** How high the memory of each device stands at most, as far as anything tells of it. */
   readonly peaks: ReadonlyArray<{ device: string; bytes: number; mended_bytes: number | null }>;
   readonly notes: ReadonlyArray<string>;
+  /** What no finding is about: names that take most of the rest; reports of before have none. */
+  readonly uncovered?: {
+    readonly covered_percent: number | null;
+    readonly groups: ReadonlyArray<{ kind: string; name: string; count: number; percent: number; path_percent: number; gain: Gain | null }>;
+  };
   /** The ranks that were looked at together; empty if there is one. */
   readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;
   /** What gains too little to be a finding: the largest first, by its part of a step or of a device's peak. */

@@ -17,6 +17,7 @@ pub mod hta_view;
 mod imports;
 pub mod intervals;
 pub mod kernel_type;
+pub mod large_calls;
 mod op_groups;
 pub mod op_tree;
 mod recording;

@@ -302,6 +302,44 @@ fn gloo(compute: i64, waits: i64) -> Program {
     })
 }
 
+/// A rank whose main thread waits in `wait` for a collective, after the other one loads for so long.
+fn waits_for_rank(loads: i64, waits: i64) -> Program {
+    steps(|p, _| {
+        p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| {
+            p.op("aten::stack", |p| p.work(loads.max(5)));
+        });
+        p.op("aten::mm", |p| p.work(1000));
+        let now = p.now;
+        p.thread_span(9, ("user_annotation", "gloo:all_reduce"), (now, waits + 4), json!({}));
+        p.python("train.py(40): sync", |p| p.python("threading.py(323): Condition.wait", |p| p.work(waits)));
+        p.op("aten::add", |p| p.work(100));
+    })
+}
+
+/// One rank loads data, the other waits for it in a collective: one finding, on the guilty rank, that names the cause there.
+#[test]
+fn a_wait_for_another_rank_is_an_effect() {
+    let alone = waits_for_rank(0, 3000).of("SL039");
+    assert!(alone[0].title.ends_with("for other ranks"), "{}", text(&alone));
+    let found = merged(vec![(0, waits_for_rank(0, 3000).findings()), (1, waits_for_rank(2900, 100).findings())]);
+    let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
+    let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
+    assert_eq!(straggler.told_of(), Some(1));
+    assert!(straggler.title.contains("; there SL009: the program waits for data"), "{}", straggler.title);
+    assert_eq!(of("SL039"), Vec::<&Finding>::new(), "{}", text(&found.findings));
+    assert!(found.notes.iter().any(|note| note.starts_with("SL039 on other ranks is left out")), "{:?}", found.notes);
+    // Waits for something else stay.
+    let other = steps(|p, _| {
+        p.op("aten::mm", |p| p.work(1000));
+        p.python("train.py(40): fetch", |p| p.python("queue.py(154): Queue.get", |p| p.work(2900)));
+        p.op("c10d::allreduce_", |p| p.work(10));
+        p.thread_span(9, ("user_annotation", "gloo:all_reduce"), (p.now - 5, 100), json!({}));
+        p.now += 100;
+    });
+    let alone = other.of("SL039");
+    assert!(alone[0].title.ends_with("for a queue"), "{}", text(&alone));
+}
+
 #[test]
 fn collectives_of_cpus_tell_who_comes_last() {
     let found = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
@@ -316,4 +354,29 @@ fn collectives_of_cpus_tell_who_comes_last() {
     assert_eq!(table.rows(), 1);
     is("collective", "gloo:all_reduce");
     is("family", "\"all_reduce\"");
+}
+
+/// Gradients that are reduced one after the other: of a hundred latencies one is left.
+#[test]
+fn many_small_collectives() {
+    let reduces = |calls: i64, elements: i64, us: i64| {
+        steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", 1000));
+            for _ in 0..calls {
+                let size = json!({"In msg nelems": elements, "Collective name": "allreduce"});
+                p.op("c10d::allreduce_", |p| p.launch(("cudaLaunchKernel", "kernel"), ALL_REDUCE, us, 7, size));
+            }
+            p.sync("cudaDeviceSynchronize");
+        })
+    };
+    let many = reduces(100, 1000, 30);
+    let found = many.of("SL044");
+    insta::assert_snapshot!(text(&found));
+    // 99 of 100 collectives of 30 µs.
+    let saved = many.findings().step_ns - reduces(1, 100_000, 30).findings().step_ns;
+    let gain = found[0].gain.unwrap();
+    assert!((gain.ns - saved).abs() < saved / 20, "{saved}: {}", text(&found));
+    assert!(gain.low_ns < saved && saved < gain.high_ns + saved / 20, "{saved}: {gain:?}");
+    assert_eq!(reduces(100, 4_000_000, 900).of("SL044"), [], "they are large");
+    assert_eq!(reduces(10, 1000, 30).of("SL044"), [], "they are few");
 }

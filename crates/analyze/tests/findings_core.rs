@@ -338,3 +338,68 @@ fn traces_of_the_corpus_that_are_cut_off_show_nothing_new_for_certain() {
         }
     }
 }
+
+/// The edit of an optimizer belongs to the call that makes it, not to its step.
+#[test]
+fn edits_of_an_optimizer_belong_to_its_constructor() {
+    let program = |files: &[&str]| {
+        let mut program = Program::new();
+        for (line, file) in (40..).zip(files) {
+            program.python(&format!("train.py({line}): build"), |p| {
+                p.python(&format!("torch/optim/{file}.py(12): __init__"), |p| {
+                    p.python("torch/optim/optimizer.py(300): __init__", |p| p.work(5));
+                });
+            });
+        }
+        for number in 0..3 {
+            program.step(number, |p| {
+                p.python("train.py(10): step", |p| {
+                    p.annotation("Optimizer.step#AdamW.step", |p| {
+                        (0..60).for_each(|_| p.op("aten::add_", |p| p.kernel("add", 3)));
+                    });
+                });
+            });
+        }
+        program.of("SL015")
+    };
+    let found = program(&["sgd", "adamw"]);
+    let places =
+        |found: &[Finding]| found.iter().map(|f| (f.place.text(), f.change_place().text())).collect::<Vec<_>>();
+    let (seen, change) = ("train.py:10 in step".to_owned(), "train.py:41 in build".to_owned());
+    assert_eq!(places(&found), [(seen.clone(), change)], "{}", text(&found));
+    // Nobody knows which one it is, or none was recorded.
+    for files in [&["adamw", "adamw"][..], &[], &["sgd"]] {
+        assert_eq!(places(&program(files)), [(seen.clone(), seen.clone())], "{files:?}");
+    }
+}
+
+/// A wrapper that several findings share says nothing: the edit belongs to the one that called it.
+#[test]
+fn edits_behind_a_wrapper_belong_to_its_callers() {
+    let found = |caller: fn(usize) -> String| {
+        let waits = steps(|p| {
+            for i in 0..4 {
+                p.python(&caller(i), |p| {
+                    p.python("util.py(3): timed", |p| {
+                        p.op("aten::mm", |p| p.kernel("gemm", 400));
+                        p.op(["aten::item", "aten::nonzero", "aten::is_nonzero", "aten::equal"][i], |p| {
+                            p.sync("cudaStreamSynchronize");
+                        });
+                        p.work(300);
+                    });
+                });
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 300));
+        });
+        waits.of("SL004")
+    };
+    let of = found(|i| format!("loss.py({i}1): part{i}"));
+    assert!(of.len() >= 3, "{}", text(&of));
+    for finding in &of {
+        assert_eq!(finding.place.text(), "util.py:3 in timed");
+        let change = finding.change.as_ref().and_then(|place| place.function.clone());
+        assert!(change.is_some_and(|function| function.starts_with("part")), "{:?}", finding.change);
+    }
+    let same = found(|_| "loss.py(1): all".to_owned());
+    assert!(same.iter().all(|finding| finding.change.is_none()), "{}", text(&same));
+}

@@ -37,6 +37,22 @@ fn waits_for_others() {
     assert_eq!(none.of("SL039"), []);
 }
 
+/// The line is the one that waits, where samples within the call saw it: calls know where their function begins.
+#[test]
+fn waits_are_told_at_the_line_that_waits() {
+    let waits = steps(|p| {
+        p.python("fetch.py(7): fetch", |p| {
+            p.python("queue.py(154): Queue.get", |p| {
+                p.work(300);
+                p.wait_sample(1, "fetch.py(7): fetch", 300);
+                p.work(200);
+            });
+        });
+    });
+    let found = waits.of("SL039");
+    assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
+}
+
 #[test]
 fn waits_for_data_are_another_rule_s() {
     let starved = steps(|p| {
@@ -174,6 +190,32 @@ fn copies_on_a_cpu() {
         "nothing says in which order: {}",
         text(&plain)
     );
+}
+
+/// Python takes half of the time of a deepcopy: what is told is all of it, and that it is a deepcopy.
+#[test]
+fn deep_copies_are_told_with_what_python_does_in_them() {
+    let copies = |deep: bool| {
+        steps(move |p| {
+            p.python("train.py(30): update", |p| {
+                let inside = |p: &mut Program| {
+                    for _ in 0..10 {
+                        p.work(100);
+                        p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(96)));
+                    }
+                };
+                if deep { p.python("copy.py(128): deepcopy", inside) } else { inside(p) }
+            });
+        })
+    };
+    let found = copies(true).of("SL017");
+    insta::assert_snapshot!(text(&found));
+    // 2,000 µs of which the operators are 1,000.
+    assert!((1990..=2030).contains(&only(&found)), "{}", text(&found));
+    assert!(found[0].gain.unwrap().low_ns < 1_030_000, "operators alone are what is sure: {}", text(&found));
+    assert!(found[0].rule.advice.contains("_foreach_lerp_"), "{}", found[0].rule.advice);
+    let plain = copies(false).of("SL017");
+    assert!((1000..=1030).contains(&only(&plain)) && plain[0].title.starts_with("aten::clone copies tensors"));
 }
 
 /// Without steps layers that are called for one token after another are no loop of small operators; turns of a cell are, though

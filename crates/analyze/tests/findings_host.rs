@@ -143,6 +143,24 @@ fn memory_from_the_driver_in_later_steps() {
     insta::assert_snapshot!(text(&found));
     // The second step still fills the caches.
     assert_eq!(allocates(|number| number < 2).of("SL024"), []);
+    // Without steps: each time, or when the program begins.
+    let frees = |wanted: fn(usize) -> bool| {
+        let mut program = Program::new();
+        for number in 0..200 {
+            program.python("serve.py(9): answer", |p| {
+                p.op("aten::mm", |p| p.kernel("gemm", 50));
+                if wanted(number) {
+                    p.call("hipFree", 80);
+                }
+                p.op("aten::mm", |p| p.work(100));
+            });
+        }
+        program.of("SL024")
+    };
+    let found = frees(|_| true);
+    assert!(found.len() == 1 && found[0].title.contains("again and again: 200 hipFree"), "{}", text(&found));
+    assert!(found[0].gain.unwrap().ns > 200 * 75_000, "the calls go: {}", text(&found));
+    assert_eq!(frees(|number| number < 50), [], "a program begins");
 }
 
 #[test]
@@ -251,6 +269,7 @@ fn steps_that_differ() {
     assert_eq!(differs(|_| true).of("SL031"), []);
     assert_eq!(differs(|number| number == 0).of("SL031"), [], "a program warms up");
     assert_eq!(differs(|number| number == 1).of("SL031").len(), 1, "later ones do not");
+    assert_eq!(differs(|number| number == 7).of("SL031"), [], "what ends a program or a profile lies in its last step");
 }
 
 #[test]

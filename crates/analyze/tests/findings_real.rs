@@ -2,7 +2,7 @@
 
 use crate::corpus_support;
 
-use stackline_analyze::findings::{self, Finding};
+use stackline_analyze::findings::{self, Finding, LargeGroup};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,14 +18,26 @@ fn row(trace: &str, finding: &Finding, step_ns: i64) -> String {
     format!("| {trace} | {} | {gain} | {title} |\n", finding.rule.code)
 }
 
+/// A row of the table of what no finding is about.
+fn uncovered_row(trace: &str, group: &LargeGroup, step_ns: i64) -> String {
+    let gain =
+        group.gain.map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.ns as f64 / step_ns.max(1) as f64));
+    let name: String = group.name.replace('|', "\\|").replace('<', "&lt;").chars().take(60).collect();
+    let (kind, calls) = (group.kind.name().replace('_', " "), group.count);
+    format!("| {trace} | {kind} | {name} | {calls} | {:.1} | {:.1} | {gain} |\n", group.percent, group.path_percent)
+}
+
 #[test]
 fn what_fires_on_real_traces_is_written_down() {
     let (rows, silent, looked) = (RefCell::new(String::new()), RefCell::new(Vec::new()), RefCell::new(0));
+    let uncovered = RefCell::new(String::new());
     corpus_support::for_each_trace(|file, trace| {
         *looked.borrow_mut() += 1;
         let name = file.trim_end_matches(".gz").trim_end_matches(".json");
-        let found = findings::find(trace, &Default::default()).map(|found| (found.step_ns, found.findings));
-        let (step_ns, found) = found.unwrap_or_default();
+        let found = findings::find(trace, &Default::default());
+        let found = found.map(|found| (found.step_ns, found.findings, found.uncovered.groups));
+        let (step_ns, found, groups) = found.unwrap_or_default();
+        groups.iter().for_each(|group| uncovered.borrow_mut().push_str(&uncovered_row(name, group, step_ns)));
         if found.is_empty() {
             silent.borrow_mut().push(name.to_owned());
         }
@@ -37,6 +49,13 @@ fn what_fires_on_real_traces_is_written_down() {
     let mut table = "\n| trace | finding | gain, % of the step | what it says |\n|---|---|---|---|\n".to_owned();
     table.push_str(&rows.into_inner());
     write!(table, "\nNothing is found in {}.\n\n", silent.into_inner().join(", ")).unwrap();
+    table.push_str(
+        "What no finding is about, where it takes 20 % of the window or findings cover less than half of the critical path:\n\n\
+         | trace | kind | name | calls | time, % of the window | % of the critical path | removal gains, % of the step |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    table.push_str(&uncovered.into_inner());
+    table.push('\n');
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings-real-traces.md");
     let text = std::fs::read_to_string(&page).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();

@@ -224,6 +224,40 @@ fn busy_lines_of_one_function_are_one_finding() {
     assert!(only.gain.unwrap().high_ns > 6_000_000, "{:?}", only.gain);
 }
 
+/// On a busy machine operators take nine times as long, for their thread waits for a processor: what a function computes is as much of the
+/// rest as it is on an idle one.
+#[test]
+fn busy_python_on_a_busy_machine_is_found() {
+    let found = |delayed_us: i64, counted: bool| {
+        let mut program = Program::new();
+        for number in 0..STEPS {
+            program.step(number, |p| {
+                p.op("aten::mm", |p| {
+                    p.work(1000 + delayed_us);
+                    p.sample(1, "aten::mm", 1000);
+                });
+                nested(p, &["train.py(20): table"], 1000);
+                p.op("aten::add", |p| p.work(10));
+            });
+        }
+        let (end, delayed) = (program.now * 1000, delayed_us * 1000 * STEPS as i64);
+        let loads = json!([[0, 0, 0], [end, end - delayed, if counted { delayed } else { 0 }]]);
+        program.recorded(json!({"usable_milli": 2000, "loads": loads}));
+        program.of("SL043")
+    };
+    let share = |found: &[Finding]| found.iter().flat_map(|f| &f.facts).map(|f| f.value).fold(0.0, f64::max);
+    let (idle, busy) = (found(0, true), found(8000, true));
+    assert_eq!((idle.len(), busy.len()), (1, 1), "{}", text(&busy));
+    assert!(
+        busy[0].facts.iter().any(|f| f.name.contains("did not wait for a processor") && f.value > 40.0),
+        "{}",
+        text(&busy)
+    );
+    assert!(busy[0].title.contains("takes 10 % of the time"), "{}", text(&busy));
+    assert!(share(&idle) > 40.0);
+    assert_eq!(found(8000, false), [], "the system did not count: the operators may take so long");
+}
+
 fn nested(p: &mut Program, frames: &[&str], us: i64) {
     let [first, others @ ..] = frames else { return };
     p.python(first, |p| {

@@ -303,6 +303,7 @@ impl<'a> Teller<'a> {
             rule,
             title: words::title(&self.study.facts, waste),
             place: self.place(waste),
+            change: None,
             events: Vec::new(),
             facts,
             support: support(waste.certainty),

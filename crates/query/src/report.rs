@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_analyze::critical_path::{CriticalPathError, hta};
+use stackline_analyze::large_calls::{LargeCall, large_calls};
 use stackline_analyze::steps::{Looked, StartUp};
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{Error, RunOptions, cache};
@@ -111,7 +112,7 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
     let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
     json.extend(hta.unwrap_or_default());
     let mut line = match &exact {
-        Ok(report) => line(&label, report),
+        Ok((report, calls)) => line(&label, report) + &large(calls),
         Err(error) => format!("{label}: none, for {error}."),
     };
     let told = start_up.map(|start_up| format!("Start-up{rank}: {start_up}."));
@@ -120,7 +121,7 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
         line.push_str(&told);
     }
     let exact = match exact {
-        Ok(report) => json!({
+        Ok((report, calls)) => json!({
             "window_ns": report.window_ns,
             "window_notes": notes,
             "path_ns": report.path_ns,
@@ -129,6 +130,12 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
             "bound_by_ns": report.bound_by_ns,
             "inferred_ns": report.inferred_ns,
             "warnings": report.warnings,
+            "large_calls": calls.iter().map(|call| json!({
+                "name": call.name,
+                "count": call.count,
+                "percent": call.percent,
+                "path_percent": call.path_percent,
+            })).collect::<Vec<_>>(),
         }),
         Err(error) => json!({"error": error.to_string()}),
     };
@@ -139,9 +146,26 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
     PathSummary { json: json.into(), line }
 }
 
-fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<ExactReport, CriticalPathError> {
+fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<(ExactReport, Vec<LargeCall>), CriticalPathError> {
     let exact = Exact::new(trace);
-    Ok(exact.report(&exact.path(choice)?))
+    let path = exact.path(choice)?;
+    Ok((exact.report(&path), large_calls(trace, &path)))
+}
+
+/// Large calls as a sentence; empty without any.
+fn large(calls: &[LargeCall]) -> String {
+    let one = |call: &LargeCall| {
+        let times =
+            if call.count == 1 { "1 call".to_owned() } else { format!("{} calls", human::count(call.count as u64)) };
+        format!(
+            "{} takes {:.0} % of the time ({times}; {:.0} % of the critical path)",
+            call.name,
+            call.percent.max(call.path_percent),
+            call.path_percent
+        )
+    };
+    let calls: Vec<String> = calls.iter().map(one).collect();
+    if calls.is_empty() { String::new() } else { format!(" Large calls: {}.", calls.join("; ")) }
 }
 
 /// Causes that the line names.

@@ -72,6 +72,7 @@ function List({ found }: { found: Findings }) {
           </li>
         ))}
       </ol>
+      <Uncovered found={found} />
       {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>What the Memory page says of it</button></>}</p>)}
       <Nearest rows={found.nearest} isOpen={rows.length === 0} />
       <Looked rules={found.rules} isOpen={rows.length === 0} />
@@ -101,6 +102,25 @@ function Filters({ rows }: { rows: readonly Row[] }) {
       ))}
       <span class="quiet" aria-live="polite">{shown < rows.length && `${count(shown)} of ${count(rows.length)} shown`}</span>
     </form>
+  );
+}
+
+/** What takes much of the time and no finding is about. */
+function Uncovered({ found }: { found: Findings }) {
+  const groups = found.uncovered?.groups ?? [];
+  if (groups.length === 0) return null;
+  return (
+    <>
+      <p>No rule covers it; most of the other time is in:</p>
+      <ul>
+        {groups.map(({ kind, name, count: calls, path_percent, percent: wall, gain }) => (
+          <li key={`${kind} ${name}`}>
+            <Name text={name} lines={2} /> ({count(calls)} × {kind.replaceAll("_", " ")}): {Math.max(path_percent, kind === "gpu_api_call" ? wall : 0).toFixed(0)} % of the time
+            {gain && `; removing it gains ${duration(gain.ns)} (${percent(gain.ns, found.step_ns)})`}
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 
@@ -215,12 +235,19 @@ export function placeOf(row: Row): string {
   return [row.module, row.operator].filter(Boolean).join(", ") || "the whole run";
 }
 
+/** Where the edit belongs, which may be elsewhere than where it is seen. */
+export function changeOf(row: Row): string {
+  if (!row.change_file) return placeOf(row);
+  return placeOf({ file: row.change_file, line: row.change_line ?? null, function: row.change_function ?? null });
+}
+
 function Detail({ at, row }: { at: number; row: Row }) {
   const asked = useAnswer<FindingDetail>("finding", { at, rank: rank.value });
   const detail = asked.state === "ok" ? asked.answer.document : undefined;
   return (
     <div class="detail">
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
+      {changeOf(row) !== placeOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
         Estimated by {row.method}{row.edit_labels && `: ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>

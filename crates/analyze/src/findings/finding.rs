@@ -147,8 +147,10 @@ pub struct Finding {
     pub rule: Arc<RuleInfo>,
     /// What is wrong, in one line, with its numbers.
     pub title: String,
-    /// Where.
+    /// Where it is seen: the innermost function of the user's own that shows it.
     pub place: Place,
+    /// Where the edit belongs, if that is known to be elsewhere ([`Finding::change_place`]).
+    pub change: Option<Place>,
     /// The events that show it, ascending.
     pub events: Vec<EventId>,
     /// What it rests on.

@@ -182,7 +182,8 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL017",
         &[Replay],
         "On a GPU the kernels that copy take no time, nor do operators that do nothing else; on a CPU the outermost operators that copied \
-         take none (`remove`).",
+         take none (`remove`). Of copy.deepcopy all calls go with what Python does in them, where calls are recorded; else the time from the \
+         first operator of it to the last, and the bounds hold its operators alone, and also what is done before the first of them.",
     ),
     (
         "SL018",
@@ -335,6 +336,24 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
          two operators takes half as long (`scale`), and at most no time; how sure a share of few samples is stands in the bounds. The \
          line that is named is the one that most of them saw. Of a trace that has each call: the same of the time on the critical path \
          in the function and in what it calls.",
+    ),
+    (
+        "SL044",
+        &[Replay],
+        "All collectives of the kind take less time (`scale`): the length of the shortest one each, but for one a bucket of 25 MB. The lower \
+         bound holds half of that.",
+    ),
+    (
+        "SL045",
+        &[Replay],
+        "Its share is the critical path inside the function, where it does nothing else, else inside the builtin functions and operators. They \
+         take no time, nor does the GPU work that they launch (`remove`). The bounds hold the operators alone, and also what is done from \
+         the first of them to the last.",
+    ),
+    (
+        "SL046",
+        &[Replay],
+        "Of each call the part is left that its new elements are of all that it copies (`scale`): kernels on a GPU, else operators.",
     ),
     (
         "SL050",

@@ -116,6 +116,7 @@ impl Findings {
             is_incomplete: false,
             ranks: Vec::new(),
             peaks: Vec::new(),
+            uncovered: super::Uncovered::default(),
         };
         none.with_memory(memory)
     }

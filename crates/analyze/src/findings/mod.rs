@@ -3,6 +3,7 @@
 //! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
+mod change_place;
 mod collectives;
 mod estimate;
 mod finding;
@@ -16,6 +17,7 @@ mod path;
 mod place;
 mod price;
 mod rank;
+mod rank_effects;
 mod ranks;
 mod recording;
 mod rule;
@@ -24,6 +26,7 @@ mod settings;
 mod startup;
 mod subject;
 mod tables;
+mod uncovered;
 mod waits;
 mod work;
 
@@ -44,3 +47,4 @@ pub use rule::{Area, Elsewhere, Need, Rule, RuleInfo, Setting};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};
+pub use uncovered::{LargeGroup, LargeKind, Uncovered};

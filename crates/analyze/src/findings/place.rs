@@ -1,7 +1,7 @@
 //! Where in a program an event comes from.
 
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
-use stackline_model::{EventId, EventKind, LINE, StrId, Trace};
+use stackline_model::{EventId, EventKind, LINE, StackId, StrId, Trace};
 
 /// A place in a program; parts that the trace does not tell are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,8 +175,14 @@ impl<'a> Places<'a> {
         let trace = self.trace;
         let event = launch_of(trace, event);
         let mut key = PlaceKey { frame: StrId::NONE, module: StrId::NONE, operator: StrId::NONE };
-        let mut library_frame = StrId::NONE;
+        let (mut library_frame, mut of_stack, mut has_stack) = (StrId::NONE, None, false);
         for at in std::iter::once(event).chain(trace.ancestors(event)) {
+            // The stack of the innermost event that has one, unless it was taken outside of the function that is found: then it knows
+            // the line of a caller.
+            if !has_stack && let Some(stack) = self.stack_of(at) {
+                has_stack = true;
+                of_stack = self.own_frame_of(stack);
+            }
             let name = trace.events.name[at.index()];
             match (trace.kind(at), self.kind(name)) {
                 // Traces of 2021 and before have steps among the operators.
@@ -190,7 +196,7 @@ impl<'a> Places<'a> {
                 _ => {}
             }
         }
-        if let Some(frame) = self.own_frame_of_stack(event) {
+        if let Some(frame) = of_stack {
             key.frame = frame;
         } else if key.frame.is_none() {
             key.frame = library_frame;
@@ -198,15 +204,15 @@ impl<'a> Places<'a> {
         key
     }
 
-    /// The innermost frame of the user's own code in the stack of an event or of the innermost one around it that has one:
-    /// stacks know the line that was running.
-    fn own_frame_of_stack(&self, event: EventId) -> Option<StrId> {
+    /// The stack that was recorded with an event.
+    fn stack_of(&self, event: EventId) -> Option<StackId> {
         let stacks = &self.trace.stacks;
-        if stacks.event.is_empty() {
-            return None;
-        }
-        let stack_of = |e: EventId| stacks.event.binary_search(&e).ok().and_then(|i| stacks.stack[i].some());
-        let stack = std::iter::once(event).chain(self.trace.ancestors(event)).find_map(stack_of)?;
+        stacks.event.binary_search(&event).ok().and_then(|i| stacks.stack[i].some())
+    }
+
+    /// The innermost frame of the user's own code in a stack: stacks know the line that was running.
+    fn own_frame_of(&self, stack: StackId) -> Option<StrId> {
+        let stacks = &self.trace.stacks;
         let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
         frames.map(|s| stacks.frame[s.index()]).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
@@ -222,6 +228,29 @@ impl<'a> Places<'a> {
             function: Some(function.to_owned()),
             ..Place::default()
         })
+    }
+
+    /// The functions of the user's own around an event, innermost first: those of its stack, where one was recorded.
+    pub(super) fn own_frames(&self, event: EventId) -> Vec<StrId> {
+        let (trace, stacks) = (self.trace, &self.trace.stacks);
+        let event = launch_of(trace, event);
+        let around = || std::iter::once(event).chain(trace.ancestors(event));
+        let is_own = |name: &StrId| self.kind(*name) == NameKind::OwnFrame;
+        match around().find_map(|e| self.stack_of(e)) {
+            Some(stack) => {
+                let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
+                frames.map(|s| stacks.frame[s.index()]).filter(is_own).collect()
+            }
+            None => {
+                let frames = around().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+                frames.map(|e| trace.events.name[e.index()]).filter(is_own).collect()
+            }
+        }
+    }
+
+    /// The place of a function.
+    pub(super) fn of_frame(&self, frame: StrId) -> Place {
+        self.place(PlaceKey { frame, module: StrId::NONE, operator: StrId::NONE })
     }
 
     /// A place in words.

@@ -1,5 +1,6 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
+use super::change_place;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 use super::memory::DevicePeak;
 use super::others::Others;
@@ -10,6 +11,7 @@ use super::rules;
 use super::settings::Settings;
 use super::startup;
 use super::subject::{Ground, Subject};
+use super::uncovered::{self, Covered, Uncovered};
 use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
@@ -125,6 +127,8 @@ pub struct Findings {
     pub ranks: Vec<RankTimes>,
     /// The devices whose memory was looked at.
     pub peaks: Vec<DevicePeak>,
+    /// What no finding is about; of several ranks on the slowest.
+    pub uncovered: Uncovered,
 }
 
 impl Findings {
@@ -189,7 +193,7 @@ pub fn find_with(
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
-    let mut beyond = Beyond::default();
+    let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
     // What would be a note.
     let mut hidden = Vec::new();
     for proposal in proposals {
@@ -214,13 +218,17 @@ pub fn find_with(
         match gain_of(&proposal.draft.worth, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
-            gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) }),
+            gain => {
+                covered.add(&ground, &proposal, gain);
+                found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) });
+            }
         }
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
     let together = together(&ground, (&gains, &choice), &mut found, options.threads)?.map(per_step);
     let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
+    let uncovered = uncovered::find(&ground, &covered, (&gains, &choice), (step_ns, options.threads))?;
     if steps == 0 {
         notes.extend(startup::note(trace, window.length_ns()));
     }
@@ -237,6 +245,7 @@ pub fn find_with(
     if is_incomplete {
         notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
     }
+    change_place::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
     for finding in &mut findings {
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
@@ -258,11 +267,12 @@ pub fn find_with(
         is_incomplete,
         ranks,
         peaks: Vec::new(),
+        uncovered,
     })
 }
 
 /// No more than all of a step is gained.
-fn within_step(gain: Gain, step_ns: i64) -> Gain {
+pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
 
@@ -424,6 +434,7 @@ fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
         rule,
         title,
         place,
+        change: None,
         events,
         facts,
         support,

@@ -4,6 +4,7 @@ use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
 use super::place::Place;
 use super::rank::{Findings, Options, Reason, Unchecked, order};
+use super::rank_effects::joined;
 use super::rule::Need;
 use super::rules::{are_alike, find_straggler};
 use super::subject::Ground;
@@ -98,7 +99,11 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
     let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
-    match straggler(&ranks, options) {
+    let mut straggler = straggler(&ranks, options);
+    // Those of ranks that wait are effects, if what they wait for is listed.
+    let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
+    let effects = straggler.as_mut().filter(is_listed).and_then(|last| joined(last, &mut findings));
+    match straggler {
         Some(finding) if finding.gain_ns() < least_ns => small.push(finding),
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
@@ -113,6 +118,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     ignored.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut notes = notes(&all);
+    notes.extend(effects);
     notes.extend(not_compared(&ranks));
     Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, ..base })
 }

@@ -296,11 +296,19 @@ impl<'a> Subject<'a> {
         by_place.map(|(place, of)| (place, of.iter().map(ns).sum(), of)).collect()
     }
 
+    /// The calls that wait for the GPU within some spans, or are one of them.
+    pub(super) fn waiting_calls_in(&self, spans: &[EventId]) -> Vec<EventId> {
+        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
+        let mut calls = self.waiting_calls();
+        calls.retain(|&call| all.contains(&call) || trace.ancestors(call).any(|around| all.contains(&around)));
+        calls
+    }
+
     /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if
     /// they go.
     pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
-        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
-        let inside = self.waiting_calls().into_iter().filter(|&call| trace.ancestors(call).any(|e| all.contains(&e)));
+        let trace = self.trace();
+        let inside = self.waiting_calls_in(spans);
         let read =
             spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| trace.name(work).contains("DtoH"));
         let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
@@ -346,7 +354,7 @@ impl<'a> Subject<'a> {
 
     /// The same, of stretches of time, too.
     pub fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
-        if chosen.events.is_empty() && chosen.between.is_empty() {
+        if chosen.events.is_empty() && chosen.between.is_empty() && chosen.stretches.is_empty() {
             return None;
         }
         let action = if let Action::Scale(factor) = action { Action::Scale(rounded(factor)) } else { action };

@@ -120,6 +120,9 @@ fn findings_of(found: &Findings, out: &mut String) {
     if found.findings.is_empty() {
         out.push_str("none\n");
     }
+    for line in stackline_present::findings::uncovered(found) {
+        let _ = writeln!(out, "{}", short(&line, 2 * TITLE));
+    }
 }
 
 fn gain(finding: &Finding, found: &Findings) -> String {

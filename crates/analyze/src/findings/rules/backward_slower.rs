@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
              deterministic, or change the layout of what it reads.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
     cost: "depends on the operator",
-    wrong_when: "The backward has to do more, as with recomputation or views. The gain is that of a backward of twice the forward.",
+    wrong_when: "The backward has to do more, as with recomputation or views. Embeddings, gathers and index_select are not looked at: \
+                 their forward reads the rows that are asked for, and their backward writes a gradient for the whole table. The gain is that of a backward of twice the forward.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Need::GpuWork, Need::BackwardLinks],
     settings: &[
@@ -43,6 +44,12 @@ pub(super) const RULE: Rule = Rule {
 /// What the backward would take at best, times the forward.
 const USUAL: f64 = 2.0;
 
+/// Whether an operator reads some rows of a table: its gradient is all of the table, however few rows were read.
+fn is_table(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["embedding", "gather", "index_select"].iter().any(|part| name.contains(part))
+}
+
 #[derive(Default)]
 struct Group {
     /// The first of them.
@@ -59,8 +66,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut groups: BTreeMap<(Place, &str), Group> = BTreeMap::new();
     for (from, to, _) in trace.backward.iter().filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to)) {
         let name = trace.name(from);
-        // Indexing has a rule of its own; checkpoints run their forward again.
-        if name == "aten::index" || name.contains("Checkpoint") {
+        // Indexing has a rule of its own; checkpoints run their forward again; tables are read by rows and their gradient is a table.
+        if name == "aten::index" || name.contains("Checkpoint") || is_table(name) {
             continue;
         }
         let mut computes = |work: &EventId| types.of_event(*work) == KernelType::Computation && seen.insert(*work);

@@ -7,7 +7,7 @@ use crate::findings::interludes::Seen;
 use crate::findings::place::is_in;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
-use stackline_model::{EventId, EventKind, StrId, Unit};
+use stackline_model::{EventId, EventKind, Key, StrId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "least part of the time that one function takes, in percent",
+            about: "least part of the time that one function takes, in percent; of recordings without what its thread waited for a processor",
         },
         Setting {
             name: "stretch_us",
@@ -113,14 +113,21 @@ fn is_other(name: &str) -> bool {
 /// Where samples tell what is done between operators.
 fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
     // Threads do it beside each other: no more goes than what one of them does.
-    let share = subject.percent(seen.of_one_thread() as i64);
+    let of_time = subject.percent(seen.of_one_thread() as i64);
+    let share = share_of_processor(subject, seen).max(of_time);
     if share < subject.setting("share") || is_start(subject, seen.stretches.len()) {
         return None;
     }
-    let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
+    let mut facts = vec![Fact { name: "part of the time", value: of_time, unit: Unit::Percent }];
+    let is_delayed = share > of_time + NOTED_PERCENT;
+    facts.extend(is_delayed.then_some(Fact {
+        name: "part of the time in which its thread did not wait for a processor",
+        value: share,
+        unit: Unit::Percent,
+    }));
     facts.extend(seen.facts(subject));
     Some(Draft {
-        title: title(share),
+        title: title(of_time),
         facts,
         events: seen.samples.clone(),
         support: Support::Inferred,
@@ -128,6 +135,33 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
         worth: seen.hope(subject, &place)?,
         place,
     })
+}
+
+/// Where threads wait for processors for longer than this part of the time, it is told, in percent.
+const NOTED_PERCENT: f64 = 2.0;
+
+/// The part that it takes of the time in which its thread had a processor or waited for anything else, in percent. Other programs on the
+/// machine make steps longer, and what is done in them no smaller: what a thread waits for processors is left out, as far as the system
+/// counted it for the process, by the thread's part of the process's CPU time.
+fn share_of_processor(subject: &Subject<'_>, seen: &Seen) -> f64 {
+    let (from, to) = subject.window();
+    let (trace, window) = (subject.trace(), (to - from) as f64);
+    let most = seen.by_thread.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    let Some((Some(track), ns)) = most else { return 0.0 };
+    let (Some(recording), Key::Int(pid)) = (subject.recording(), trace.tracks.pid(*track)) else { return 0.0 };
+    let times = trace.attr("cpu_time_ns");
+    let (mut own, mut all) = (0.0, 0.0);
+    for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
+        let at = event.index();
+        if !(from..to).contains(&trace.events.start[at]) || trace.tracks.pid(trace.events.track[at]) != Key::Int(pid) {
+            continue;
+        }
+        let ns = times.i64(event).unwrap_or(0) as f64;
+        all += ns;
+        own += if trace.events.track[at] == *track { ns } else { 0.0 };
+    }
+    let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
+    100.0 * ns / (window - delayed).max(own).clamp(1.0, window)
 }
 
 /// What happens once, in a trace without steps, is how a program begins.

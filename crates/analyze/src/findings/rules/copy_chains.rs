@@ -1,14 +1,15 @@
 //! SL017: copies that only put tensors in order.
 
-use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind};
+use crate::critical_path::exact::what_if::{Action, Chosen};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, INFERRED, StrId};
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL017",
     name: "copy-chains",
     area: Area::Copies,
-    about: "contiguous() and reshape() copy tensors whose elements lie in another order, or clone() copies them as they are",
+    about: "contiguous() and reshape() copy tensors whose elements lie in another order, or clone() and deepcopy() copy them as they are",
     why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it; so does \
           clone().",
     advice: "Choose layouts in which the next operator takes the tensor as it is: einsum, a transposed weight, one permute instead \
@@ -28,13 +29,106 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time, without GPU of all time, that copies of one place take, in percent",
     }],
-    elsewhere: &[],
+    elsewhere: &[Elsewhere::of(
+        "that copy with copy.deepcopy",
+        |draft| draft.title.starts_with(DEEP),
+        "Do not copy a model in the loop. For an average of its weights keep one copy and update it in place \
+         (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel); for a checkpoint keep the last one in preallocated memory with copy_, \
+         or save beside the next steps; for one that is only read use it under torch.no_grad() as it is.",
+        (
+            "ema = copy.deepcopy(model)  # in each step",
+            "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 0.01)",
+        ),
+    )],
     check,
 };
 
+const DEEP: &str = "copy.deepcopy";
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
-    subject.by_code(&copies).into_iter().filter_map(|(place, copies)| draft(subject, place, copies)).collect()
+    // Frames of each operator are looked at only where there is such a frame.
+    let has_deep = subject.trace().strings.iter().any(is_deep_frame);
+    let deep = if has_deep { subject.outermost(&subject.operators()) } else { Vec::new() };
+    let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(subject, operator)).collect();
+    let plain: Vec<EventId> = copies.into_iter().filter(|&copy| !has_deep || !is_deep(subject, copy)).collect();
+    // One call copies by several operators, and modules of any class.
+    let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in subject.by_place(&deep) {
+        by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
+    }
+    let deep = by_line.into_iter().filter_map(|(place, operators)| deep_copy(subject, place, operators));
+    let plain = subject.by_code(&plain).into_iter().filter_map(|(place, copies)| draft(subject, place, copies));
+    deep.chain(plain).collect()
+}
+
+/// Whether a frame is a call of Python's `copy.deepcopy`, or of what PyTorch does in one.
+fn is_deep_frame(name: &str) -> bool {
+    super::fits(name, &["copy.py(", "): deepcopy"])
+        || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
+        || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
+}
+
+fn is_deep(subject: &Subject<'_>, copy: EventId) -> bool {
+    let trace = subject.trace();
+    let is_deep = |name: StrId| is_deep_frame(trace.strings.get(name));
+    let frames = || subject.stack(copy).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    frames().any(|e| is_deep(trace.events.name[e.index()]))
+        || subject.stack(copy).any(|e| subject.stack_frames(e).into_iter().any(is_deep))
+}
+
+/// A copy of whole objects by these operators: what Python does between them goes with them.
+fn deep_copy(subject: &Subject<'_>, place: Place, operators: Vec<EventId>) -> Option<Draft> {
+    let trace = subject.trace();
+    let calls = calls_around(subject, &operators);
+    // Calls that were recorded say where the copying begins and ends; of those that samples saw, and of others, operators do.
+    let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
+    let runs = subject.runs_of(&operators);
+    let gone = |chosen: Chosen| {
+        let work = operators.iter().flat_map(|&operator| subject.launched_in(operator));
+        let events = chosen.events.iter().copied().chain(work).collect();
+        subject.edit_of(Action::Remove, DEEP, Chosen { events, ..chosen })
+    };
+    let least = gone(Chosen { events: operators.clone(), ..Chosen::default() })?;
+    let (ns, likely, most) = if is_recorded {
+        let likely = gone(Chosen { events: calls.clone(), ..Chosen::default() })?;
+        (subject.total(&calls), likely.clone(), likely)
+    } else {
+        let stretches = || runs.runs.clone();
+        // What is done before the first copy of a run may be its beginning, or something else.
+        let before = runs.runs.iter().zip(&runs.neighbours);
+        let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
+        let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
+        (runs.ns, likely, gone(Chosen { events: calls, stretches: stretches(), between: before })?)
+    };
+    let share = subject.percent(ns);
+    if share < subject.setting("share") {
+        return None;
+    }
+    Some(Draft {
+        title: format!("{DEEP} in each step takes {share:.0} % of the time"),
+        place,
+        facts: vec![
+            Fact::count("operators in it", operators.len()),
+            Fact::time("all of it, a step", subject.per_step(ns)),
+            Fact::time("in operators alone, a step", subject.per_step(subject.total(&operators))),
+        ],
+        events: operators,
+        support: if is_recorded { Support::Exact } else { Support::Partial },
+        confidence: Confidence::Medium,
+        worth: Worth::Range(vec![likely], vec![vec![least], vec![most]]),
+    })
+}
+
+/// The outermost calls of `copy.deepcopy` around some operators.
+fn calls_around(subject: &Subject<'_>, operators: &[EventId]) -> Vec<EventId> {
+    let trace = subject.trace();
+    let is_call = |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && is_deep_frame(trace.name(*e));
+    let around = |&operator: &EventId| trace.ancestors(operator).filter(is_call).last();
+    let mut calls: Vec<EventId> = operators.iter().filter_map(around).collect();
+    calls.sort_unstable();
+    calls.dedup();
+    calls
 }
 
 /// Kernels that put tensors in order, launched by operators that do nothing else.

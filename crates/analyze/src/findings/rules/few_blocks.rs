@@ -6,7 +6,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use crate::kernel_type::KernelType;
 use serde_json::Value;
 use stackline_model::EventId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL041",
@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
     cost: "one number, and a measurement",
     wrong_when: "Other kernels run beside it and use the multiprocessors; threads of a block work together and cannot be divided; \
-                 memory is the bound. The gain supposes that the same work takes as much less time as more multiprocessors share it, \
+                 memory is the bound. Kernels that limit their blocks on purpose are left out: those of communication, cooperative launches, \
+                 names of persistent kernels and of attention, and kernels with one number of blocks for inputs of all sizes. The gain supposes that the same work takes as much less time as more multiprocessors share it, \
                  down to blocks of one group of threads.",
     source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
     needs: &[Need::GpuWork, Need::GpuModel],
@@ -51,6 +52,55 @@ pub(super) const RULE: Rule = Rule {
 /// Blocks, and threads of each.
 type Shape = (i64, i64);
 
+/// Parts of names of kernels that take a fixed part of the GPU on purpose: each block takes one piece of work after the other, or the
+/// rest is left to what runs beside them.
+const ON_PURPOSE: &[&str] = &[
+    "persistent",
+    "cooperative",
+    "streamk",
+    "stream_k",
+    "flash",
+    "fmha",
+    "nccl",
+    "rccl",
+    "nvshmem",
+    "deep_ep",
+    "deepep",
+    "mscclpp",
+    "all_reduce",
+    "allreduce",
+    "all_gather",
+    "allgather",
+    "reduce_scatter",
+];
+
+/// Whether the number of blocks was chosen for the GPU, not for the work.
+fn is_on_purpose(subject: &Subject<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
+    let name = name.to_ascii_lowercase();
+    let trace = subject.trace();
+    let is_cooperative = |&kernel: &EventId| {
+        let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+        launch.is_some_and(|launch| trace.name(launch).contains("Cooperative"))
+    };
+    ON_PURPOSE.iter().any(|part| name.contains(part))
+        || kernels.iter().any(is_cooperative)
+        || is_one_grid_for_all(subject, kernels, units)
+}
+
+/// Whether launches on inputs of different sizes all have as many blocks: a persistent kernel. Also if they are a whole number for each
+/// multiprocessor.
+fn is_one_grid_for_all(subject: &Subject<'_>, kernels: &[EventId], units: i64) -> bool {
+    let trace = subject.trace();
+    let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(subject, "grid", kernel)).collect();
+    let [blocks] = blocks.into_iter().collect::<Vec<_>>()[..] else { return false };
+    let dims = trace.attr("Input Dims");
+    let shapes = kernels.iter().filter_map(|&kernel| {
+        let operator = subject.stack(kernel).find(|&e| subject.is_operator(e))?;
+        dims.get(operator)?.as_str(&trace.strings)
+    });
+    blocks % units == 0 || shapes.collect::<BTreeSet<&str>>().len() > 1
+}
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let gpus = subject.gpus();
     let units = of_all(&gpus, |gpu: &Value| gpu["numSms"].as_i64().filter(|&units| units > 0));
@@ -61,6 +111,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let kernels: Vec<EventId> = subject.kernels().into_iter().filter(computes).collect();
     let hot = subject.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
+    let hot = hot.filter(|(name, of)| !is_on_purpose(subject, name, of, units));
     hot.flat_map(|(name, of)| {
         let mut by_shape: BTreeMap<Shape, Vec<EventId>> = BTreeMap::new();
         for kernel in of {

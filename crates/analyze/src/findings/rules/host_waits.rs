@@ -3,8 +3,10 @@
 use super::dataloader_starved::is_next;
 use super::logging_in_step;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::interludes::Seen;
+use crate::findings::interludes::{Seen, Spans};
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::host_collectives::host_collectives;
+use crate::intervals;
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::BTreeMap;
 
@@ -68,6 +70,13 @@ pub(super) const RULE: Rule = Rule {
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
         Elsewhere::of(
+            "whose ranks wait for each other",
+            |draft| draft.title.ends_with(OTHER_RANKS),
+            "Look at the rank that comes last: give the folder with the traces of all ranks, and SL040 names it and what is found there alone. \
+             This rank has nothing to mend.",
+            ("stackline findings rank0.json", "stackline findings traces/"),
+        ),
+        Elsewhere::of(
             "that sleep",
             |draft| draft.title.ends_with(SLEEP),
             "Remove the sleep; where it polls for something, wait for an event, a queue or a future, which wakes as soon as that is there.",
@@ -84,6 +93,8 @@ const QUEUE_OF_PROCESS: &str = "a queue of another process";
 const NETWORK: &str = "the network";
 const FILE: &str = "a file or a pipe";
 const SLEEP: &str = "time.sleep";
+/// Collectives of the process run meanwhile: other ranks come late.
+pub(super) const OTHER_RANKS: &str = "other ranks";
 
 /// What is waited for, and parts of names of frames that do: see `fits`.
 const FRAMES: &[(&str, &[&str])] = &[
@@ -150,7 +161,14 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
     }
     let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
     facts.extend(seen.facts(subject));
-    let title = match kind_of_samples(subject, &seen.samples) {
+    let begin_and_end = |&(before, behind): &(EventId, EventId)| {
+        (subject.trace().events.end(before), subject.trace().events.start[behind.index()])
+    };
+    let kind = match in_collectives(subject, seen.stretches.iter().map(begin_and_end)) {
+        true => Some(OTHER_RANKS),
+        false => kind_of_samples(subject, &seen.samples),
+    };
+    let title = match kind {
         Some(kind) => format!("steps wait {share:.0} % of the time for {kind}"),
         None => {
             format!("steps wait {share:.0} % of the time between operators: for a file, the network, a lock or sleep")
@@ -165,6 +183,34 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
         worth: seen.worth(subject, &place, &[])?,
         place,
     })
+}
+
+/// Collectives of CPUs that run for this part of some waits are what is waited for.
+const IN_COLLECTIVES: f64 = 0.7;
+
+/// Whether collectives of the process's CPUs run in most of some waits, and end with them.
+fn in_collectives(subject: &Subject<'_>, waits: impl Iterator<Item = (i64, i64)>) -> bool {
+    let trace = subject.trace();
+    let span = |(event, _): (EventId, _)| (trace.events.start[event.index()], trace.events.end(event));
+    let collectives = intervals::union(host_collectives(trace).into_iter().map(span));
+    let waits = intervals::union(waits.filter(|(from, to)| from < to));
+    let all = intervals::total(&waits);
+    let beside = intervals::total(&intervals::subtract(&waits, &collectives));
+    !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
+}
+
+/// The line that waits, where samples within the calls saw it in the function that they are in: calls alone know where that begins.
+fn waiting_line(subject: &Subject<'_>, place: Place, calls: &[EventId]) -> Place {
+    let trace = subject.trace();
+    let calls = Spans::of(trace, calls);
+    let is_in = |&sample: &EventId| trace.kind(sample) == EventKind::Sample && calls.hold(trace, sample);
+    let samples: Vec<EventId> = trace.events.ids().filter(is_in).collect();
+    match subject.line_of_most(&samples) {
+        Some(line) if (&line.file, &line.function) == (&place.file, &place.function) => {
+            Place { line: line.line, ..place }
+        }
+        _ => place,
+    }
 }
 
 /// What most of some samples saw a thread wait for: what its own function called, as far as its name tells.
@@ -184,9 +230,12 @@ fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<Event
         return None;
     }
     let (name, _) = *subject.by_name(&frames).first()?;
+    let spans = frames.iter().map(|&e| (subject.trace().events.start[e.index()], subject.trace().events.end(e)));
+    let kind = if in_collectives(subject, spans) { OTHER_RANKS } else { kind_of(name)? };
+    let place = waiting_line(subject, place, &frames);
     let edit = subject.edit(Action::Remove, format!("frame:{name}"), &frames)?;
     Some(Draft {
-        title: format!("steps wait {share:.0} % of the time for {}", kind_of(name)?),
+        title: format!("steps wait {share:.0} % of the time for {kind}"),
         place,
         facts: vec![
             Fact::count("waits", frames.len()),

@@ -13,6 +13,7 @@ mod few_blocks;
 mod find_unused_parameters;
 mod garbage_collection;
 mod graph_breaks;
+mod growing_cat;
 mod host_sync;
 mod host_waits;
 mod host_work;
@@ -31,9 +32,11 @@ mod oversubscribed;
 mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
+mod rebuilt_constants;
 mod recompilation;
 mod repeated_casts;
 mod slow_conversion;
+mod small_collectives;
 mod small_uploads;
 mod stalled_kernels;
 mod steady_allocations;
@@ -94,6 +97,9 @@ pub const ALL: &[Rule] = &[
     few_blocks::RULE,
     zeroed_gradients::RULE,
     busy_python::RULE,
+    small_collectives::RULE,
+    rebuilt_constants::RULE,
+    growing_cat::RULE,
     memory::EARLY_ALLOCATION,
     memory::LATE_DEALLOCATION,
     memory::REDUNDANT_ALLOCATION,
@@ -106,6 +112,15 @@ pub const ALL: &[Rule] = &[
     memory::NON_UNIFORM_ACCESS,
     memory::STRUCTURED_ACCESS,
 ];
+
+/// Whether a finding is about waits for other ranks, which one of them may explain.
+pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
+    match finding.rule.code.as_str() {
+        "SL023" => true,
+        "SL039" => finding.title.ends_with(host_waits::OTHER_RANKS),
+        _ => false,
+    }
+}
 
 /// Those that look at traces of what ran.
 pub(super) fn of_traces() -> impl Iterator<Item = &'static Rule> {
@@ -138,7 +153,7 @@ fn spread(sorted: &[i64]) -> Vec<i64> {
 
 /// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function, whatever class it
 /// is of (recordings say so): all of it, or its beginning before a `*`.
-fn fits(name: &str, parts: &[&str]) -> bool {
+pub(super) fn fits(name: &str, parts: &[&str]) -> bool {
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
     parts.iter().all(|part| match part.strip_prefix("): ") {
         Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {

@@ -2,28 +2,39 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind};
+use stackline_model::{EventId, EventKind, Unit};
+use std::collections::BTreeSet;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL024",
     name: "allocations-in-steady-state",
     area: Area::Memory,
-    about: "the driver is asked for memory of the GPU in steps after the first",
-    why: "Frameworks keep memory for reuse; asking the driver takes long, and giving back waits for the GPU. In steps that \
-          are all alike it means that memory is short, or in pieces, or given back by hand.",
+    about: "the driver is asked for memory of the GPU, or gets it back, in steps after the first",
+    why: "Frameworks keep memory for reuse; asking the driver takes long, and giving back (cudaFree, hipFree) waits until all work of the \
+          GPU is done: a synchronization that no line of the program shows. In steps that are all alike it means that memory is short, \
+          or in pieces, or given back by hand.",
     advice: "No torch.cuda.empty_cache() in steps; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for sizes that change; \
              a smaller batch if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
     cost: "none; with a smaller batch, more steps",
-    wrong_when: "The inputs still grow, and the calls end once the largest was seen.",
+    wrong_when: "The inputs still grow, and the calls end once the largest was seen. In traces without steps nobody knows what is done \
+                 once: there calls count that one place makes again and again, until the end, and that take much of the critical path.",
     source: "field practice",
-    needs: &[Need::RuntimeCalls, Need::Steps],
-    settings: &[Setting {
-        name: "steps",
-        default: 50.0,
-        range: (0.0, 100.0),
-        about: "least part of the steps after the first that ask for memory, in percent",
-    }],
+    needs: &[Need::RuntimeCalls],
+    settings: &[
+        Setting {
+            name: "steps",
+            default: 50.0,
+            range: (0.0, 100.0),
+            about: "least part of the steps after the first that ask for memory, in percent",
+        },
+        Setting {
+            name: "share",
+            default: 5.0,
+            range: (0.0, 100.0),
+            about: "least part of the critical path that calls of one place take in a trace without steps, in percent",
+        },
+    ],
     elsewhere: &[],
     check,
 };
@@ -49,10 +60,33 @@ const CALLS: &[&str] = &[
     "hipExtMallocWithFlags",
 ];
 
+/// Calls of one place that are made again and again, in a trace without steps: so many, and so many parts of the window have some.
+const AGAIN: usize = 20;
+const PARTS: i64 = 4;
+
+/// What one place asks for all the time.
+fn without_steps(subject: &Subject<'_>, calls: &[EventId]) -> Vec<Draft> {
+    let (from, to) = subject.window();
+    let part = |&call: &EventId| (subject.trace().events.start[call.index()] - from) * PARTS / (to - from).max(1);
+    let by_place = subject.by_place(calls).into_iter();
+    by_place
+        .filter_map(|(place, of)| {
+            let share = subject.percent(subject.path_inside(&of).iter().sum());
+            let parts: BTreeSet<i64> = of.iter().map(part).collect();
+            // A program begins once: what it asks for then is not asked for in all parts.
+            let is_steady = of.len() >= AGAIN && parts.len() as i64 >= PARTS;
+            (is_steady && share >= subject.setting("share")).then(|| draft(subject, place, of, "again and again"))?
+        })
+        .collect()
+}
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let is_call = |name: &str| CALLS.contains(&name.strip_suffix("_v2").unwrap_or(name));
     let steps = subject.later_steps();
     let all = subject.named(&[EventKind::Runtime, EventKind::Driver], is_call);
+    if subject.trace().steps.len() < 2 {
+        return without_steps(subject, &all);
+    }
     let (calls, before): (Vec<EventId>, Vec<EventId>) =
         all.into_iter().partition(|&call| subject.step_of(steps, call).is_some());
     let mut of_steps: Vec<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
@@ -88,6 +122,11 @@ fn draft(subject: &Subject<'_>, place: crate::findings::Place, calls: Vec<EventI
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact::time("in them, a step", subject.per_step(subject.total(&calls))),
+            Fact {
+                name: "part of the critical path",
+                value: subject.percent(subject.path_inside(&calls).iter().sum()),
+                unit: Unit::Percent,
+            },
         ],
         events: calls,
         support: Support::Exact,

@@ -12,7 +12,8 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Communication,
     about: "one rank comes last to the collectives, and all others wait for it",
     why: "A collective ends when the last rank has come: the slowest rank sets the pace of all. It is the one that waits least \
-          itself.",
+          itself. What the others wait is an effect: on their ranks it is no finding, and this one names what is found on the last rank \
+          alone, or gains at least twice as much there.",
     advice: "Look at what else is found on that rank alone, and compare it with another one (`stackline diff`): more data or longer \
              sequences, a slower or hotter GPU, a busier host, work that rank 0 does for all.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
@@ -66,6 +67,7 @@ pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Opt
         rule: RULE.info(),
         title: format!("rank {last} comes last: the others wait for it {share:.0} % of the step or more"),
         place: Place::default(),
+        change: None,
         events: Vec::new(),
         facts: vec![
             Fact { name: "ranks".to_owned(), value: ranks.len() as f64, unit: Unit::None },

@@ -6,7 +6,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use crate::steps::spans;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::words::duration;
-use stackline_model::{EventId, INFERRED, StrId, Unit};
+use stackline_model::{EventId, INFERRED, Key, StrId, Trace, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -27,7 +27,8 @@ pub(super) const RULE: Rule = Rule {
                  known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
                  usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
                  a processor that another program had: then a note tells of it, and it is no finding. A step lasts until the GPU is done \
-                 with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU.",
+                 with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU. Nor is the last \
+                 one of a process: what ends a program or a profile (a wait for the GPU, joined workers, a saved trace) lies in it.",
     source: "field practice",
     needs: &[Need::Steps],
     settings: &[
@@ -67,13 +68,25 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
     // The first step of a program fills caches and allocators: it is longer, and by how much differs from run to run.
     let first = subject.trace().steps.first().map(|s| s.event);
-    let is_slow = |s: &Timed| Some(s.3) != first && (length(s) - usual) as f64 > least;
+    let last = last_steps(subject.trace());
+    let is_slow = |s: &Timed| Some(s.3) != first && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
     let slow: Vec<Timed> = steps.iter().copied().filter(is_slow).collect();
     // Where every third step is slow, that is how the program is.
     if steps.len() < LEAST_STEPS || slow.is_empty() || slow.len() * 3 > steps.len() {
         return Vec::new();
     }
     vec![draft(subject, &steps, &slow, usual)]
+}
+
+/// The last step of each process.
+fn last_steps(trace: &Trace) -> Vec<EventId> {
+    let mut last: BTreeMap<Key, (i64, EventId)> = BTreeMap::new();
+    for step in &trace.steps {
+        let known =
+            last.entry(trace.tracks.pid(trace.events.track[step.event.index()])).or_insert((step.start, step.event));
+        *known = (*known).max((step.start, step.event));
+    }
+    last.into_values().map(|(_, event)| event).collect()
 }
 
 /// The steps of the window, each until the work of the GPU that was launched in it is done: where the host runs ahead, its own

@@ -15,6 +15,7 @@ pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
         ("together", json!(found.together.as_ref().map(gain))),
         ("ranks", json!(found.ranks.iter().map(rank).collect::<Vec<_>>())),
         ("peaks", json!(found.peaks.iter().map(peak).collect::<Vec<_>>())),
+        ("uncovered", super::uncovered::document(found)),
         ("left_out", json!(found.small.len())),
         ("notes", json!(found.notes)),
     ]

@@ -1,6 +1,6 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together};
+use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together, uncovered};
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::findings::{Finding, Reason, Unchecked, evidence};
@@ -25,6 +25,12 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     }
     for (finding, _) in shown.listed {
         out.push_str(&details(finding));
+    }
+    let uncovered = uncovered(found);
+    if let [head, groups @ ..] = &uncovered[..] {
+        out.push_str(&format!("{}\n\n", escaped(head)));
+        out.extend(groups.iter().map(|line| format!("- {}\n", escaped(line.trim_start_matches("- ")))));
+        out.push('\n');
     }
     out.extend(found.notes.iter().map(|note| format!("- Note: {}.\n", escaped(note))));
     out.extend(missing(&found.unchecked).iter().map(|line| format!("- {}\n", escaped(line))));
@@ -57,7 +63,8 @@ fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
     let gain = gain(shown.found, finding).unwrap_or_else(|| "-".to_owned());
     let on = on_ranks(shown.found, finding).map_or_else(String::new, |on| format!(" ({on})"));
     let title = escaped(&finding.title);
-    format!("| {gain} | {} | {change}{} {title}{on} |\n", code(&place(finding)), finding.rule.code)
+    let at = finding.change.as_ref().map_or_else(String::new, |at| format!(" (change {})", code(&at.text())));
+    format!("| {gain} | {} | {change}{} {title}{on}{at} |\n", code(&place(finding)), finding.rule.code)
 }
 
 fn details(finding: &Finding) -> String {

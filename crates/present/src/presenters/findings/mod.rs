@@ -8,6 +8,7 @@ mod markdown;
 mod memory;
 mod sarif;
 mod text;
+mod uncovered;
 
 pub use document::keys;
 pub use evidence::Evidence;
@@ -16,8 +17,10 @@ pub use junit::junit;
 pub use markdown::markdown;
 pub use sarif::{Tool, sarif};
 pub use text::text;
+pub use uncovered::uncovered;
 
 use super::human::{self, signed_duration as signed};
+use stackline_analyze::critical_path::exact::what_if::Gain;
 use stackline_analyze::findings::{Finding, Findings, Reason, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
@@ -101,14 +104,18 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     }
     let gain = finding.gain?;
     let per = if found.steps > 0 { " a step" } else { "" };
+    Some(format!("{}{per} ({}{})", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+}
+
+/// The bounds of a gain, behind the gain itself.
+fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
-    let bounds = match percent(found, gain.low_ns) {
+    match percent(found, gain.low_ns) {
         least if least == likely && most == likely => String::new(),
         least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, at most {most}"),
         least => format!("; {least} to {most}"),
-    };
-    Some(format!("{}{per} ({likely}{bounds})", signed(gain.ns)))
+    }
 }
 
 /// What a finding gained in an earlier run, in its unit.

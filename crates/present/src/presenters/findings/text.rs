@@ -1,6 +1,6 @@
 //! Findings for a terminal: the place first.
 
-use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size, together};
+use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size, together, uncovered};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
@@ -22,6 +22,11 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     for (number, (finding, change)) in (1..).zip(shown.listed) {
         out.push('\n');
         one(&mut out, shown, (number, finding, *change), style);
+    }
+    let uncovered = uncovered(found);
+    if !uncovered.is_empty() {
+        out.push('\n');
+        out.extend(uncovered.iter().map(|line| remark(line, style)));
     }
     out.push_str(&rest(shown, style));
     out
@@ -51,6 +56,9 @@ fn one(
         _ => String::new(),
     };
     line(&format!("{code}{change}: {}", finding.title));
+    if let Some(change) = &finding.change {
+        line(&format!("Change here: {}", change.text()));
+    }
     if let Some(on) = on_ranks(shown.found, finding) {
         line(&capital(&on));
     }

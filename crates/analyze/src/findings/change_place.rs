@@ -1,0 +1,104 @@
+//! Where an edit belongs, as against where it is seen: the call that made an object rather than the one that uses it, and the caller of
+//! a wrapper that several findings share.
+
+use super::finding::Finding;
+use super::place::{Place, Places, is_in};
+use super::rules::fits;
+use stackline_model::{EventId, EventKind, StrId, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rules whose edit is an argument of a constructor: parts of names of its frames, and the folder or file that is its library's.
+const CONSTRUCTORS: &[(&str, &[&str], &str)] = &[
+    ("SL009", &["torch/utils/data/dataloader.py(", "): __init__"], "torch/utils/data/dataloader.py"),
+    ("SL015", &["torch/optim/", "): __init__"], "torch/optim/"),
+    ("SL021", &["torch/nn/parallel/distributed.py(", "): __init__"], "torch/nn/parallel/distributed.py"),
+];
+
+/// A place that so many findings have in common may be a wrapper around what each is about.
+const SHARED_BY: usize = 3;
+
+/// So many events of a finding are asked who called them.
+const ASKED: usize = 64;
+
+/// Fills in where the edits of findings belong, as far as the trace knows a better place than where they are seen.
+pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
+    let places = Places::new(trace);
+    for finding in findings.iter_mut() {
+        finding.change = constructor(trace, &places, finding).filter(|place| *place != finding.place);
+    }
+    for group in shared(findings) {
+        let callers: Vec<Option<StrId>> = group.iter().map(|&at| caller(&places, &findings[at].events)).collect();
+        let distinct: BTreeSet<StrId> = callers.iter().flatten().copied().collect();
+        // One caller of all says no more than the place itself.
+        if distinct.len() < 2 {
+            continue;
+        }
+        for (&at, caller) in group.iter().zip(callers) {
+            let change = caller.map(|frame| places.of_frame(frame));
+            findings[at].change = findings[at].change.take().or(change);
+        }
+    }
+}
+
+/// Positions of findings that are seen at one place of the program.
+fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
+    let mut by_place: BTreeMap<(&str, Option<u32>, Option<&str>), Vec<usize>> = BTreeMap::new();
+    for (at, finding) in findings.iter().enumerate() {
+        if let Some(file) = &finding.place.file {
+            let key = (file.as_str(), finding.place.line, finding.place.function.as_deref());
+            by_place.entry(key).or_default().push(at);
+        }
+    }
+    by_place.into_values().filter(|group| group.len() >= SHARED_BY).collect()
+}
+
+/// The function of the user's own that called the innermost one, if all events have the same.
+fn caller(places: &Places<'_>, events: &[EventId]) -> Option<StrId> {
+    let mut callers = events.iter().take(ASKED).map(|&event| places.own_frames(event).get(1).copied());
+    let first = callers.next()??;
+    callers.all(|caller| caller == Some(first)).then_some(first)
+}
+
+/// The place that called the constructor of what a finding is about, where that was recorded, and only one is.
+fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<Place> {
+    let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
+    let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in(name, library)).collect();
+    if !fits.contains(&true) {
+        return None;
+    }
+    let name = |event: EventId| trace.events.name[event.index()];
+    let is_call = |&e: &EventId| trace.kind(e) == EventKind::PythonFunction && fits[name(e).index()];
+    // What a library does within its own functions, such as iterators that a loader makes.
+    let is_called = |e: &EventId| {
+        let mut around = trace.ancestors(*e).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+        around.next().is_some_and(|caller| !is_in(trace.strings.get(name(caller)), library))
+    };
+    let calls = trace.events.ids().filter(is_call).filter(is_called);
+    // `Optimizer.step#AdamW.step` is of the file `adamw.py`.
+    let class = finding.events.iter().find_map(|&event| class_of_step(trace, event));
+    let is_its = |&e: &EventId| {
+        let name = trace.strings.get(name(e)).to_ascii_lowercase();
+        class.as_ref().is_none_or(|class| name.contains(&format!("/{class}.py(")))
+    };
+    let mut found: Vec<Place> = calls.filter(is_its).map(|e| places.place(places.key(e))).collect();
+    found.iter_mut().for_each(|place| (place.module, place.operator) = (None, None));
+    found.sort_unstable();
+    found.dedup();
+    let [place] = &found[..] else { return None };
+    place.file.is_some().then(|| place.clone())
+}
+
+/// The class of the optimizer in whose step an event lies, in small letters.
+fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
+    let launch = super::place::launch_of(trace, event);
+    let around = std::iter::once(launch).chain(trace.ancestors(launch));
+    let class = around.map(|e| trace.name(e)).find_map(|name| name.strip_prefix("Optimizer.step#")?.split('.').next());
+    class.map(str::to_ascii_lowercase)
+}
+
+impl Finding {
+    /// Where its edit belongs: mostly where it is seen.
+    pub fn change_place(&self) -> &Place {
+        self.change.as_ref().unwrap_or(&self.place)
+    }
+}

@@ -1,0 +1,42 @@
+//! Findings on ranks that only wait for another one: effects, whose cause is on the rank that comes last.
+
+use super::finding::{Finding, OfRank};
+use super::rules::waits_for_ranks;
+
+/// A rank whose waits gain so many times less than those of others is the one that is waited for.
+const MUCH_LESS: i64 = 4;
+
+/// Findings without those that a rank which comes last explains, and a note of these; its finding names what is found on that rank
+/// alone, or far more than elsewhere.
+pub(super) fn joined(straggler: &mut Finding, findings: &mut Vec<Finding>) -> Option<String> {
+    let last = straggler.told_of()?;
+    if let Some(cause) = cause(last, findings) {
+        straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
+        straggler.place = cause.place.clone();
+        straggler.change = cause.change.clone();
+    }
+    // The last one may wait, too, for what it sent to come back: far less.
+    let is_effect = |finding: &Finding| {
+        let there = finding.ranks.iter().filter(|of| of.rank == last).filter_map(|of| of.gain_ns).max();
+        waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
+    };
+    let effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
+    let mut codes: Vec<&str> = effects.iter().map(|finding| finding.rule.code.as_str()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    (!codes.is_empty())
+        .then(|| format!("{} on other ranks is left out: they wait for rank {last}, as SL040 says", codes.join(", ")))
+}
+
+/// Of what is found on a rank and no wait for others, what gains most there: on no other rank, or on none half as much.
+fn cause(rank: i64, findings: &[Finding]) -> Option<&Finding> {
+    let gain_on = |finding: &Finding, is: &dyn Fn(&OfRank) -> bool| {
+        finding.ranks.iter().filter(|of| is(of)).filter_map(|of| of.gain_ns).max()
+    };
+    let own = |finding: &Finding| gain_on(finding, &|of| of.rank == rank).filter(|ns| *ns > 0);
+    let is_its = |finding: &&Finding| {
+        let others = gain_on(finding, &|of| of.rank != rank).unwrap_or(0);
+        !waits_for_ranks(finding) && finding.is_repair() && own(finding).is_some_and(|ns| ns >= 2 * others)
+    };
+    findings.iter().filter(is_its).max_by_key(|finding| own(finding))
+}

@@ -1,0 +1,224 @@
+//! SL045: the same constants are built again in each step.
+
+use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashSet;
+use stackline_model::{EventId, EventKind, StrId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL045",
+    name: "rebuilt-constants",
+    area: Area::Host,
+    about: "masks, positions and tables are built again in each step, with the same operators and shapes each time",
+    why: "What depends on nothing but sizes is the same in each step. torch.tensor(list) reads a Python list element by element.",
+    advice: "Build it once: register_buffer in __init__, a functools.lru_cache by size and device, or is_causal=True in place of a mask; \
+             torch.as_tensor of a NumPy array in place of a list.",
+    example: (
+        "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
+        "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
+    ),
+    cost: "a few lines; memory for what is kept",
+    wrong_when: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
+                 make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element; \
+                 random numbers are none. That such a line also reads a tensor of the step cannot be seen.",
+    source: "field practice",
+    needs: &[Need::Operators, Need::Steps],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path that one line or function takes, in percent",
+    }],
+    elsewhere: &[],
+    check,
+};
+
+/// Operators that make tensors of nothing but sizes and Python values.
+const FACTORIES: &[&str] =
+    &["arange", "ones", "full", "zeros", "eye", "linspace", "logspace", "tril_indices", "triu_indices", "lift_fresh"];
+
+/// What is computed of them.
+const DERIVED: &[&str] = &[
+    "view",
+    "reshape",
+    "expand",
+    "unsqueeze",
+    "squeeze",
+    "transpose",
+    "permute",
+    "t",
+    "slice",
+    "select",
+    "repeat",
+    "stack",
+    "cat",
+    "outer",
+    "ger",
+    "mul",
+    "div",
+    "add",
+    "sub",
+    "rsub",
+    "neg",
+    "pow",
+    "exp",
+    "log",
+    "sin",
+    "cos",
+    "reciprocal",
+    "abs",
+    "tril",
+    "triu",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "logical_not",
+    "bitwise_not",
+    "masked_fill",
+    "masked_fill_",
+    "where",
+    "to",
+    "_to_copy",
+    "copy_",
+    "detach",
+    "detach_",
+    "contiguous",
+    "clone",
+    "fill_",
+    "empty",
+    "resolve_conj",
+    "resolve_neg",
+    "meshgrid",
+    "flatten",
+    "polar",
+    "cumsum",
+];
+
+/// What only copies a tensor to the GPU is SL030's.
+const UPLOADS: &[&str] = &["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"];
+
+/// Fewer steps show nothing that is done in each.
+const LEAST_STEPS: usize = 3;
+
+fn is_of(list: &[&str], name: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|name| list.contains(&name))
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    // Most programs make nothing, and need not be looked at.
+    if !trace.strings.iter().any(|name| is_of(FACTORIES, name)) {
+        return Vec::new();
+    }
+    let operators = subject.outermost(&subject.operators());
+    let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in subject.by_place(&operators) {
+        by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
+    }
+    let mut by_function: BTreeMap<Place, Vec<(Place, Vec<EventId>)>> = BTreeMap::new();
+    for (place, of) in by_line {
+        by_function.entry(Place { line: None, ..place.clone() }).or_default().push((place, of));
+    }
+    // All lines of a function that does nothing else, or those of its lines that do.
+    let of_function = |(_, mut lines): (Place, Vec<(Place, Vec<EventId>)>)| {
+        let all = lines.iter().flat_map(|(_, of)| of).copied().collect();
+        let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
+        let whole = if lines.len() > 1 { of_line(subject, first, all, &operators) } else { None };
+        let single = if whole.is_none() { std::mem::take(&mut lines) } else { Vec::new() };
+        let single = single.into_iter().filter_map(|(place, of)| of_line(subject, place, of, &operators));
+        whole.into_iter().chain(single).collect::<Vec<Draft>>()
+    };
+    by_function.into_iter().flat_map(of_function).collect()
+}
+
+fn of_line(subject: &Subject<'_>, place: Place, mut operators: Vec<EventId>, others: &[EventId]) -> Option<Draft> {
+    let trace = subject.trace();
+    place.file.as_ref()?;
+    let name = |event: EventId| trace.name(event);
+    let all = |list: &[&str]| operators.iter().all(|&e| is_of(list, name(e)));
+    let is_constant = |&e: &EventId| is_of(FACTORIES, name(e)) || is_of(DERIVED, name(e));
+    if !operators.iter().all(is_constant)
+        || !operators.iter().any(|&e| is_of(FACTORIES, name(e)))
+        || (subject.uses_gpu() && all(UPLOADS))
+        || !is_in_each_step(subject, &mut operators)
+    {
+        return None;
+    }
+    let spans = whole_calls(subject, &operators, others);
+    let path: i64 = subject.path_inside(&spans).iter().sum();
+    let share = subject.percent(path);
+    if share < subject.setting("share") {
+        return None;
+    }
+    Some(Draft {
+        title: format!("the same constants are built in each step: {share:.0} % of the critical path"),
+        facts: vec![
+            Fact::count("operators", operators.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("on the host, a step", subject.per_step(subject.total(&spans))),
+        ],
+        worth: worth(subject, &operators, &spans)?,
+        place,
+        events: operators,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+    })
+}
+
+/// Whether operators come in each step in the same order, with inputs of the same shapes. Sorts them by time.
+fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
+    let trace = subject.trace();
+    let dims = trace.attr("Input Dims");
+    operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
+    let mut by_step: BTreeMap<Option<usize>, Vec<(StrId, Option<&str>)>> = BTreeMap::new();
+    for &operator in operators.iter() {
+        let shapes = dims.get(operator).and_then(|value| value.as_str(&trace.strings));
+        let of_step = by_step.entry(subject.step_of(&trace.steps, operator)).or_default();
+        of_step.push((trace.events.name[operator.index()], shapes));
+    }
+    let steps: Vec<_> = by_step.into_iter().filter(|(step, _)| step.is_some()).map(|(_, of)| of).collect();
+    steps.len() >= LEAST_STEPS.max(subject.steps()) && steps.iter().all(|of| *of == steps[0])
+}
+
+/// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none.
+fn whole_calls(subject: &Subject<'_>, operators: &[EventId], others: &[EventId]) -> Vec<EventId> {
+    let trace = subject.trace();
+    let all: FxHashSet<EventId> = operators.iter().copied().collect();
+    let around_others = others.iter().filter(|e| !all.contains(e)).flat_map(|&e| trace.ancestors(e));
+    let mixed: FxHashSet<EventId> = around_others.collect();
+    let own = |&operator: &EventId| {
+        trace.ancestors(operator).find(|&e| subject.is_own_frame(e)).filter(|call| !mixed.contains(call))
+    };
+    // Builtins such as `<built-in method tensor of type object>` hold what the operator in them does not.
+    let builtin = |&operator: &EventId| {
+        trace.ancestors(operator).take_while(|&e| !subject.is_own_frame(e)).filter(|&e| is_builtin(subject, e)).last()
+    };
+    let span = |operator: &EventId| own(operator).or_else(|| builtin(operator)).unwrap_or(*operator);
+    let mut spans: Vec<EventId> = operators.iter().map(span).collect();
+    spans.sort_unstable();
+    spans.dedup();
+    subject.outermost(&spans)
+}
+
+fn is_builtin(subject: &Subject<'_>, event: EventId) -> bool {
+    subject.trace().kind(event) == EventKind::PythonFunction
+        && subject.trace().name(event).starts_with("<built-in method ")
+}
+
+/// All of it goes with the GPU work that it launches; at least the operators alone.
+fn worth(subject: &Subject<'_>, operators: &[EventId], spans: &[EventId]) -> Option<Worth> {
+    let work: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
+    let gone = |events: &[EventId], stretches: Vec<(EventId, EventId)>| -> Option<Vec<Edit>> {
+        let events = events.iter().chain(&work).copied().collect();
+        let chosen = Chosen { events, stretches, ..Chosen::default() };
+        Some(vec![subject.edit_of(Action::Remove, "constants built in each step", chosen)?])
+    };
+    let alone = gone(operators, Vec::new())?;
+    // What Python does between the operators of one line is part of it, too.
+    let runs = subject.runs_of(operators).runs;
+    Some(Worth::Range(gone(spans, Vec::new())?, vec![alone, gone(spans, runs)?]))
+}

@@ -1,0 +1,217 @@
+//! Events by kind and name, with their time on the critical path and on their thread.
+
+use super::LargeKind;
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::subject::Subject;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, EventKind, StrId, TrackId};
+use std::cmp::{Ordering, Reverse};
+
+/// Events of one kind and name.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) kind: LargeKind,
+    pub(super) name: StrId,
+    /// Those of the window that lie in no other one of them, ascending.
+    pub(super) events: Vec<EventId>,
+    /// Time of the path in them and in what they call and launch, where no finding covers it.
+    pub(super) path_ns: i64,
+    /// Time of the window in them, on the track that has most of it.
+    pub(super) wall_ns: i64,
+    /// Positions and lengths of the hops of the path that they hold, ascending.
+    hops: Vec<(u32, i64)>,
+}
+
+impl Group {
+    /// A call is told by its own time, too: what it waits for is on the path in its place.
+    pub(super) fn largest_ns(&self) -> i64 {
+        if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
+    }
+
+    /// The longest of the events.
+    pub(super) fn longest(&self, subject: &Subject<'_>) -> EventId {
+        let longest = self.events.iter().copied().max_by_key(|&event| (subject.dur(event), Reverse(event)));
+        longest.unwrap_or(EventId::NONE)
+    }
+
+    /// Time of the path that two groups share.
+    fn shared_ns(&self, other: &Self) -> i64 {
+        let (mut ours, mut theirs) = (self.hops.iter().peekable(), other.hops.iter().peekable());
+        let mut shared = 0;
+        while let (Some((a, ns)), Some((b, _))) = (ours.peek(), theirs.peek()) {
+            match a.cmp(b) {
+                Ordering::Less => ours.next(),
+                Ordering::Greater => theirs.next(),
+                Ordering::Equal => {
+                    shared += ns;
+                    ours.next();
+                    theirs.next()
+                }
+            };
+        }
+        shared
+    }
+
+    /// Whether most of the path in it is that of a group of its own, which says better where to look.
+    fn is_told_by(&self, narrow: &Self) -> bool {
+        if narrow.path_ns == 0 || 2 * narrow.path_ns < self.path_ns {
+            return false;
+        }
+        let shared = self.shared_ns(narrow);
+        let is_within = 10 * shared >= 9 * narrow.path_ns;
+        let is_same = 10 * shared >= 9 * self.path_ns;
+        is_within && (!is_same || (narrow.kind, narrow.name) < (self.kind, self.name))
+    }
+}
+
+/// All groups of a window.
+pub(super) struct Groups {
+    all: Vec<Group>,
+    /// Length of the path, and of what findings cover of it.
+    pub(super) path_ns: i64,
+    pub(super) covered_ns: i64,
+}
+
+type GroupKey = (LargeKind, StrId);
+
+impl Groups {
+    /// Groups of what no finding is about.
+    pub(super) fn of(subject: &Subject<'_>, (covered, functions): (&FxHashSet<EventId>, &FxHashSet<EventId>)) -> Self {
+        let trace = subject.trace();
+        let mut found: FxHashMap<GroupKey, Vec<(u32, i64)>> = FxHashMap::default();
+        let (mut path_ns, mut covered_ns) = (0, 0);
+        // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
+        let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+        for (at, hop) in (0u32..).zip(subject.path().hops.iter()) {
+            let ns = hop.end - hop.start;
+            path_ns += ns;
+            let Some(event) = hop.event.some() else { continue };
+            let is_covered = *known.entry(event).or_insert_with(|| {
+                covered.contains(&event) || subject.stack(event).any(|around| covered.contains(&around))
+            });
+            if is_covered {
+                covered_ns += ns;
+                continue;
+            }
+            // Where only the function is known the call in it is not named yet.
+            if !functions.is_empty() && subject.stack(event).any(|around| functions.contains(&around)) {
+                covered_ns += ns;
+                let name = trace.events.name[event.index()];
+                if trace.kind(event).is_api_call() {
+                    found.entry((LargeKind::Call, name)).or_default().push((at, ns));
+                }
+                continue;
+            }
+            for key in keys(subject, event) {
+                found.entry(key).or_default().push((at, ns));
+            }
+        }
+        let mut all: FxHashMap<GroupKey, Group> = FxHashMap::default();
+        for ((kind, name), hops) in found {
+            let path_ns = hops.iter().map(|(_, ns)| ns).sum();
+            all.insert((kind, name), Group { kind, name, events: Vec::new(), path_ns, wall_ns: 0, hops });
+        }
+        let is_covered =
+            |event: EventId| covered.contains(&event) || trace.ancestors(event).any(|around| covered.contains(&around));
+        for (name, calls) in large_calls(subject) {
+            // What findings say of most of these calls is said of all of them.
+            let told: i64 = calls.iter().filter(|&&call| is_covered(call)).map(|&call| subject.dur(call)).sum();
+            if 2 * told < subject.total(&calls) {
+                let kind = LargeKind::Call;
+                let group = || Group { kind, name, events: Vec::new(), path_ns: 0, wall_ns: 0, hops: Vec::new() };
+                all.entry((kind, name)).or_insert_with(group);
+            }
+        }
+        let mut all: Vec<Group> = all.into_values().collect();
+        with_events(subject, &mut all);
+        all.retain(|group| !group.events.is_empty());
+        all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
+        Self { all, path_ns, covered_ns }
+    }
+
+    /// Groups without those that a narrower one tells of, largest first.
+    pub(super) fn distinct(&self) -> Vec<Group> {
+        // What is far down the list is never named.
+        const LOOKED_AT: usize = 64;
+        let first = &self.all[..self.all.len().min(LOOKED_AT)];
+        let is_told = |group: &&Group| !first.iter().any(|other| group.is_told_by(other));
+        first.iter().filter(is_told).cloned().collect()
+    }
+}
+
+/// Of groups in their order those that share less than half of their path with one before them.
+pub(super) fn apart(groups: Vec<(&Group, Option<Gain>)>) -> Vec<(&Group, Option<Gain>)> {
+    let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
+    for (group, gain) in groups {
+        let is_new = |(before, _): &(&Group, Option<Gain>)| {
+            2 * group.shared_ns(before) <= group.path_ns.min(before.path_ns) || group.path_ns == 0
+        };
+        if kept.iter().all(is_new) {
+            kept.push((group, gain));
+        }
+    }
+    kept
+}
+
+/// The groups that an event of the path belongs to.
+fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
+    let trace = subject.trace();
+    let name = |event: EventId| trace.events.name[event.index()];
+    let mut keys = Vec::with_capacity(4);
+    if trace.kind(event).is_gpu_work() {
+        keys.push((LargeKind::Gpu, name(event)));
+    } else if trace.kind(event).is_api_call() {
+        keys.push((LargeKind::Call, name(event)));
+    }
+    let operators = || subject.stack(event).filter(|&e| subject.is_operator(e));
+    keys.extend(operators().next().map(|e| (LargeKind::Operator, name(e))));
+    keys.extend(operators().last().map(|e| (LargeKind::Operator, name(e))));
+    let functions = || subject.stack(event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    let innermost = functions().find(|&e| subject.is_own_frame(e)).or_else(|| functions().next());
+    keys.extend(innermost.map(|e| (LargeKind::Frame, name(e))));
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Calls of the GPU's runtime by name, on threads that launch work: others may wait all the time, and nobody waits for them.
+fn large_calls(subject: &Subject<'_>) -> Vec<(StrId, Vec<EventId>)> {
+    let trace = subject.trace();
+    let mut by_name: FxHashMap<StrId, Vec<EventId>> = FxHashMap::default();
+    let mut launches: FxHashMap<TrackId, bool> = FxHashMap::default();
+    for event in subject.named(&[EventKind::Runtime, EventKind::Driver], |_| true) {
+        let track = trace.events.track[event.index()];
+        if *launches.entry(track).or_insert_with(|| subject.is_on_launching_thread(event)) {
+            by_name.entry(trace.events.name[event.index()]).or_default().push(event);
+        }
+    }
+    by_name.into_iter().collect()
+}
+
+/// Fills in the events of groups and their time on their tracks.
+fn with_events(subject: &Subject<'_>, groups: &mut [Group]) {
+    let trace = subject.trace();
+    let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
+    for event in trace.events.ids() {
+        let kind = match trace.kind(event) {
+            kind if kind.is_gpu_work() => LargeKind::Gpu,
+            kind if kind.is_api_call() => LargeKind::Call,
+            EventKind::Operator => LargeKind::Operator,
+            EventKind::PythonFunction => LargeKind::Frame,
+            _ => continue,
+        };
+        if let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| subject.counts(event)) {
+            groups[i].events.push(event);
+        }
+    }
+    let (from, to) = subject.window();
+    for group in groups {
+        let mut by_track: FxHashMap<TrackId, i64> = FxHashMap::default();
+        group.events = subject.outermost(&group.events);
+        for &event in &group.events {
+            let ns = trace.events.end(event).min(to) - trace.events.start[event.index()].max(from);
+            *by_track.entry(trace.events.track[event.index()]).or_default() += ns.max(0);
+        }
+        group.wall_ns = by_track.into_values().max().unwrap_or(0);
+    }
+}

@@ -1,0 +1,224 @@
+//! Time that no finding covers: which calls, kernels, operators and functions it is in, and what removing each would gain.
+//!
+//! Rules know kinds of fault. What no rule knows may still take most of a step, so that a list without it misleads.
+
+mod groups;
+
+use super::finding::Draft;
+use super::place::Place;
+use super::price::{edits_of, recording_ns, scaled, without};
+use super::rank::{Proposal, within_step};
+use super::rules;
+use super::subject::{Ground, Subject};
+use crate::critical_path::CriticalPathError;
+use crate::critical_path::exact::WindowChoice;
+use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
+use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use groups::{Group, Groups};
+use rustc_hash::FxHashSet;
+use stackline_model::EventId;
+
+/// What a group of events of one name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LargeKind {
+    /// Calls of the GPU's runtime or driver.
+    Call,
+    /// Operators of a framework, with all that they call and launch.
+    Operator,
+    /// Work of a GPU.
+    Gpu,
+    /// Functions of Python.
+    Frame,
+}
+
+impl LargeKind {
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "gpu_api_call",
+            Self::Operator => "operator",
+            Self::Gpu => "gpu_work",
+            Self::Frame => "function",
+        }
+    }
+
+    /// In words, of so many.
+    pub fn words(self, count: usize) -> &'static str {
+        match (self, count) {
+            (Self::Call, 1) => "GPU API call",
+            (Self::Call, _) => "GPU API calls",
+            (Self::Operator, 1) => "operator",
+            (Self::Operator, _) => "operators",
+            (Self::Gpu, 1) => "GPU operation",
+            (Self::Gpu, _) => "GPU operations",
+            (Self::Frame, 1) => "call",
+            (Self::Frame, _) => "calls",
+        }
+    }
+}
+
+/// Events of one name that take much time and that no finding is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LargeGroup {
+    /// What they are.
+    pub kind: LargeKind,
+    /// Their name.
+    pub name: String,
+    /// Where the longest of them is.
+    pub place: Place,
+    /// How many there are in the window.
+    pub count: usize,
+    /// Their time within the window on the thread or stream that has most of it, in percent of the window.
+    pub percent: f64,
+    /// Their time on the critical path with what they call and launch, in percent of it; of functions without other ones that they call.
+    pub path_percent: f64,
+    /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
+    pub gain: Option<Gain>,
+}
+
+/// Time that no finding covers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Uncovered {
+    /// Part of the critical path in events that findings are about, in percent; none where that was not looked at.
+    pub covered_percent: Option<f64>,
+    /// What takes most of the rest: most gain first.
+    pub groups: Vec<LargeGroup>,
+}
+
+impl Uncovered {
+    /// Whether findings cover less than half of the critical path.
+    pub fn is_most(&self) -> bool {
+        self.covered_percent.is_some_and(|percent| percent < MOST_PERCENT)
+    }
+}
+
+/// A group that takes this much of the window is named in any case, in percent.
+const LARGE_PERCENT: f64 = 20.0;
+/// Where findings cover less than this of the critical path, smaller groups are named, too, in percent,
+const MOST_PERCENT: f64 = 50.0;
+/// down to this, in percent,
+const LEAST_PERCENT: f64 = 3.0;
+/// and so many in all.
+const NAMED: usize = 5;
+/// A function that runs for this part of the window is the program's main loop, in percent.
+const ALL_PERCENT: f64 = 90.0;
+/// So many groups are replayed, the largest first.
+const REPLAYED: usize = 16;
+/// In shorter windows (a test, a single kernel) everything is large, in ns.
+const SHORTEST_NS: i64 = 1_000_000;
+
+/// The rule that says which function is slow, and not why.
+const ONLY_WHERE: &str = "SL005";
+
+/// What findings are about.
+#[derive(Default)]
+pub(super) struct Covered {
+    events: FxHashSet<EventId>,
+    /// Functions that are known to be slow, without what in them is.
+    functions: FxHashSet<EventId>,
+    places: FxHashSet<Place>,
+    /// The most that one of them gains, in ns a step.
+    gain_ns: i64,
+}
+
+impl Covered {
+    /// Takes over what a finding shows and what its edits change.
+    pub(super) fn add(&mut self, ground: &Ground<'_>, Proposal { rule, draft, .. }: &Proposal, gain: Option<Gain>) {
+        let Draft { place, events, .. } = draft;
+        let all = if rule.code == ONLY_WHERE { &mut self.functions } else { &mut self.events };
+        all.extend(events);
+        for selector in edits_of(draft).iter().filter_map(|edit| edit.selector.as_ref()) {
+            all.extend(spans_of(ground.exact, selector));
+        }
+        if place.file.is_some() {
+            self.places.insert(function_of(place));
+        }
+        self.gain_ns = self.gain_ns.max(gain.map_or(0, |gain| gain.ns));
+    }
+}
+
+fn function_of(place: &Place) -> Place {
+    Place { file: place.file.clone(), function: place.function.clone(), ..Place::default() }
+}
+
+/// What takes most of the time that findings do not cover.
+pub(super) fn find<'a>(
+    ground: &'a Ground<'a>,
+    covered: &Covered,
+    (gains, choice): (&Gains<'_, '_>, &WindowChoice),
+    (step_ns, threads): (i64, usize),
+) -> Result<Uncovered, CriticalPathError> {
+    // Groups need nothing of a rule.
+    let Some(rule) = rules::of_traces().next() else { return Ok(Uncovered::default()) };
+    let subject = Subject::new(ground, rule);
+    let length_ns = ground.window.length_ns();
+    if length_ns < SHORTEST_NS {
+        return Ok(Uncovered::default());
+    }
+    let groups = Groups::of(&subject, (&covered.events, &covered.functions));
+    let steps = ground.steps as i64;
+    let by_path = 100.0 * groups.covered_ns as f64 / groups.path_ns.max(1) as f64;
+    let by_gain = 100.0 * covered.gain_ns as f64 / step_ns.max(1) as f64;
+    let covered_percent = by_path.max(by_gain).min(100.0);
+    let is_most = covered_percent < MOST_PERCENT;
+    let percent = |group: &Group| subject.percent(group.largest_ns());
+    let mut wanted = groups.distinct();
+    wanted.retain(|group| percent(group) >= if is_most { LEAST_PERCENT } else { LARGE_PERCENT });
+    wanted.retain(|group| {
+        let place = function_of(&subject.place(group.longest(&subject)));
+        group.kind != LargeKind::Frame || !covered.places.contains(&place)
+    });
+    // The function that all of it runs in says nothing, unless there is nothing else.
+    let is_all = |group: &Group| group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT;
+    if !wanted.iter().all(is_all) {
+        wanted.retain(|group| !is_all(group));
+    }
+    wanted.truncate(REPLAYED);
+    let edits: Vec<Vec<Edit>> = wanted.iter().map(|group| removal(&subject, group).into_iter().collect()).collect();
+    let replayed = gains.of(choice, &edits, threads)?;
+    let price = |(gain, edits): (Option<Gain>, &Vec<Edit>)| {
+        let gain = gain.filter(|_| !edits.is_empty())?;
+        let gain = scaled(without(gain, recording_ns(ground, edits, gain.ns)), steps.max(1));
+        Some(within_step(gain, step_ns))
+    };
+    let mut found: Vec<(&Group, Option<Gain>)> =
+        wanted.iter().zip(replayed.into_iter().zip(&edits).map(price)).collect();
+    found.sort_by_key(|(group, gain)| std::cmp::Reverse((gain.map_or(0, |gain| gain.ns), group.largest_ns())));
+    let found = groups::apart(found);
+    let gains_much =
+        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
+    // A call that does nothing but wait, and whose wait costs nothing, is how a program on a busy GPU looks.
+    let is_idle_wait = |group: &Group| {
+        let is_wait = kind_of_name(ground.exact.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
+        group.kind == LargeKind::Call && is_wait && subject.percent(group.path_ns) < LARGE_PERCENT
+    };
+    let is_large = |group: &Group| percent(group) >= LARGE_PERCENT && !is_idle_wait(group);
+    let named = found.into_iter().filter(|(group, gain)| is_large(group) || (is_most && gains_much(*gain)));
+    let row = |(group, gain): (&Group, Option<Gain>)| LargeGroup {
+        kind: group.kind,
+        name: ground.exact.trace().strings.get(group.name).to_owned(),
+        place: subject.place(group.longest(&subject)),
+        count: group.events.len(),
+        percent: subject.percent(group.wall_ns),
+        path_percent: 100.0 * group.path_ns as f64 / groups.path_ns.max(1) as f64,
+        gain,
+    };
+    Ok(Uncovered { covered_percent: Some(covered_percent), groups: named.take(NAMED).map(row).collect() })
+}
+
+/// As if the events, the calls in them that wait for the GPU and the GPU work that they launch were not there.
+fn removal(subject: &Subject<'_>, group: &Group) -> Option<Edit> {
+    let mut events = group.events.clone();
+    let name = subject.trace().strings.get(group.name);
+    // Kernels are not gone because one call launches them: another one would have to.
+    let is_launch =
+        group.kind == LargeKind::Call && matches!(kind_of_name(name), Some(CallKind::Launch | CallKind::GraphLaunch));
+    if group.kind != LargeKind::Gpu && !is_launch {
+        events.extend(group.events.iter().flat_map(|&event| subject.launched_in(event)));
+        events.extend(subject.waiting_calls_in(&group.events));
+    }
+    events.sort_unstable();
+    events.dedup();
+    let chosen = Chosen { events, ..Chosen::default() };
+    Edit::on(Action::Remove, Selector::of(format!("{}:{name}", group.kind.name()), chosen)).ok()
+}

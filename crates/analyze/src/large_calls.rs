@@ -1,0 +1,64 @@
+//! Calls of the GPU's runtime and driver that take much of a window, by name: what nobody may overlook in a report.
+
+use crate::critical_path::exact::ExactPath;
+use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, StrId, Trace, TrackId};
+
+/// Calls of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LargeCall {
+    /// Their name.
+    pub name: String,
+    /// How many begin in the window.
+    pub count: usize,
+    /// Their time on the thread that has most of it, in percent of the window.
+    pub percent: f64,
+    /// Their time on the critical path, in percent of it.
+    pub path_percent: f64,
+}
+
+/// Calls that take this much of the window are large, in percent.
+const LARGE_PERCENT: f64 = 20.0;
+
+/// The large calls in the window of a path, on threads that launch work: most time first. Calls that only wait count by their time on
+/// the path: what they wait for is there in their place.
+pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
+    let (from, to) = (path.window.start, path.window.end);
+    let length = (to - from).max(1) as f64;
+    let events = &trace.events;
+    let launching: FxHashSet<TrackId> =
+        trace.gpu.launch.iter().filter_map(|launch| launch.some()).map(|launch| events.track[launch.index()]).collect();
+    let is_call = |e: EventId| trace.kind(e).is_api_call() && events.is_timed(e);
+    let mut by_track: FxHashMap<(StrId, TrackId), (usize, i64)> = FxHashMap::default();
+    for event in events.ids().filter(|&event| is_call(event)) {
+        let (at, track) = (event.index(), events.track[event.index()]);
+        let ns = events.end(event).min(to) - events.start[at].max(from);
+        // Without any launch nobody knows which thread is the one.
+        if ns > 0 && (launching.is_empty() || launching.contains(&track)) {
+            let (count, sum) = by_track.entry((events.name[at], track)).or_default();
+            *count += 1;
+            *sum += ns;
+        }
+    }
+    let mut on_path: FxHashMap<StrId, i64> = FxHashMap::default();
+    for hop in path.hops.iter().filter(|hop| hop.event.is_some() && is_call(hop.event)) {
+        *on_path.entry(events.name[hop.event.index()]).or_default() += hop.end - hop.start;
+    }
+    let mut by_name: FxHashMap<StrId, (usize, i64)> = FxHashMap::default();
+    for ((name, _), (count, ns)) in by_track {
+        let (all, most) = by_name.entry(name).or_default();
+        *all += count;
+        *most = (*most).max(ns);
+    }
+    let percent = |ns: i64| 100.0 * ns as f64 / length;
+    let row = |(name, (count, ns)): (StrId, (usize, i64))| {
+        let path_percent = percent(on_path.get(&name).copied().unwrap_or(0));
+        LargeCall { name: trace.strings.get(name).to_owned(), count, percent: percent(ns), path_percent }
+    };
+    let is_wait = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
+    let mut found: Vec<LargeCall> = by_name.into_iter().map(row).collect();
+    found.retain(|call| call.path_percent >= LARGE_PERCENT || (call.percent >= LARGE_PERCENT && !is_wait(&call.name)));
+    found.sort_by(|a, b| b.percent.total_cmp(&a.percent).then_with(|| a.name.cmp(&b.name)));
+    found
+}
