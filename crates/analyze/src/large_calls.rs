@@ -4,6 +4,7 @@ use crate::critical_path::exact::ExactPath;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, StrId, Trace, TrackId};
+use std::collections::BTreeMap;
 
 /// Calls of one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
     let launching: FxHashSet<TrackId> =
         trace.gpu.launch.iter().filter_map(|launch| launch.some()).map(|launch| events.track[launch.index()]).collect();
     let is_call = |e: EventId| trace.kind(e).is_api_call() && events.is_timed(e);
-    let mut by_track: FxHashMap<(StrId, TrackId), (usize, i64)> = FxHashMap::default();
+    let mut by_track: BTreeMap<(StrId, TrackId), (usize, i64)> = BTreeMap::new();
     for event in events.ids().filter(|&event| is_call(event)) {
         let (at, track) = (event.index(), events.track[event.index()]);
         let ns = events.end(event).min(to) - events.start[at].max(from);
@@ -45,7 +46,7 @@ pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
     for hop in path.hops.iter().filter(|hop| hop.event.is_some() && is_call(hop.event)) {
         *on_path.entry(events.name[hop.event.index()]).or_default() += hop.end - hop.start;
     }
-    let mut by_name: FxHashMap<StrId, (usize, i64)> = FxHashMap::default();
+    let mut by_name: BTreeMap<StrId, (usize, i64)> = BTreeMap::new();
     for ((name, _), (count, ns)) in by_track {
         let (all, most) = by_name.entry(name).or_default();
         *all += count;

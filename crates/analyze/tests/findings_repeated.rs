@@ -47,7 +47,7 @@ fn constants_that_are_built_in_each_step() {
     assert_eq!(masks(|number| 512 + number).of("SL045"), [], "its size grows");
     let once = steps(|p, number| {
         if number == 0 {
-            mask(p, "model.py(30): causal_mask", 512)
+            mask(p, "model.py(30): causal_mask", 512);
         }
     });
     assert_eq!(once.of("SL045"), []);

@@ -79,7 +79,7 @@ fn nothing_is_named_twice() {
 fn small_groups_are_named_only_where_findings_cover_little() {
     let found = steps(|p| {
         p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| {
-            p.op("aten::stack", |p| p.work(20_000))
+            p.op("aten::stack", |p| p.work(20_000));
         });
         p.python("train.py(40): log", |p| p.work(1500));
     });

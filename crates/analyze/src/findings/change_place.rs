@@ -42,12 +42,10 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
 
 /// Positions of findings that are seen at one place of the program.
 fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
-    let mut by_place: BTreeMap<(&str, Option<u32>, Option<&str>), Vec<usize>> = BTreeMap::new();
-    for (at, finding) in findings.iter().enumerate() {
-        if let Some(file) = &finding.place.file {
-            let key = (file.as_str(), finding.place.line, finding.place.function.as_deref());
-            by_place.entry(key).or_default().push(at);
-        }
+    let mut by_place: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+    for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.place.file.is_some()) {
+        let line = Place { module: None, operator: None, ..finding.place.clone() };
+        by_place.entry(line).or_default().push(at);
     }
     by_place.into_values().filter(|group| group.len() >= SHARED_BY).collect()
 }

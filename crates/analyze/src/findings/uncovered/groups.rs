@@ -6,6 +6,7 @@ use crate::findings::subject::Subject;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, StrId, TrackId};
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
 
 /// Events of one kind and name.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ impl Groups {
     /// Groups of what no finding is about.
     pub(super) fn of(subject: &Subject<'_>, (covered, functions): (&FxHashSet<EventId>, &FxHashSet<EventId>)) -> Self {
         let trace = subject.trace();
-        let mut found: FxHashMap<GroupKey, Vec<(u32, i64)>> = FxHashMap::default();
+        let mut found: BTreeMap<GroupKey, Vec<(u32, i64)>> = BTreeMap::new();
         let (mut path_ns, mut covered_ns) = (0, 0);
         // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
@@ -106,7 +107,7 @@ impl Groups {
                 found.entry(key).or_default().push((at, ns));
             }
         }
-        let mut all: FxHashMap<GroupKey, Group> = FxHashMap::default();
+        let mut all: BTreeMap<GroupKey, Group> = BTreeMap::new();
         for ((kind, name), hops) in found {
             let path_ns = hops.iter().map(|(_, ns)| ns).sum();
             all.insert((kind, name), Group { kind, name, events: Vec::new(), path_ns, wall_ns: 0, hops });
@@ -177,7 +178,7 @@ fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
 /// Calls of the GPU's runtime by name, on threads that launch work: others may wait all the time, and nobody waits for them.
 fn large_calls(subject: &Subject<'_>) -> Vec<(StrId, Vec<EventId>)> {
     let trace = subject.trace();
-    let mut by_name: FxHashMap<StrId, Vec<EventId>> = FxHashMap::default();
+    let mut by_name: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
     let mut launches: FxHashMap<TrackId, bool> = FxHashMap::default();
     for event in subject.named(&[EventKind::Runtime, EventKind::Driver], |_| true) {
         let track = trace.events.track[event.index()];
