@@ -33,7 +33,7 @@ def test_windows(training: sl.Run) -> None:
     assert 0 < path.path_ns < training.critical_path().path_ns
     by_name = training.critical_path(annotation=f"ProfilerStep#{number}")
     assert by_name.bound_by_ns == path.bound_by_ns
-    with pytest.raises(sl.AnalysisError, match="both choose a window"):
+    with pytest.raises(sl.AnalysisError, match="each choose a window"):
         training.critical_path(steps=number, annotation="x")
     with pytest.raises(sl.AnalysisError, match="no step has a number"):
         training.critical_path(steps=10**9)

@@ -1,5 +1,6 @@
 //! Which part of a trace an analysis looks at.
 
+use crate::critical_path::exact::WindowChoice;
 use crate::steps::Looked;
 use stackline_model::{EventId, GpuId, Trace};
 
@@ -11,13 +12,26 @@ pub struct Scope {
     pub steps: Option<(i64, i64)>,
     /// All of the trace, also where it has steps.
     pub whole: bool,
+    /// In all tables the steps that [`Looked`] chooses, where the trace has steps.
+    pub chosen: bool,
 }
 
 impl Scope {
     /// These steps, both ends included; the default where there are none.
     #[must_use]
     pub fn of_steps(steps: Option<(i64, i64)>) -> Self {
-        Self { steps, whole: false }
+        Self { steps, ..Self::default() }
+    }
+
+    /// The same for one trace, whose steps are chosen.
+    #[must_use]
+    pub fn resolved(&self, trace: &Trace) -> Self {
+        match Looked::at(trace, self).choice {
+            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) if self.chosen => {
+                Self::of_steps(Some((from, to)))
+            }
+            _ => *self,
+        }
     }
 
     /// Whether an event belongs to the scope: events on CPU threads by the step in which they start. For GPU work use
@@ -29,7 +43,7 @@ impl Scope {
         step.is_some_and(|s| (first..=last).contains(&s.number))
     }
 
-    /// Which GPU work belongs to the scope: all that begins in the window of its steps, whoever launched it.
+    /// Which GPU work belongs to the scope: all that runs in the window of its steps, whoever launched it.
     pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
         let window = self.steps.map(|_| Looked::at(trace, self).window(trace).unwrap_or((0, 0)));
         GpuWork { trace, window }
@@ -48,7 +62,8 @@ impl GpuWork<'_> {
     /// Whether an operation of a GPU belongs to it.
     pub fn has(&self, gpu: GpuId) -> bool {
         let Some((from, to)) = self.window else { return true };
-        let start = self.trace.events.start[self.trace.gpu.event[gpu.index()].index()];
-        from <= start && start < to
+        let event = self.trace.gpu.event[gpu.index()];
+        let (start, end) = (self.trace.events.start[event.index()], self.trace.events.end(event));
+        start < to && (end > from || start == from)
     }
 }

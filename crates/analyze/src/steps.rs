@@ -1,15 +1,15 @@
 //! What a step is, for all that looks at steps: how long each takes, and which of them a command looks at.
 //!
-//! A step has two lengths. Its span on the CPU is what the program marked. With its GPU work it ends when the work that it
-//! launched has ended; a host that runs ahead of the GPU has begun the next one by then, which takes from there on. So all of
-//! them together take as long as the program.
+//! A step has two lengths. Its span on the CPU is what the program marked. With its GPU work it takes from when all that was
+//! launched before it is done, to when all that was launched before its end is: a host that runs ahead of the GPU has begun the next
+//! step by then. So all of them together take as long as the program.
 
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
 use crate::imports::end_of_imports;
 use stackline_model::words::duration;
 use stackline_model::{GpuId, Key, Step, Trace};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Of so few steps beside the first none is left out.
 const LEAST_OTHERS: usize = 2;
@@ -26,17 +26,18 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// The steps of the scope; by default all steps, without a first one that warms up. Of a trace without steps all, but for
+    /// The steps of the scope; by default all steps, without first ones that warm up. Of a trace without steps all, but for
     /// the imports with which a recorded program begins.
     #[must_use]
     pub fn at(trace: &Trace, scope: &Scope) -> Self {
         if scope.whole {
             return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new() };
         }
-        // Several processes may have steps of one number.
+        let of_processes = timed_steps(trace);
+        // Ranks of one trace have steps of one number, which run side by side.
         let count = |from: i64, to: i64| {
-            let timed = trace.steps.iter().filter(|s| s.end > s.start && (from..=to).contains(&s.number));
-            timed.map(|s| s.number).collect::<BTreeSet<i64>>().len()
+            let of_process = |steps: &Vec<(i64, i64)>| steps.iter().filter(|(n, _)| (from..=to).contains(n)).count();
+            of_processes.values().map(of_process).max().unwrap_or(0)
         };
         let stretch = |from, to| match trace.gpu.is_empty() {
             true => WindowChoice::Steps(from, to),
@@ -45,27 +46,15 @@ impl Looked {
         if let Some((from, to)) = scope.steps {
             return Self { choice: stretch(from, to), steps: count(from, to), notes: Vec::new() };
         }
-        let timed: Vec<(&Step, i64)> = trace
-            .steps
-            .iter()
-            .zip(with_gpu_work(trace))
-            .filter(|(s, _)| s.end > s.start)
-            .map(|(s, (from, to))| (s, to.saturating_sub(from)))
-            .collect();
-        let [(first, length), rest @ ..] = timed.as_slice() else { return Self::without_imports(trace) };
-        let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
-        let is_warm_up = rest.len() >= LEAST_OTHERS && is_warm_up(*length, &lengths);
-        // Other processes have a step of its number, too, while it warms up.
-        let numbers = || timed.iter().map(|(s, _)| s.number).filter(|&number| !is_warm_up || number != first.number);
+        let warm_ups: BTreeMap<i64, f64> = of_processes.values().filter_map(|steps| warm_up(steps)).collect();
+        let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !warm_ups.contains_key(n));
         let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else { return Self::without_imports(trace) };
-        let note = is_warm_up.then(|| {
+        let note = |(number, times): (&i64, &f64)| {
             format!(
-                "step {} took {} times as long as the middle one of those after it and is left out, as a first one that warms up: --steps says otherwise",
-                first.number,
-                length / middle(&lengths).unwrap_or(1).max(1)
+                "step {number} took {times:.1} times as long as the middle one of those after it and is left out, as a first one that warms up: --steps says otherwise"
             )
-        });
-        Self { choice: stretch(from, to), steps: count(from, to), notes: note.into_iter().collect() }
+        };
+        Self { choice: stretch(from, to), steps: count(from, to), notes: warm_ups.iter().map(note).collect() }
     }
 
     fn without_imports(trace: &Trace) -> Self {
@@ -78,17 +67,42 @@ impl Looked {
         Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note] }
     }
 
-    /// From when to when its steps take, with their GPU work, in ns since the trace's base; `None` without steps.
+    /// From when to when its steps take, with their GPU work, in ns since the trace's base: the window of the critical path, too.
+    /// Without GPU work of their own, which may all be done later than theirs, their spans on the CPU. `None` without steps.
     #[must_use]
     pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
         let &(WindowChoice::StepsWithWork(first, last) | WindowChoice::Steps(first, last)) = &self.choice else {
             return None;
         };
-        let all = trace.steps.iter().zip(with_gpu_work(trace));
-        let chosen = all.filter(|(step, _)| (first..=last).contains(&step.number));
-        let (start, end): (Vec<i64>, Vec<i64>) = chosen.map(|(_, span)| span).unzip();
-        Some((start.into_iter().min()?, end.into_iter().max()?))
+        let chosen = |step: &&Step| (first..=last).contains(&step.number);
+        let from = trace.steps.iter().filter(chosen).min_by_key(|step| step.start)?;
+        let to = trace.steps.iter().filter(chosen).max_by_key(|step| step.end)?;
+        let work = LaunchedWork::of(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
+        let (start, end) = (work.done(trace, from, from.start), work.done(trace, to, to.end));
+        Some(if start < end { (start, end) } else { (from.start, to.end) })
     }
+}
+
+/// Numbers and lengths with GPU work of the steps of each process that take any time, in time order.
+fn timed_steps(trace: &Trace) -> BTreeMap<Key, Vec<(i64, i64)>> {
+    let mut of_processes: BTreeMap<Key, Vec<(i64, i64)>> = BTreeMap::new();
+    for (step, (from, to)) in trace.steps.iter().zip(with_gpu_work(trace)).filter(|(step, _)| step.end > step.start) {
+        of_processes.entry(process_of(trace, step)).or_default().push((step.number, to.saturating_sub(from)));
+    }
+    of_processes
+}
+
+/// The number of a process's first step if that warms up, and how many times as long it takes as the middle one of the others. One
+/// whose number comes again cannot be left out by it.
+fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
+    let [(first, length), rest @ ..] = steps else { return None };
+    let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
+    let is_one = rest.len() >= LEAST_OTHERS && is_warm_up(*length, &others) && rest.iter().all(|(n, _)| n != first);
+    is_one.then(|| (*first, *length as f64 / middle(&others).unwrap_or(1).max(1) as f64))
+}
+
+fn process_of(trace: &Trace, step: &Step) -> Key {
+    trace.tracks.pid(trace.events.track[step.event.index()])
 }
 
 /// What a program did before its first step, in ns.
@@ -137,21 +151,55 @@ pub(crate) const FAR_OFF: i64 = 2;
 
 /// The same, where only some GPU work is waited for.
 pub(crate) fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
-    let mut ends: Vec<i64> = trace.steps.iter().map(|step| step.end).collect();
-    for gpu in trace.gpu.ids().filter(|&gpu| counts(gpu)) {
-        if let Some(end) = ends.get_mut(trace.gpu.step[gpu.index()] as usize) {
-            *end = (*end).max(trace.events.end(trace.gpu.event[gpu.index()]));
-        }
-    }
-    // Merged traces have steps of several processes.
-    let mut before: BTreeMap<Key, i64> = BTreeMap::new();
-    let span = |(step, end): (&Step, i64)| {
-        let last = before.entry(trace.tracks.pid(trace.events.track[step.event.index()])).or_insert(step.start);
-        let from = step.start.max(*last);
-        *last = end.max(*last);
-        (from, end.max(from))
+    let work = LaunchedWork::of(trace, counts);
+    let span = |step: &Step| {
+        let from = work.done(trace, step, step.start);
+        (from, work.done(trace, step, step.end).max(from))
     };
-    trace.steps.iter().zip(ends).map(span).collect()
+    trace.steps.iter().map(span).collect()
+}
+
+/// Until when the GPUs are busy with what was launched before a moment.
+struct LaunchedWork {
+    /// By process; of work without a known launch by none: when each operation was launched (or began), in order, and when it and
+    /// all before it are done.
+    of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
+}
+
+impl LaunchedWork {
+    fn of(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
+        let mut of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>> = BTreeMap::new();
+        if trace.steps.is_empty() {
+            return Self { of_processes };
+        }
+        for gpu in trace.gpu.ids().filter(|&gpu| counts(gpu)) {
+            let event = trace.gpu.event[gpu.index()];
+            let launch = trace.gpu.launch[gpu.index()].some();
+            let process = launch.map(|launch| trace.tracks.pid(trace.events.track[launch.index()]));
+            let launched = trace.events.start[launch.unwrap_or(event).index()];
+            of_processes.entry(process).or_default().push((launched, trace.events.end(event)));
+        }
+        for work in of_processes.values_mut() {
+            work.sort_unstable();
+            let mut until = i64::MIN;
+            work.iter_mut().for_each(|(_, end)| {
+                until = until.max(*end);
+                *end = until;
+            });
+        }
+        Self { of_processes }
+    }
+
+    /// When all that the step's process launched before a moment is done; not before that moment.
+    fn done(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
+        let until = |process: Option<Key>| {
+            let work = self.of_processes.get(&process)?;
+            let before = work.partition_point(|&(launched, _)| launched < moment);
+            Some(work[..before].last()?.1)
+        };
+        let own = until(Some(process_of(trace, step)));
+        moment.max(own.unwrap_or(i64::MIN)).max(until(None).unwrap_or(i64::MIN))
+    }
 }
 
 /// Whether the first step is a warm-up beside the others.

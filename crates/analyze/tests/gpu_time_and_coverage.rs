@@ -1,7 +1,9 @@
 //! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
 
+use stackline_analyze::critical_path::exact::Exact;
 use stackline_analyze::intervals::{total, union};
 use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{Table, Trace, Values};
@@ -54,18 +56,22 @@ fn spans_of(trace: &Trace, mut test: impl FnMut(stackline_model::EventId) -> boo
     spans
 }
 
-/// From when to when steps take with the plausible work that they launched, each from the end of the one before at the earliest.
+/// When all plausible work is done that a step's process, or nobody known, launched before a moment; that moment at the earliest.
+fn done(trace: &Trace, step: &stackline_model::Step, moment: i64) -> i64 {
+    let pid = |event: stackline_model::EventId| trace.tracks.pid(trace.events.track[event.index()]);
+    let work = trace.gpu.ids().filter_map(|gpu| {
+        let (event, launch) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
+        let is_known = launch.is_some();
+        let launched = trace.events.start[if is_known { launch } else { event }.index()];
+        let counts = trace.events.is_plausible(event) && (!is_known || pid(launch) == pid(step.event));
+        (counts && launched < moment).then(|| trace.events.end(event))
+    });
+    work.fold(moment, i64::max)
+}
+
+/// From when to when steps take with their work.
 fn step_spans(trace: &Trace) -> Vec<(i64, i64)> {
-    let mut before = i64::MIN;
-    let span = |(at, step): (usize, &stackline_model::Step)| {
-        let own = trace.gpu.ids().filter(|gpu| trace.gpu.step[gpu.index()] as usize == at);
-        let events = own.map(|gpu| trace.gpu.event[gpu.index()]).filter(|&event| trace.events.is_plausible(event));
-        let end = events.map(|event| trace.events.end(event)).fold(step.end, i64::max);
-        let from = step.start.max(before);
-        before = before.max(end);
-        (from, end.max(from))
-    };
-    trace.steps.iter().enumerate().map(span).collect()
+    trace.steps.iter().map(|step| (done(trace, step, step.start), done(trace, step, step.end))).collect()
 }
 
 /// From the start of the first to the end of the last step with its work, without a first one that warms up.
@@ -83,6 +89,13 @@ fn step_window(trace: &Trace) -> Option<(i64, i64)> {
 #[test]
 fn gpu_time_adds_up_to_the_window_of_each_device() {
     for trace in traces() {
+        if let Some(window) = step_window(&trace) {
+            let looked = Looked::at(&trace, &Scope::default());
+            assert_eq!(looked.window(&trace), Some(window), "{}", trace.meta.name);
+            let exact = Exact::new(&trace);
+            let path = exact.window(&looked.choice).map(|window| (window.start, window.end));
+            assert_eq!(path.ok(), Some(window), "the path's, {}", trace.meta.name);
+        }
         let tables = run("gpu_time", &trace);
         let (device, category) = (integers(&tables[0], "device"), texts(&tables[0], "category"));
         let time = integers(&tables[0], "time_ns");
@@ -105,8 +118,10 @@ fn gpu_time_adds_up_to_the_window_of_each_device() {
             })
             .collect();
         assert_eq!(sums, expected, "{}", trace.meta.name);
-        // The kernels' table holds every operation once.
-        let all: i64 = spans(&trace).values().flatten().map(|s| s.1 - s.0).sum();
+        // The kernels' table holds every operation of that time once.
+        let (first, last) = step_window(&trace).unwrap_or((i64::MIN, i64::MAX));
+        let runs = |s: &&(i64, i64)| s.0 < last && (s.1 > first || s.0 == first);
+        let all: i64 = spans(&trace).values().flatten().filter(runs).map(|s| s.1 - s.0).sum();
         assert_eq!(integers(&tables[1], "total_ns").iter().sum::<i64>(), all, "{}", trace.meta.name);
     }
 }

@@ -47,6 +47,7 @@ mod gpu_time_and_coverage;
 mod hta_exact;
 mod hta_support;
 mod hta_tables;
+mod steps;
 mod tl_cases;
 mod tl_invariants;
 mod tl_reference;

@@ -6,10 +6,11 @@ mod findings;
 mod memory;
 mod page;
 mod refused;
+mod what_if;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
 use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use diff::DIFF_EXAMPLE;
 pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
@@ -21,8 +22,8 @@ pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
 pub(crate) use refused::{command, parse};
 use regex_lite::Regex;
 use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
+pub(crate) use what_if::WhatIfArgs;
 
 /// Shows where the time of a deep-learning program goes.
 ///
@@ -88,7 +89,7 @@ pub(crate) struct Common {
 impl Common {
     /// Which part of the traces is asked about.
     pub(crate) fn scope(&self) -> Scope {
-        Scope { steps: self.steps.map(|range| (range.first, range.last)), whole: self.whole }
+        Scope { steps: self.steps.map(|range| (range.first, range.last)), whole: self.whole, ..Scope::default() }
     }
 }
 
@@ -137,7 +138,7 @@ pub(crate) enum Command {
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
     /// Predict what changes would gain, or rank likely ones: what to fix first.
-    #[command(after_help = WHAT_IF_EXAMPLE)]
+    #[command(after_help = what_if::EXAMPLE)]
     WhatIf(Box<WhatIfArgs>),
     /// Run a program and record where its time goes: Python, operators and native code, as a tree of calls.
     #[command(after_help = RECORD_EXAMPLE)]
@@ -205,62 +206,6 @@ const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --what-if 'gpu:*gemm*=x0.5'
   stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
 
-const WHAT_IF_EXAMPLE: &str = "Selectors: kernel:NAME, operator:NAME, module:NAME, annotation:NAME, frame:NAME,
-collective:NAME, sync:NAME, wait:NAME (* stands for any text; ~REGEX is a regular expression),
-stream:7 or stream:0/7 (device and stream), category:gpu_compute and so on,
-events:12,15..18 (position in the trace's list of events).
-
-Examples:
-  stackline what-if trace.json.gz --sweep
-  stackline what-if trace.json.gz --scale 'kernel:~flash' 0.5 --remove 'sync:item()'
-  stackline what-if trace.json.gz --steps 11 --fuse 'module:Block' --graph 'annotation:Optimizer*'
-  stackline what-if trace.json.gz --overlap 'collective:AllReduce' --more-workers 2 --format json
-  stackline what-if trace.json.gz --whole --scale 'kernel:~flash' 0.5";
-
-/// Arguments of `what-if`.
-#[derive(Args, Debug)]
-pub(crate) struct WhatIfArgs {
-    #[command(flatten)]
-    pub(crate) inputs: Inputs,
-    /// These take FACTOR times as long; modules and annotations with the GPU work that they launch.
-    #[arg(long, num_args = 2, value_names = ["SELECTOR", "FACTOR"], action = ArgAction::Append, allow_negative_numbers = true)]
-    pub(crate) scale: Vec<String>,
-    /// Each of these kernels or spans takes this many ns.
-    #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append, allow_negative_numbers = true)]
-    pub(crate) set: Vec<String>,
-    /// These are gone: kernels with their launches, synchronisations with their waits, spans with all that they do.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) remove: Vec<String>,
-    /// The kernels that one such span launches on its first stream become one.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) fuse: Vec<String>,
-    /// One graph launch takes the place of all host work of such a span.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) graph: Vec<String>,
-    /// No GPU work waits for these collectives any more.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) overlap: Vec<String>,
-    /// So many more workers load data: 1 to 1024.
-    #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
-    pub(crate) more_workers: Option<u32>,
-    /// These edits, as `findings --format json` has them; @FILE reads them from a file, @- from standard input.
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub(crate) edit: Vec<String>,
-    /// Try what has most time on the critical path, one by one, and rank it by gain. Ctrl-C prints what there is.
-    #[arg(long)]
-    pub(crate) sweep: bool,
-    /// How many edits to try at most.
-    #[arg(long, value_name = "N", value_parser = parse_candidates, default_value_t = 200, requires = "sweep")]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) candidates: usize,
-    /// The window: the event whose name contains this text instead of the whole trace.
-    #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
-    pub(crate) annotation: Option<String>,
-    /// Which of these events, from 0 in the order of the source: N, or A..B with both ends included [default: 0].
-    #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
-    pub(crate) instance: Option<Range>,
-}
-
 /// Arguments of `critical-path`.
 #[derive(Args, Debug)]
 pub(crate) struct CriticalPathArgs {
@@ -273,7 +218,7 @@ pub(crate) struct CriticalPathArgs {
     /// Show the methods side by side.
     #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if", "phase_rules"])]
     pub(crate) compare: bool,
-    /// Analyse the events whose name contains this text instead of the whole trace.
+    /// Analyse the events whose name contains this text instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
     /// Which of these events, in the order of the file from 0: N, or A..B with both ends included [default: 0].
@@ -460,20 +405,6 @@ fn parse_rank(text: &str) -> Result<i64, String> {
         return Err(format!("ranks count from 0, {rank} is not one of them"));
     }
     Ok(rank)
-}
-
-/// Parses a number of workers; how many are too many the edit itself knows.
-fn parse_workers(text: &str) -> Result<u32, String> {
-    let number: i128 = text.trim().parse().map_err(|_| format!("{text:?} is not a number of workers"))?;
-    let workers = u32::try_from(number).map_err(|_| "more workers are 1 to 1024".to_owned())?;
-    Edit::more_workers(workers).map(|_| workers).map_err(|_| "more workers are 1 to 1024".to_owned())
-}
-
-/// Parses a number of edits to try.
-fn parse_candidates(text: &str) -> Result<usize, String> {
-    let number =
-        text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 1 or more"))?;
-    if number == 0 { Err("a sweep tries at least 1 edit".to_owned()) } else { Ok(number) }
 }
 
 /// Parses a number of things.

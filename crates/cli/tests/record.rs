@@ -287,7 +287,7 @@ fn a_real_training_program() {
         text.lines().filter(|line| line.contains("loss")).map(str::to_owned).collect()
     };
     assert_eq!(losses(&recorded), losses(&alone), "the program computes the same, bit by bit");
-    let flat = common::stdout(&["calls", run, "--view", "flat", "--format", "json"]);
+    let flat = stdout(&["calls", run, "--view", "flat", "--format", "json"]);
     let document: serde_json::Value = serde_json::from_str(&flat).unwrap();
     let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
     for name in ["aten::addmm", "AddmmBackward0", "aten::scaled_dot_product_attention"] {
@@ -300,7 +300,7 @@ fn a_real_training_program() {
     let process = &document["recording"]["processes"][0];
     let recorded = format!("{} {}", process["python"].as_str().unwrap(), process["torch"].as_str().unwrap());
     assert_eq!(recorded, String::from_utf8_lossy(&versions.stdout).trim());
-    let tree = common::stdout(&["calls", run, "--focus", "AddmmBackward0", "--top", "0"]);
+    let tree = stdout(&["calls", run, "--focus", "AddmmBackward0", "--top", "0"]);
     assert!(tree.contains("train_gpt.py:"), "backward operators stand below the Python of their forward ones:\n{tree}");
 }
 
@@ -326,7 +326,7 @@ fn a_real_training_program_as_a_trace() {
     let recorded = command.output().unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     let json = |arguments: &[&str]| -> serde_json::Value {
-        let text = common::stdout(&[arguments, &["--format", "json"]].concat());
+        let text = stdout(&[arguments, &["--format", "json"]].concat());
         serde_json::from_str(&text).unwrap()
     };
 
@@ -347,7 +347,7 @@ fn a_real_training_program_as_a_trace() {
 
     // What is inferred, against what the program is known to do: two blocks, each called once a step.
     let chrome = folder.path().join("gpt.json");
-    common::stdout(&["export", run, "--to", "chrome", "-o", chrome.to_str().unwrap()]);
+    stdout(&["export", run, "--to", "chrome", "-o", chrome.to_str().unwrap()]);
     let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(chrome).unwrap()).unwrap();
     // Spans only: samples bear the names of functions too.
     let spans = || trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X");

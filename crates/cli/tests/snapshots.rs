@@ -21,7 +21,7 @@ fn report_of_the_sample() {
     let trace = write_sample(folder.path(), 0);
     insta::assert_snapshot!(stdout(&["report", &trace]));
     let of_steps = stdout(&["report", &trace, "--steps", "1..2"]);
-    assert!(of_steps.contains("\nCritical path of steps 1 to 2: 1900 µs, bound by "), "{of_steps}");
+    assert!(of_steps.contains("\nCritical path of steps 1 to 2 with their GPU work: 1900 µs, bound by "), "{of_steps}");
 }
 
 /// A trace of something else than PyTorch: what time goes to is all that can be said.

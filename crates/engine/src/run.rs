@@ -28,7 +28,7 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
             return None;
         }
         let (trace, analysis) = jobs[i];
-        Some((analysis.run)(trace, &options.scope))
+        Some((analysis.run)(trace, &options.scope.resolved(trace)))
     });
     let mut results = results.into_iter();
     let mut per_rank = Vec::with_capacity(set.traces.len());

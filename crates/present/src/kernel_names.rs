@@ -183,7 +183,7 @@ pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize
         let chars: Vec<Vec<char>> = same.iter().map(|&at| texts[at].chars().collect()).collect();
         let shared =
             (0..).take_while(|&i| chars.iter().all(|c| c.get(i).is_some() && c.get(i) == chars[0].get(i))).count();
-        let head = width / 3;
+        let head = width / 6;
         // A little of what they share leads to what differs.
         let from = shared.saturating_sub(head / 2).max(head);
         for (&at, chars) in same.iter().zip(&chars) {

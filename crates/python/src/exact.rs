@@ -33,7 +33,6 @@ pub(crate) struct NativeExactPath {
 /// Finds the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, whole))]
-#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn exact_path(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
@@ -71,7 +70,7 @@ pub(crate) fn window(
     whole: bool,
 ) -> WindowChoice {
     if annotation.is_empty() || steps.is_some() || whole {
-        return Looked::at(trace, &Scope { steps, whole }).choice;
+        return Looked::at(trace, &Scope { steps, whole, ..Scope::default() }).choice;
     }
     WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) }
 }

@@ -29,6 +29,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 
+/// All of a trace, also where it has steps.
+const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
+
 /// What queries are asked of.
 #[derive(Debug)]
 pub struct Opened {
@@ -218,10 +221,11 @@ impl Opened {
                 stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
                 compute(scope).map(Cow::Owned).map_err(QueryError::unavailable)
             }
-            _ => {
-                let whole = self.content.get_or_init(|| compute(Scope::default()));
-                whole.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
+            Stretch::Chosen => {
+                let chosen = self.content.get_or_init(|| compute(Scope::default()));
+                chosen.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
             }
+            Stretch::Whole => compute(WHOLE).map(Cow::Owned).map_err(QueryError::unavailable),
         }
     }
 
@@ -229,7 +233,8 @@ impl Opened {
     pub(crate) fn first_tables(&self, part: Stretch) -> Result<Vec<Table>, QueryError> {
         let scope = match part {
             Stretch::Steps(first, last) => Scope::of_steps(Some((first, last))),
-            _ => Scope::default(),
+            Stretch::Chosen => Scope::default(),
+            Stretch::Whole => WHOLE,
         };
         stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
         let options = RunOptions { scope, ..self.options.clone() };

@@ -55,9 +55,14 @@ const BY_STEP: &str = "steps";
 /// If the watch of the options was cancelled.
 pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<Table>, Error> {
     let analyses: Vec<&Analysis> = FIRST.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect();
-    let mut tables = stackline_engine::run(set, &analyses, options)?;
+    let mut tables = stackline_engine::run(set, &analyses, &of_chosen_steps(options))?;
     tables.retain(|table| table.name != BY_STEP);
     Ok(tables)
+}
+
+/// A report's tables are all of the same steps.
+fn of_chosen_steps(options: &RunOptions) -> RunOptions {
+    RunOptions { scope: Scope { chosen: true, ..options.scope }, ..options.clone() }
 }
 
 impl Content {
@@ -66,9 +71,10 @@ impl Content {
     /// # Errors
     /// If the watch of the options was cancelled.
     pub fn compute(set: &TraceSet, infos: &[TraceInfo], options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
+        let of_steps = of_chosen_steps(options);
         let run = |names: &[&str]| {
             let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
-            stackline_engine::run(set, &analyses, options)
+            stackline_engine::run(set, &analyses, &of_steps)
         };
         let mut tables = run(&ANALYSES)?;
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));

@@ -1,8 +1,7 @@
 //! Where the time of each GPU goes, as one sum: what runs, and why nothing runs.
 //!
-//! `gpu_time`: per device, over the window: from the start of the first step to the end of the last one and of the work that it
-//! launched. All work that runs then counts, whoever launched it. Without steps the window is from the first start to the last
-//! end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
+//! `gpu_time`: per device, over the window: the steps that are looked at ([`Looked`]) with their GPU work. All work that runs then
+//! counts, whoever launched it. Without steps the window is from the first start to the last end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
 //! the device's streams counts by the operation that ends the gap: `idle_host_wait` if its launch call started only
 //! within the gap or never (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
 //! between operations), else `idle_other` (it waited for something else). Without a launch record the cause is
@@ -11,10 +10,10 @@
 //! `gpu_kernels`: the same operations by name.
 
 use super::coverage::beside_shares;
-use crate::Analysis;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::steps::Looked;
 use crate::summary::percent;
+use crate::{Analysis, Scope};
 use stackline_model::{GpuId, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -23,11 +22,14 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_time",
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
     run: |trace, scope| {
+        let looked = Looked::at(trace, scope);
         let mut types = NameTypes::new(trace, RULES);
         let all = operations(trace, &mut types);
+        // Both tables are of the same time.
+        let scope = &Scope { chosen: true, ..*scope }.resolved(trace);
         let work = scope.gpu_work(trace);
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
-        beside_shares(vec![breakdown(trace, &all, &Looked::at(trace, scope)), kernels(trace, &of_scope)], trace, scope)
+        beside_shares(vec![breakdown(trace, &all, &looked), kernels(trace, &of_scope)], trace, scope)
     },
 };
 

@@ -1,12 +1,14 @@
 //! Imports of modules as one row each: their frames are many, deep, and seldom what one looks for.
 
+use crate::findings::is_users_file;
 use stackline_model::names::IMPORTS;
 use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree};
 
 /// What stands for an import and all that it runs.
 pub const IMPORT: &str = "import of modules";
 
-/// The tree with a span [`IMPORT`] for each outermost frame of Python's import machinery; what was measured below it counts there.
+/// The tree with a span [`IMPORT`] for each outermost frame of Python's import machinery; what was measured below it counts there,
+/// but for what the user's own code does that is imported: a program may do all its work in such a module.
 #[must_use]
 pub fn fold_imports(mut tree: CallTree) -> CallTree {
     let is_import = |frame: &CallFrame| match *frame {
@@ -17,10 +19,15 @@ pub fn fold_imports(mut tree: CallTree) -> CallTree {
     if !imports.contains(&true) {
         return tree;
     }
+    let is_users = |frame: &CallFrame| match *frame {
+        CallFrame::Python { file, .. } => is_users_file(tree.strings.get(file)),
+        _ => false,
+    };
+    let users: Vec<bool> = tree.frames.iter().map(is_users).collect();
     let span = CallFrameId::new(tree.frames.len());
     let name = tree.strings.intern(IMPORT);
     tree.frames.push(CallFrame::Span { name });
-    let (nodes, moved) = folded(&tree.nodes, &imports, span);
+    let (nodes, moved) = folded(&tree.nodes, (&imports, &users), span);
     let metrics = std::mem::take(&mut tree.metrics);
     let rows = metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
     tree.nodes = nodes;
@@ -29,7 +36,10 @@ pub fn fold_imports(mut tree: CallTree) -> CallTree {
 }
 
 /// The nodes that are left, and which of them stands for each of those before.
-fn folded(nodes: &CallNodes, imports: &[bool], span: CallFrameId) -> (CallNodes, Vec<CallNodeId>) {
+fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: CallFrameId) -> (CallNodes, Vec<CallNodeId>) {
+    let holds =
+        |of: &[bool], frame: CallFrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
+
     let mut kept = CallNodes::default();
     let mut moved: Vec<CallNodeId> = Vec::with_capacity(nodes.len());
     // Of each node that is left, its import, once there is one.
@@ -38,13 +48,13 @@ fn folded(nodes: &CallNodes, imports: &[bool], span: CallFrameId) -> (CallNodes,
     for node in nodes.ids() {
         let (parent, frame) = (nodes.parent[node.index()], nodes.frame[node.index()]);
         let above = parent.some().map(|parent| (moved[parent.index()], within[parent.index()]));
-        if let Some((place, true)) = above {
+        let is_import = holds(imports, frame);
+        if let Some((place, true)) = above.filter(|_| is_import || !holds(users, frame)) {
             moved.push(place);
             within.push(true);
             continue;
         }
         let parent = above.map_or(CallNodeId::NONE, |(place, _)| place);
-        let is_import = frame.some().is_some_and(|frame| imports.get(frame.index()).copied().unwrap_or(false));
         within.push(is_import);
         if let Some(known) = import_of.get(parent.index()).and_then(|known| known.some()).filter(|_| is_import) {
             moved.push(known);
@@ -77,8 +87,9 @@ mod tests {
         let main = python(&mut builder, "<module>", "train.py", 3);
         let find = python(&mut builder, "_find_and_load", "<frozen importlib._bootstrap>", 9);
         let exec = python(&mut builder, "exec_module", "<frozen importlib._bootstrap_external>", 5);
-        let numpy = python(&mut builder, "<module>", "numpy/__init__.py", 1);
         let step = python(&mut builder, "step", "train.py", 8);
+        let numpy = python(&mut builder, "<module>", "/env/lib/python3.11/site-packages/numpy/__init__.py", 1);
+        let own = python(&mut builder, "<module>", "/home/me/model.py", 2);
         let process = builder.process(Default::default());
         let name = builder.text("main");
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
@@ -90,6 +101,8 @@ mod tests {
         put(&[main, find, numpy, find, exec], 5);
         put(&[main, exec, numpy], 7);
         put(&[main, find], 11);
+        put(&[main, find, own, find, numpy], 17);
+        put(&[main, find, own, step], 19);
         put(&[main, step], 13);
         let tree = fold_imports(builder.finish());
         let rows: Vec<(Vec<String>, CallThreadId, u64)> = tree
@@ -104,7 +117,17 @@ mod tests {
             })
             .collect();
         let path = |name: &str| vec!["<module>".to_owned(), name.to_owned()];
-        assert_eq!(rows, [(path(IMPORT), thread, 23), (path("step"), thread, 13)]);
-        assert_eq!(tree.nodes.len(), 4);
+        let users =
+            |names: &[&str]| [&path(IMPORT)[..], &names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>()].concat();
+        let mut rows = rows;
+        rows.sort();
+        let mut expected = [
+            (path(IMPORT), thread, 23),
+            (users(&["<module>", IMPORT]), thread, 17),
+            (users(&["<module>", "step"]), thread, 19),
+            (path("step"), thread, 13),
+        ];
+        expected.sort();
+        assert_eq!(rows, expected);
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
 const INSTALLED: &[&str] = &["site-packages/", "dist-packages/", "lib/python3"];
 
 /// Whether a frame's file is the user's own code. That a folder of it is called like a library says nothing.
-pub(super) fn is_own(file: &str) -> bool {
+pub(crate) fn is_own(file: &str) -> bool {
     !MODULES.contains(&file)
         && !INSTALLED.iter().any(|folder| file.contains(folder))
         && !LIBRARIES

@@ -103,13 +103,22 @@ pub(crate) fn instead(args: &ReportArgs, error: &anyhow::Error) -> Result<Option
 
 /// The command to go on with, for people who read the report on a terminal or in a log.
 fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Result<()> {
-    if common.format != Format::Table || !common.tables.is_empty() || common.output.is_some() {
+    let is_part = common.scope() != Scope::default() || common.rank.is_some();
+    let is_stdin = inputs.iter().any(|input| input.as_os_str() == "-");
+    if common.format != Format::Table || !common.tables.is_empty() || common.output.is_some() || is_part || is_stdin {
         return Ok(());
     }
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
     let command = if has_operations { "findings" } else { "view" };
-    let inputs: Vec<String> = inputs.iter().map(|input| input.display().to_string()).collect();
+    let inputs: Vec<String> = inputs.iter().map(|input| quoted(&input.to_string_lossy())).collect();
     say(&format!("Next: stackline {command} {}", inputs.join(" ")))
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
+    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Writes the page with its answers into one file.

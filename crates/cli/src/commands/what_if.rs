@@ -139,7 +139,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
         human::signed_duration(gain.high_ns),
         share(gain.high_ns),
     );
-    if let Some(steps) = steps {
+    if let Some(steps) = steps.filter(|&steps| steps > 1) {
         let per_step = human::signed_duration(gain.ns / steps as i64);
         out.push_str(&format!("Gain per step {per_step} ({} steps)\n", human::count(steps as i64)));
     }

@@ -194,8 +194,10 @@ impl MemoryCalls {
 
     pub(super) fn access_rows(&self, call: MemoryCallId) -> std::ops::Range<usize> {
         let row = call.index();
+        // A snapshot without history has objects, and no calls.
+        let Some(&end) = self.access_end.get(row) else { return 0..0 };
         let first = if row == 0 { 0 } else { self.access_end[row - 1] };
-        first as usize..self.access_end[row] as usize
+        first as usize..end as usize
     }
 
     pub(super) fn check(&self, accesses: usize) -> Result<(), String> {

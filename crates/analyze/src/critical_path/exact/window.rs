@@ -6,7 +6,7 @@ use super::lanes::Lane;
 use super::names::bits;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
-use stackline_model::{EventId, EventKind, Trace, TrackKind};
+use stackline_model::{EventId, EventKind, Key, Step, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// Which stretch is wanted.
@@ -61,8 +61,8 @@ impl Exact<'_> {
             WindowChoice::From(start) => Window { start: *start, ..self.whole()? },
             WindowChoice::Steps(first, last) => self.steps(*first, *last)?,
             WindowChoice::StepsWithWork(first, last) => {
-                let steps = self.steps(*first, *last)?;
-                let with_work = self.with_work(steps);
+                let (steps, work) = self.steps_and_work(*first, *last)?;
+                let with_work = self.with_work(steps, work);
                 // Work that was launched before may end after all of the steps.
                 if with_work.length_ns() > 0 { with_work } else { steps }
             }
@@ -73,7 +73,7 @@ impl Exact<'_> {
 
     /// A window per step, in time order.
     pub fn step_windows(&self) -> Vec<(i64, Window)> {
-        let window = |s: &stackline_model::Step| (s.number, self.span_window(s.event, s.start, s.end));
+        let window = |s: &Step| (s.number, self.span_window(s.event, s.start, s.end));
         self.trace.steps.iter().filter(|s| s.end > s.start).map(window).collect()
     }
 
@@ -107,34 +107,53 @@ impl Exact<'_> {
     }
 
     pub(super) fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
+        let (from, to) = self.first_and_last(first, last)?;
+        Ok(self.span_window(to.event, from.start, to.end))
+    }
+
+    /// The step of these numbers that begins first, and the one that ends last.
+    fn first_and_last(&self, first: i64, last: i64) -> Result<(&Step, &Step), CriticalPathError> {
         let chosen: Vec<_> = self.trace.steps.iter().filter(|s| (first..=last).contains(&s.number)).collect();
         let (Some(from), Some(to)) = (chosen.iter().min_by_key(|s| s.start), chosen.iter().max_by_key(|s| s.end))
         else {
             let numbers: Vec<i64> = self.trace.steps.iter().map(|s| s.number).collect();
             return Err(CriticalPathError::StepsNotFound { first, last, numbers });
         };
-        Ok(self.span_window(to.event, from.start, to.end))
+        Ok((from, to))
+    }
+
+    /// The window of these steps on the CPU; and of each stream the last work that their processes launched before it, and before
+    /// its end.
+    pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
+        let (from, to) = self.first_and_last(first, last)?;
+        let process = |step: &Step| Some(self.trace.tracks.pid(self.trace.events.track[step.event.index()]));
+        let work = [self.launched_by(from.start, process(from)), self.launched_by(to.end, process(to))];
+        Ok((self.span_window(to.event, from.start, to.end), work))
     }
 
     /// A window of a thread moved to where the GPUs are with what was launched before it and in it.
-    fn with_work(&self, window: Window) -> Window {
+    fn with_work(&self, window: Window, [before, within]: [Vec<u32>; 2]) -> Window {
         let end = |n: &u32| self.graph.end[*n as usize];
-        let start = self.last_launched(window.start).iter().map(end).max().unwrap_or(i64::MIN).max(window.start);
-        let last = self.last_launched(window.end).into_iter().max_by_key(|n| (end(n), *n));
+        let start = before.iter().map(end).max().unwrap_or(i64::MIN).max(window.start);
+        let last = within.into_iter().max_by_key(|n| (end(n), *n));
         match last.filter(|n| end(n) > window.end) {
             Some(anchor) => Window { start, end: end(&anchor), anchor },
             None => Window { start, ..window },
         }
     }
 
-    /// Of each stream the operation that ends last of those launched before a moment.
-    pub(super) fn last_launched(&self, before: i64) -> Vec<u32> {
+    /// Of each stream the operation that ends last of those that a process launched before a moment, and of those without a known
+    /// launch.
+    fn launched_by(&self, before: i64, process: Option<Key>) -> Vec<u32> {
         let (rows, events) = (&self.trace.gpu, &self.trace.events);
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
         for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
             let row = self.graph.place[node as usize] as usize;
-            let launch = rows.launch[row].some().unwrap_or(rows.event[row]);
-            if events.start[launch.index()] < before {
+            let known = rows.launch[row].some();
+            let launch = known.unwrap_or(rows.event[row]);
+            let by = known.map(|launch| self.trace.tracks.pid(events.track[launch.index()]));
+            let is_asked_for = by.is_none() || by == process;
+            if is_asked_for && events.start[launch.index()] < before {
                 let of_stream = last.entry((rows.device[row], rows.stream[row])).or_insert(node);
                 if self.graph.end[node as usize] > self.graph.end[*of_stream as usize] {
                     *of_stream = node;

@@ -206,8 +206,7 @@ impl WhatIf<'_, '_> {
     fn measured(&self, choice: &WindowChoice) -> Result<Measured, CriticalPathError> {
         let work = match *choice {
             WindowChoice::StepsWithWork(first, last) => {
-                let host = self.exact.steps(first, last)?;
-                let [begins, ends] = [host.start, host.end].map(|moment| self.exact.last_launched(moment));
+                let (host, [begins, ends]) = self.exact.steps_and_work(first, last)?;
                 (host.anchor != NONE).then_some(Work { host, begins, ends })
             }
             _ => None,

@@ -123,7 +123,7 @@ impl Selector {
         Ok(Self { text: text.to_owned(), target })
     }
 
-    /// These events and stretches of time, under a text for people, which cannot be parsed: [`Self::listed`] gives one that can.
+    /// These events and stretches of time, under a text for people, which cannot be parsed: `listed` gives one that can.
     pub fn of(text: impl Into<String>, mut chosen: Chosen) -> Self {
         // Each counts once, in whatever order and however often it was chosen.
         chosen.events.sort_unstable();
