@@ -102,17 +102,18 @@ impl Content {
 
 /// The path of one trace: the line is about the exact one. Documents had HTA's first, under keys that stay.
 fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool), scope: &Scope) -> PathSummary {
-    let Looked { choice, notes, .. } = Looked::at(trace, scope);
+    let looked = Looked::at(trace, scope);
+    let Looked { choice, notes, .. } = &looked;
     let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
     let of = match choice {
         WindowChoice::Whole => String::new(),
-        _ => format!(" of {}", window_in_words(&choice)),
+        choice => format!(" of {}", window_in_words(choice)),
     };
     let rank = if many { format!(", rank {}", info.rank) } else { String::new() };
     let label = format!("Critical path{of}{rank}");
     let (exact, hta) = std::thread::scope(|threads| {
         let hta = with_hta.then(|| threads.spawn(|| hta_json(trace, scope.steps.is_some())));
-        let exact = exact_path(trace, &choice);
+        let exact = exact_path(trace, choice);
         (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
     let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
@@ -122,7 +123,8 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
         Err(error) => format!("{label}: none, for {error}."),
     };
     let told = start_up.map(|start_up| format!("Start-up{rank}: {start_up}."));
-    for told in told.into_iter().chain(notes.iter().map(|note| format!("Note{rank}: {note}."))) {
+    let told = told.into_iter().chain(small_part(trace, &looked).map(|text| format!("Note{rank}: {text}.")));
+    for told in told.chain(notes.iter().map(|note| format!("Note{rank}: {note}."))) {
         line.push('\n');
         line.push_str(&told);
     }
@@ -150,6 +152,21 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
         json.insert("start_up".to_owned(), json!({"before_ns": before_ns, "imports_ns": imports_ns}));
     }
     PathSummary { json: json.into(), line }
+}
+
+/// That steps are less than half of the trace, if they are: what else it holds is in no table of the report.
+fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
+    let (start, end) = looked.window(trace)?;
+    let (first, last) = trace.span()?;
+    let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
+    let told = || {
+        format!(
+            "the steps take {} of the trace's {}; --whole reports all of it",
+            human::duration(steps),
+            human::duration(all)
+        )
+    };
+    (steps < all / 2).then(told)
 }
 
 fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<(ExactReport, Vec<LargeCall>), CriticalPathError> {
