@@ -6,7 +6,7 @@ use findings_support::{Program, find, read, text};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::analyses::tl_coll_analysis;
-use stackline_analyze::findings::{Confidence, Finding, Findings, Options, merge};
+use stackline_analyze::findings::{Confidence, Finding, Findings, Identity, Options, Place, merge};
 use stackline_analyze::tracelens::Definition;
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
@@ -326,6 +326,12 @@ fn a_wait_for_another_rank_is_an_effect() {
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
     assert_eq!(straggler.told_of(), Some(1));
     assert!(straggler.title.contains("; there SL009: the program waits for data"), "{}", straggler.title);
+    // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
+    let cause = of("SL009")[0].change_place();
+    assert_eq!((straggler.place.clone(), straggler.change_place()), (Place::default(), cause));
+    let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
+    let without = without.findings.iter().find(|f| f.rule.code == "SL040").unwrap();
+    assert_eq!(Identity::of(straggler), Identity::of(without));
     assert_eq!(of("SL039"), Vec::<&Finding>::new(), "{}", text(&found.findings));
     assert!(found.notes.iter().any(|note| note.starts_with("SL039 on other ranks is left out")), "{:?}", found.notes);
     // Waits for something else stay.

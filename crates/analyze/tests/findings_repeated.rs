@@ -55,12 +55,48 @@ fn constants_that_are_built_in_each_step() {
     for other in ["aten::linear", "aten::bernoulli_", "aten::randn", "aten::scatter_"] {
         let mixed = steps(|p, _| {
             p.python("model.py(50): forward", |p| {
-                shaped(p, "aten::zeros", 64, 100);
+                shaped(p, "aten::ones", 64, 100);
                 shaped(p, other, 64, 200);
             });
         });
         assert_eq!(mixed.of("SL045"), [], "{other}");
     }
+}
+
+/// What begins as zeros is mostly written afterwards, as the start state of an RNN is.
+#[test]
+fn zeros_are_no_constants() {
+    for then in [None, Some("aten::fill_"), Some("aten::to"), Some("aten::copy_")] {
+        let starts = steps(|p, _| {
+            p.python("model.py(80): start", |p| {
+                shaped(p, "aten::zeros", 64, 200);
+                shaped(p, "aten::empty", 64, 200);
+                then.into_iter().for_each(|then| shaped(p, then, 64, 200));
+            });
+        });
+        assert_eq!(starts.of("SL045"), [], "{then:?}");
+    }
+}
+
+/// A function that also does something else is told of its lines alone, whichever call does it.
+#[test]
+fn functions_that_do_other_things_in_some_call() {
+    let of = |other: bool| {
+        let mut found = steps(|p, number| {
+            p.python("model.py(30): causal_mask", |p| {
+                shaped(p, "aten::ones", 512, 100);
+                p.work(400);
+                if other && number == 3 {
+                    p.python("model.py(60): log", |p| shaped(p, "aten::linear", 512, 100));
+                }
+            });
+        })
+        .of("SL045");
+        assert_eq!(found.len(), 1, "{}", text(&found));
+        found.remove(0)
+    };
+    let (alone, mixed) = (of(false).gain.unwrap(), of(true).gain.unwrap());
+    assert!(alone.ns > 490_000 && mixed.ns < alone.ns && mixed.ns > 400_000, "{alone:?}, {mixed:?}");
 }
 
 /// `torch.tensor(list)`: what it takes lies before its operators, in the builtin function.
@@ -105,4 +141,46 @@ fn caches_that_grow_by_cat() {
     assert!((190_000..=205_000).contains(&found[0].gain_ns()), "{}", text(&found));
     assert_eq!(growing(99, 0), [], "of one size each time");
     assert_eq!(growing(99, 7), [], "what came out is not what goes in");
+}
+
+/// What a model joins of what its layers made grows within each forward; the cache of a program that generates does so over steps.
+#[test]
+fn what_grows_within_a_step_begins_anew() {
+    let grown = |p: &mut Program, from: i64, times: i64| (from..from + times).for_each(|old| cat(p, old, 1, 20));
+    let within = |times: i64| steps(move |p, _| grown(p, 64, times));
+    for times in [12, 80] {
+        assert_eq!(within(times).of("SL046"), [], "{times}");
+    }
+    let over = |times: i64| steps(move |p, number| grown(p, 64 + times * number as i64, times)).of("SL046");
+    let found = over(12);
+    assert!(found.len() == 1 && found[0].title.contains("by torch.cat 72 times"), "{}", text(&found));
+    // Without steps, or in one of them, only what is much longer, and once.
+    let alone = |forwards: usize, times: i64| {
+        let mut program = Program::new();
+        program.python("train.py(10): step", |p| (0..forwards).for_each(|_| grown(p, 64, times)));
+        program.of("SL046").len()
+    };
+    assert_eq!([alone(1, 12), alone(6, 12), alone(1, 80), alone(2, 80)], [0, 0, 1, 0]);
+}
+
+#[test]
+fn shares_of_growing_caches_name_their_base() {
+    let mut old = 99;
+    let program = steps(|p, _| {
+        p.python("cache.py(5): update", |p| {
+            p.op_with("aten::cat", json!({"Input Dims": [[[old, 64], [1, 64]], []]}), |p| p.kernel("cat_kernel", 300));
+        });
+        p.sync("cudaDeviceSynchronize");
+        old += 1;
+    });
+    let found = program.of("SL046");
+    assert!(found.len() == 1 && found[0].title.ends_with("100 % of the GPU's busy time"), "{}", text(&found));
+    // Sizes that no tensor has are no reason to stop.
+    let absurd = steps(|p, _| {
+        let dims = json!({"Input Dims": [[[i64::MAX], [i64::MAX], [3, i64::MAX]], []]});
+        p.op_with("aten::cat", dims, |p| p.work(100));
+        let dims = json!({"Input Dims": [[[i64::MAX], [i64::MAX]], []]});
+        p.op_with("aten::cat", dims, |p| p.work(100));
+    });
+    assert_eq!(absurd.of("SL046"), []);
 }

@@ -89,7 +89,7 @@ mod tests {
         let exec = python(&mut builder, "exec_module", "<frozen importlib._bootstrap_external>", 5);
         let step = python(&mut builder, "step", "train.py", 8);
         let numpy = python(&mut builder, "<module>", "/env/lib/python3.11/site-packages/numpy/__init__.py", 1);
-        let own = python(&mut builder, "<module>", "/home/me/model.py", 2);
+        let own = python(&mut builder, "<module>", "/srv/me/model.py", 2);
         let process = builder.process(Default::default());
         let name = builder.text("main");
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });

@@ -1,19 +1,19 @@
 //! Findings on ranks that only wait for another one: effects, whose cause is on the rank that comes last.
 
 use super::finding::{Finding, OfRank};
+use super::place::Place;
 use super::rules::waits_for_ranks;
 
 /// A rank whose waits gain so many times less than those of others is the one that is waited for.
 const MUCH_LESS: i64 = 4;
 
 /// Findings without those that a rank which comes last explains, and a note of these; its finding names what is found on that rank
-/// alone, or far more than elsewhere.
+/// alone, or far more than elsewhere, and where to change that. Its own place stays: a cause that moves makes it no other finding.
 pub(super) fn joined(straggler: &mut Finding, findings: &mut Vec<Finding>) -> Option<String> {
     let last = straggler.told_of()?;
     if let Some(cause) = cause(last, findings) {
         straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
-        straggler.place = cause.place.clone();
-        straggler.change = cause.change.clone();
+        straggler.change = Some(cause.change_place().clone()).filter(|place| *place != Place::default());
     }
     // The last one may wait, too, for what it sent to come back: far less.
     let is_effect = |finding: &Finding| {

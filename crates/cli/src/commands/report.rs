@@ -54,6 +54,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table {
         head = header(&session);
+        head.push_str(&how_it_ended(&session));
         for path in paths.iter().take(LISTED) {
             head.push_str(&path.line);
             head.push('\n');
@@ -112,6 +113,16 @@ fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Resul
     let command = if has_operations { "findings" } else { "view" };
     let inputs: Vec<String> = inputs.iter().map(|input| quoted(&input.to_string_lossy())).collect();
     say(&format!("Next: stackline {command} {}", inputs.join(" ")))
+}
+
+/// That processes were killed, by which signal, and what they were doing: nothing of it is in any table.
+fn how_it_ended(session: &Session<'_>) -> String {
+    let problems = || session.set.traces.iter().flat_map(|trace| &trace.report.problems);
+    let of = |code: &'static str| problems().filter(move |problem| problem.code == code);
+    let killed = of("process_killed").filter(|problem| problem.example.contains(" was ended by "));
+    let mut text: String = killed.map(|problem| format!("Killed: {}.\n", problem.example)).collect();
+    text.extend(of("in_flight").map(|problem| format!("In flight when it ended: {}.\n", problem.example)));
+    stackline_present::terminal::clean_lines(&text)
 }
 
 /// A path as a shell takes it.

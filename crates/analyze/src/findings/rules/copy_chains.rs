@@ -48,16 +48,18 @@ const DEEP: &str = "copy.deepcopy";
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
     // Frames of each operator are looked at only where there is such a frame.
-    let has_deep = subject.trace().strings.iter().any(is_deep_frame);
+    let deep_names: Vec<bool> = subject.trace().strings.iter().map(is_deep_frame).collect();
+    let has_deep = deep_names.contains(&true);
     let deep = if has_deep { subject.outermost(&subject.operators()) } else { Vec::new() };
-    let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(subject, operator)).collect();
-    let plain: Vec<EventId> = copies.into_iter().filter(|&copy| !has_deep || !is_deep(subject, copy)).collect();
+    let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(subject, &deep_names, operator)).collect();
+    let plain: Vec<EventId> =
+        copies.into_iter().filter(|&copy| !has_deep || !is_deep(subject, &deep_names, copy)).collect();
     // One call copies by several operators, and modules of any class.
     let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
     for (place, of) in subject.by_place(&deep) {
         by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
     }
-    let deep = by_line.into_iter().filter_map(|(place, operators)| deep_copy(subject, place, operators));
+    let deep = by_line.into_iter().filter_map(|(place, operators)| deep_copy(subject, &deep_names, place, operators));
     let plain = subject.by_code(&plain).into_iter().filter_map(|(place, copies)| draft(subject, place, copies));
     deep.chain(plain).collect()
 }
@@ -69,18 +71,19 @@ fn is_deep_frame(name: &str) -> bool {
         || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
 }
 
-fn is_deep(subject: &Subject<'_>, copy: EventId) -> bool {
+/// Whether an operation is done in such a call; `deep_names` tells by name which frames are one.
+fn is_deep(subject: &Subject<'_>, deep_names: &[bool], copy: EventId) -> bool {
     let trace = subject.trace();
-    let is_deep = |name: StrId| is_deep_frame(trace.strings.get(name));
+    let is_deep = |name: StrId| deep_names.get(name.index()).copied().unwrap_or(false);
     let frames = || subject.stack(copy).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     frames().any(|e| is_deep(trace.events.name[e.index()]))
         || subject.stack(copy).any(|e| subject.stack_frames(e).into_iter().any(is_deep))
 }
 
 /// A copy of whole objects by these operators: what Python does between them goes with them.
-fn deep_copy(subject: &Subject<'_>, place: Place, operators: Vec<EventId>) -> Option<Draft> {
+fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators: Vec<EventId>) -> Option<Draft> {
     let trace = subject.trace();
-    let calls = calls_around(subject, &operators);
+    let calls = calls_around(subject, deep_names, &operators);
     // Calls that were recorded say where the copying begins and ends; of those that samples saw, and of others, operators do.
     let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
     let runs = subject.runs_of(&operators);
@@ -121,9 +124,10 @@ fn deep_copy(subject: &Subject<'_>, place: Place, operators: Vec<EventId>) -> Op
 }
 
 /// The outermost calls of `copy.deepcopy` around some operators.
-fn calls_around(subject: &Subject<'_>, operators: &[EventId]) -> Vec<EventId> {
+fn calls_around(subject: &Subject<'_>, deep_names: &[bool], operators: &[EventId]) -> Vec<EventId> {
     let trace = subject.trace();
-    let is_call = |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && is_deep_frame(trace.name(*e));
+    let is_deep = |e: EventId| deep_names.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
+    let is_call = |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && is_deep(*e);
     let around = |&operator: &EventId| trace.ancestors(operator).filter(is_call).last();
     let mut calls: Vec<EventId> = operators.iter().filter_map(around).collect();
     calls.sort_unstable();

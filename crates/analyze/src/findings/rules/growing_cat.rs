@@ -4,7 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL046",
@@ -16,7 +16,9 @@ pub(super) const RULE: Rule = Rule {
              transformers, index_copy_ or slices elsewhere; a list, and one cat at the end, where only the end is read.",
     example: ("keys = torch.cat([keys, k], dim=1)", "keys[:, at : at + 1] = k  # allocated once\nat += 1"),
     cost: "some lines; memory of the largest size from the beginning",
-    wrong_when: "The sizes grow because the inputs do. The gain supposes that of each copy the part of the new elements is left.",
+    wrong_when: "The sizes grow because the inputs do. What begins anew within each step is left alone: so grow the features of a DenseNet, \
+                 and so does a cache that lives for no longer than a step. The gain supposes that of each copy the part of the new \
+                 elements is left.",
     source: "field practice",
     needs: &[Need::Operators, Need::Shapes],
     settings: &[
@@ -24,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 6.0,
             range: (3.0, 1e6),
-            about: "least calls from one place that grow one after the other",
+            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps ten times as many",
         },
         Setting {
             name: "share",
@@ -40,16 +42,24 @@ pub(super) const RULE: Rule = Rule {
 /// A call of `cat`: elements of its largest input, and of all.
 struct Call {
     event: EventId,
+    start: i64,
     largest: i64,
     all: i64,
 }
+
+/// What grows in so many steps grows from step to step: nothing that begins anew in each.
+const LEAST_STEPS: usize = 3;
+/// What fewer steps show has to be so many times as long: a model that joins what its layers made grows within each forward.
+const LONG: f64 = 10.0;
+/// So many calls of one place later nothing goes on that has not gone on since.
+const MOST_BETWEEN: usize = 4096;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let operators = subject.named(&[EventKind::Operator], |name| name == "aten::cat");
     // Layers grow each by itself; a line is told once.
     let mut by_line: BTreeMap<Place, Vec<Call>> = BTreeMap::new();
     for (place, of) in subject.by_place(&operators) {
-        for growing in growing(subject, of) {
+        for growing in growing(subject, &of) {
             let line = Place { module: None, operator: None, ..place.clone() };
             by_line.entry(line).or_default().extend(growing);
         }
@@ -57,47 +67,97 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     by_line.into_iter().filter_map(|(place, calls)| draft(subject, place, &calls)).collect()
 }
 
-/// Calls of one place of which each begins with what the one before made: one list for each tensor that grows.
-fn growing(subject: &Subject<'_>, mut operators: Vec<EventId>) -> Vec<Vec<Call>> {
-    let events = &subject.trace().events;
-    operators.sort_unstable_by_key(|&e| (events.start[e.index()], e));
-    let mut chains: Vec<Vec<Call>> = Vec::new();
-    for event in operators {
-        let Some(call) = sizes(subject, event) else { continue };
-        // The largest input is as large as what came out the last time.
-        let goes_on = |chain: &&mut Vec<Call>| chain.last().is_some_and(|last| last.all == call.largest);
-        match chains.iter_mut().find(goes_on) {
-            Some(chain) => chain.push(call),
-            None => chains.push(vec![call]),
-        }
-    }
-    chains.retain(|chain| chain.len() as f64 >= subject.setting("calls"));
+/// Calls of one place of which each begins with what the one before made, from step to step: one list for each tensor that grows.
+fn growing(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
+    let call = |&event: &EventId| {
+        let (largest, all) = sizes(&subject.json("Input Dims", event)?)?;
+        Some(Call { event, start: subject.trace().events.start[event.index()], largest, all })
+    };
+    let mut calls: Vec<Call> = operators.iter().filter_map(call).collect();
+    calls.sort_unstable_by_key(|call| (call.start, call.event));
+    let least = subject.setting("calls");
+    let mut chains = chains(calls);
+    chains.retain(|chain| chain.len() as f64 >= least);
+    let begins_anew = begins_anew(&chains);
+    let is_long = |chain: &[Call]| chain.len() as f64 >= LONG * least && !begins_anew.contains(&chain[0].largest);
+    chains.retain(|chain| steps_of(subject, chain) >= LEAST_STEPS || is_long(chain));
     chains
 }
 
-/// Elements of the largest input of a call, and of all of them; none where one is not a part of the other.
-fn sizes(subject: &Subject<'_>, event: EventId) -> Option<Call> {
-    let dims = subject.json("Input Dims", event)?;
-    let mut sizes: Vec<i64> = dims.get(0)?.as_array()?.iter().map(elements).collect::<Option<_>>()?;
-    sizes.sort_unstable();
-    let (&largest, all) = (sizes.last()?, sizes.iter().sum());
-    (sizes.len() >= 2 && largest > 0 && largest < all).then_some(Call { event, largest, all })
+/// Calls in the order of time, of which each begins with what the one before made: its largest input is as large as what came out.
+fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
+    // By what came out, with the number of the last call: tensors of one size take turns.
+    let mut open: BTreeMap<i64, VecDeque<(usize, Vec<Call>)>> = BTreeMap::new();
+    let mut order: VecDeque<(usize, i64)> = VecDeque::new();
+    let mut chains = Vec::new();
+    for (number, call) in calls.into_iter().enumerate() {
+        let size = call.all;
+        let before = open.get_mut(&call.largest).and_then(VecDeque::pop_front);
+        let mut chain = before.map(|(_, chain)| chain).unwrap_or_default();
+        chain.push(call);
+        open.entry(size).or_default().push_back((number, chain));
+        order.push_back((number, size));
+        if order.len() > MOST_BETWEEN
+            && let Some((number, size)) = order.pop_front()
+            && let Some(of_size) = open.get_mut(&size)
+        {
+            // None of its size waits for longer.
+            let is_it = of_size.front().is_some_and(|(last, _)| *last == number);
+            let ended = if is_it { of_size.pop_front() } else { None };
+            chains.extend(ended.map(|(_, chain)| chain).filter(|chain| chain.len() > 1));
+            if of_size.is_empty() {
+                open.remove(&size);
+            }
+        }
+    }
+    chains.extend(open.into_values().flatten().map(|(_, chain)| chain));
+    chains.sort_unstable_by_key(|chain| (chain[0].start, chain[0].event));
+    chains
+}
+
+/// Sizes from which a chain begins after another one from the same size has ended.
+fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
+    let mut first_end: BTreeMap<i64, i64> = BTreeMap::new();
+    for chain in chains {
+        let end = chain[chain.len() - 1].start;
+        first_end.entry(chain[0].largest).and_modify(|first| *first = end.min(*first)).or_insert(end);
+    }
+    let is_behind = |chain: &&Vec<Call>| first_end.get(&chain[0].largest).is_some_and(|end| *end < chain[0].start);
+    chains.iter().filter(is_behind).map(|chain| chain[0].largest).collect()
+}
+
+/// In how many steps a tensor grows.
+fn steps_of(subject: &Subject<'_>, chain: &[Call]) -> usize {
+    let steps = &subject.trace().steps;
+    let mut of: Vec<usize> = chain.iter().filter_map(|call| subject.step_of(steps, call.event)).collect();
+    of.sort_unstable();
+    of.dedup();
+    of.len()
+}
+
+/// Elements of the largest input of a call, and of all of them; none where one is not a part of the other, or nothing is as large.
+fn sizes(dims: &Value) -> Option<(i64, i64)> {
+    let sizes: Vec<i64> = dims.get(0)?.as_array()?.iter().map(elements).collect::<Option<_>>()?;
+    let largest = *sizes.iter().max()?;
+    let all = sizes.iter().try_fold(0_i64, |sum, &size| sum.checked_add(size))?;
+    (largest > 0 && largest < all).then_some((largest, all))
 }
 
 /// Elements of a shape.
 fn elements(shape: &Value) -> Option<i64> {
-    shape.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
+    let mut sizes = shape.as_array()?.iter().map(|n| n.as_i64().filter(|n| *n >= 0));
+    sizes.try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
 fn draft(subject: &Subject<'_>, place: Place, calls: &[Call]) -> Option<Draft> {
     let operators: Vec<EventId> = calls.iter().map(|call| call.event).collect();
     let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
-    let (copies, share) = if subject.uses_gpu() {
+    let (copies, share, whose) = if subject.uses_gpu() {
         let share = subject.percent_of_gpu(subject.total(&kernels));
-        (kernels, share)
+        (kernels, share, "the GPU's busy time")
     } else {
         let share = subject.percent(subject.total(&operators));
-        (operators.clone(), share)
+        (operators.clone(), share, "the time")
     };
     if share < subject.setting("share") {
         return None;
@@ -109,7 +169,7 @@ fn draft(subject: &Subject<'_>, place: Place, calls: &[Call]) -> Option<Draft> {
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
     Some(Draft {
         title: format!(
-            "a tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of the time",
+            "a tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of {whose}",
             calls.len()
         ),
         place,
@@ -128,4 +188,63 @@ fn draft(subject: &Subject<'_>, place: Place, calls: &[Call]) -> Option<Draft> {
         confidence: Confidence::Medium,
         worth: Worth::Edits(vec![edit]),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn calls(sizes: impl IntoIterator<Item = (i64, i64)>) -> Vec<Call> {
+        let call = |(at, (largest, all))| Call { event: EventId::new(at), start: at as i64, largest, all };
+        sizes.into_iter().enumerate().map(call).collect()
+    }
+
+    fn lengths(chains: &[Vec<Call>]) -> Vec<usize> {
+        chains.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn tensors_of_one_size_grow_beside_each_other() {
+        let grown = chains(calls((10..20).flat_map(|n| [(n, n + 1); 3])));
+        assert_eq!(lengths(&grown), [10, 10, 10]);
+        assert!(begins_anew(&grown).is_empty());
+        let again = chains(calls((0..4).flat_map(|_| (10..20).map(|n| (n, n + 1)))));
+        assert_eq!((lengths(&again), begins_anew(&again)), (vec![10; 4], BTreeSet::from([10])));
+    }
+
+    /// Each of them is looked at once, whatever came before.
+    #[test]
+    fn what_nothing_continues_is_dropped() {
+        const MANY: i64 = 300_000;
+        for same in [true, false] {
+            let size = |n: i64| if same { 64 } else { 3 * n + 64 };
+            let found = chains(calls((0..MANY).map(|n| (size(n), size(n) + 1))));
+            assert_eq!((found.len(), found[0].len()), (MOST_BETWEEN, 1), "{same}");
+        }
+        // One that grows is kept, though much else is between its calls, and after it.
+        let other = |n: i64| (10 * n + 100_000, 10 * n + 100_005);
+        let between = |n: i64| (0..1000).map(move |i| other(1000 * n + i));
+        let mixed =
+            (1..9).flat_map(|n| between(n).chain([(n, n + 1)])).chain(between(9)).chain((10..20).flat_map(between));
+        let found = chains(calls(mixed));
+        assert_eq!(lengths(&found).into_iter().filter(|&length| length > 1).collect::<Vec<_>>(), [8]);
+    }
+
+    #[test]
+    fn sizes_of_inputs() {
+        assert_eq!(sizes(&json!([[[9, 64], [1, 64]], []])), Some((576, 640)));
+        let most = i64::MAX;
+        for none in [
+            json!([[[most], [most]], []]),
+            json!([[[most, most], [1]], []]),
+            json!([[[-3, -3], [1]], []]),
+            json!([[[0], [5]], []]),
+            json!([[[5]], []]),
+            json!([[], []]),
+            json!([]),
+        ] {
+            assert_eq!(sizes(&none), None, "{none}");
+        }
+    }
 }

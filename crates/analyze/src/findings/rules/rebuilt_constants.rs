@@ -2,8 +2,9 @@
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Unit};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -21,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few lines; memory for what is kept",
     wrong_when: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
                  make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element; \
-                 random numbers are none. That such a line also reads a tensor of the step cannot be seen.",
+                 random numbers and zeros, which are usually written to, are none. Who writes to what such a line makes cannot build it \
+                 once. That such a line also reads a tensor of the step cannot be seen.",
     source: "field practice",
     needs: &[Need::Operators, Need::Steps],
     settings: &[Setting {
@@ -36,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Operators that make tensors of nothing but sizes and Python values.
 const FACTORIES: &[&str] =
-    &["arange", "ones", "full", "zeros", "eye", "linspace", "logspace", "tril_indices", "triu_indices", "lift_fresh"];
+    &["arange", "ones", "full", "eye", "linspace", "logspace", "tril_indices", "triu_indices", "lift_fresh"];
 
 /// What is computed of them.
 const DERIVED: &[&str] = &[
@@ -115,6 +117,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let operators = subject.outermost(&subject.operators());
+    // Asked for where a line makes nothing but constants.
+    let held = LazyCell::new(|| held(subject, &operators));
+    let of_line = |place, of| of_line(subject, place, of, &|| &*held);
     let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
     for (place, of) in subject.by_place(&operators) {
         by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
@@ -127,15 +132,33 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let of_function = |(_, mut lines): (Place, Vec<(Place, Vec<EventId>)>)| {
         let all = lines.iter().flat_map(|(_, of)| of).copied().collect();
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
-        let whole = if lines.len() > 1 { of_line(subject, first, all, &operators) } else { None };
+        let whole = if lines.len() > 1 { of_line(first, all) } else { None };
         let single = if whole.is_none() { std::mem::take(&mut lines) } else { Vec::new() };
-        let single = single.into_iter().filter_map(|(place, of)| of_line(subject, place, of, &operators));
+        let single = single.into_iter().filter_map(|(place, of)| of_line(place, of));
         whole.into_iter().chain(single).collect::<Vec<Draft>>()
     };
     by_function.into_iter().flat_map(of_function).collect()
 }
 
-fn of_line(subject: &Subject<'_>, place: Place, mut operators: Vec<EventId>, others: &[EventId]) -> Option<Draft> {
+/// How many outermost operators lie in each call of the user's own functions.
+type Held = FxHashMap<EventId, usize>;
+
+fn held(subject: &Subject<'_>, operators: &[EventId]) -> Held {
+    let mut held = Held::default();
+    for &operator in operators {
+        for call in subject.trace().ancestors(operator).filter(|&e| subject.is_own_frame(e)) {
+            *held.entry(call).or_default() += 1;
+        }
+    }
+    held
+}
+
+fn of_line<'h>(
+    subject: &Subject<'_>,
+    place: Place,
+    mut operators: Vec<EventId>,
+    all_held: &dyn Fn() -> &'h Held,
+) -> Option<Draft> {
     let trace = subject.trace();
     place.file.as_ref()?;
     let name = |event: EventId| trace.name(event);
@@ -148,7 +171,7 @@ fn of_line(subject: &Subject<'_>, place: Place, mut operators: Vec<EventId>, oth
     {
         return None;
     }
-    let spans = whole_calls(subject, &operators, others);
+    let spans = whole_calls(subject, &operators, all_held());
     let path: i64 = subject.path_inside(&spans).iter().sum();
     let share = subject.percent(path);
     if share < subject.setting("share") {
@@ -185,14 +208,11 @@ fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
 }
 
 /// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none.
-fn whole_calls(subject: &Subject<'_>, operators: &[EventId], others: &[EventId]) -> Vec<EventId> {
+fn whole_calls(subject: &Subject<'_>, operators: &[EventId], all_held: &Held) -> Vec<EventId> {
     let trace = subject.trace();
-    let all: FxHashSet<EventId> = operators.iter().copied().collect();
-    let around_others = others.iter().filter(|e| !all.contains(e)).flat_map(|&e| trace.ancestors(e));
-    let mixed: FxHashSet<EventId> = around_others.collect();
-    let own = |&operator: &EventId| {
-        trace.ancestors(operator).find(|&e| subject.is_own_frame(e)).filter(|call| !mixed.contains(call))
-    };
+    let theirs = held(subject, operators);
+    let holds_no_other = |call: &EventId| theirs.get(call) == all_held.get(call);
+    let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| subject.is_own_frame(e)).filter(holds_no_other);
     // Builtins such as `<built-in method tensor of type object>` hold what the operator in them does not.
     let builtin = |&operator: &EventId| {
         trace.ancestors(operator).take_while(|&e| !subject.is_own_frame(e)).filter(|&e| is_builtin(subject, e)).last()

@@ -168,8 +168,9 @@ pub(super) fn recorder() -> Result<PathBuf> {
         std::env::current_exe().and_then(fs::canonicalize).context("this program does not know where it is")?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
-    let found =
-        places.into_iter().chain(packaged(&folder.join("../lib"))).find_map(|place| fs::canonicalize(place).ok());
+    // Fedora keeps packages with machine code apart.
+    let packages = ["../lib", "../lib64"].into_iter().flat_map(|libraries| packaged(&folder.join(libraries)));
+    let found = places.into_iter().chain(packages).find_map(|place| fs::canonicalize(place).ok());
     found.ok_or_else(|| {
         unreadable(format!(
             "{RECORDER} is neither in {} nor in ../lib/stackline of it; build it with `cargo build --release -p \

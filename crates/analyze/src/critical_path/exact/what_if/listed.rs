@@ -44,7 +44,7 @@ impl Listed {
 
     /// The events of a trace that are meant.
     ///
-    /// Numbers that the trace does not have are left out: whatever is left of a list is still replayed, and counted.
+    /// Numbers that the trace does not have are left out: whatever is left of a list is still replayed, and counted once.
     pub(super) fn resolve(&self, trace: &Trace) -> Chosen {
         let numbers = &trace.events.source_index;
         let event = |number: u32| numbers.binary_search(&number).ok().map(EventId::new);
@@ -53,11 +53,18 @@ impl Listed {
             numbers.partition_point(|&n| n < first)..numbers.partition_point(|&n| n <= last)
         };
         Chosen {
-            events: self.events.iter().flat_map(run).map(EventId::new).collect(),
-            stretches: self.stretches.iter().filter_map(pair).collect(),
-            between: self.between.iter().filter_map(pair).collect(),
+            events: each_once(self.events.iter().flat_map(run).map(EventId::new)),
+            stretches: each_once(self.stretches.iter().filter_map(pair)),
+            between: each_once(self.between.iter().filter_map(pair)),
         }
     }
+}
+
+fn each_once<T: Ord>(listed: impl Iterator<Item = T>) -> Vec<T> {
+    let mut listed: Vec<T> = listed.collect();
+    listed.sort_unstable();
+    listed.dedup();
+    listed
 }
 
 /// The selector of exactly these events, as text.
@@ -122,6 +129,11 @@ mod tests {
         assert_eq!(text, "events:2..7");
         assert_eq!(Listed::parse("2..7").unwrap().resolve(&trace), chosen);
         assert_eq!(Listed::parse("4,[1-2]").unwrap().resolve(&trace), Chosen::default());
+        // Whatever is listed twice, or in runs that overlap, is meant once.
+        let once = Listed::parse("3,7..9,[2-7],(3-9)").unwrap().resolve(&trace);
+        for more in ["9,3,3,7..9,[2-7],(3-9)", "8..9,7..8,3..6,(3-9),[2-7],(3-9),[2-7]"] {
+            assert_eq!(Listed::parse(more).unwrap().resolve(&trace), once, "{more}");
+        }
         for bad in ["", "x", "3..", "4..3", "[3]", "[3..4]", "(3-4", "1;2", "-1"] {
             assert!(Listed::parse(bad).is_err(), "{bad}");
         }
