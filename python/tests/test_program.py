@@ -42,9 +42,8 @@ def test_a_program_is_recorded_and_looked_at(command: list[str], tmp_path: Path)
     busy = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: sum(range(1000))"
     run(command, "record", "-o", "run.stackline", "--", sys.executable, "-c", busy, cwd=tmp_path)
     report = json.loads(run(command, "report", "run.stackline", "--format", "json", cwd=tmp_path))
-    assert report["schema"].startswith("stackline/")
-    assert "python" in run(command, "calls", "run.stackline", cwd=tmp_path).lower()
-    assert "findings" in run(command, "findings", "run.stackline", cwd=tmp_path)
+    assert report["schema"].startswith("stackline/") and report["tables"]
+    assert "CPU time" in run(command, "calls", "run.stackline", cwd=tmp_path)
     page = tmp_path / "page.html"
     run(command, "report", "run.stackline", "--html", page, cwd=tmp_path)
     assert page.stat().st_size > 10_000
