@@ -32,7 +32,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, content: &Content) -> String
         gpu_time(time, &mut out);
     }
     let first = session.set.traces.first();
-    let found = first.and_then(|trace| findings::find(trace, &Options::default()).ok());
+    let found = all_findings(session);
     if let Some(found) = &found {
         findings_of(found, &mut out);
     }
@@ -104,6 +104,16 @@ fn gpu_time(time: &Table, out: &mut String) {
             human::duration(number(time, "time_ns", row).unwrap_or(0.0) as i64),
         );
     }
+}
+
+/// The findings of all ranks of a job, merged as `findings` does; of other traces those of the first.
+fn all_findings(session: &Session<'_>) -> Option<Findings> {
+    let options = Options::default();
+    let is_job = session.infos.iter().all(|info| info.rank_from_file);
+    let looked_at = if is_job { session.infos.len() } else { 1 };
+    let ranks = session.set.traces.iter().zip(&session.infos).take(looked_at);
+    let found = ranks.filter_map(|(trace, info)| Some((info.rank, findings::find(trace, &options).ok()?)));
+    findings::merge(found.collect(), &options, &|_| true)
 }
 
 fn findings_of(found: &Findings, out: &mut String) {
