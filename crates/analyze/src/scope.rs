@@ -23,13 +23,14 @@ impl Scope {
         Self { steps, ..Self::default() }
     }
 
-    /// The same for one trace, whose steps are chosen.
+    /// The same for one trace: where its steps are to be chosen, these.
     #[must_use]
     pub fn resolved(&self, trace: &Trace) -> Self {
+        if !self.chosen {
+            return *self;
+        }
         match Looked::at(trace, self).choice {
-            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) if self.chosen => {
-                Self::of_steps(Some((from, to)))
-            }
+            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Self::of_steps(Some((from, to))),
             _ => *self,
         }
     }

@@ -2,17 +2,8 @@
 
 use crate::findings_support;
 
-use findings_support::Program;
+use findings_support::steps;
 use serde_json::json;
-
-/// Three steps of a product and what `inside` adds to each.
-fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
-    let mut program = Program::new();
-    for number in 0..3 {
-        program.step(number, |p| p.python("train.py(10): step", &mut inside));
-    }
-    program
-}
 
 #[test]
 fn kernels_that_limit_their_blocks_on_purpose() {

@@ -2,19 +2,10 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, read, text};
+use findings_support::{Program, find, read, steps, text};
 use serde_json::json;
 use stackline_analyze::findings::{Confidence, Finding, Findings, Options};
 use std::collections::BTreeSet;
-
-/// Three steps of a model: `inside` runs in each.
-fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
-    let mut program = Program::new();
-    for number in 0..3 {
-        program.step(number, |p| p.python("train.py(10): step", &mut inside));
-    }
-    program
-}
 
 #[test]
 fn waits_of_the_host() {

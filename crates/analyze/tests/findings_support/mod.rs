@@ -194,6 +194,15 @@ impl Program {
     }
 }
 
+/// Three steps of a model: `inside` runs in each.
+pub(crate) fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
+    let mut program = Program::new();
+    for number in 0..3 {
+        program.step(number, |p| p.python("train.py(10): step", &mut inside));
+    }
+    program
+}
+
 /// A trace from its text.
 pub(crate) fn read(text: &str) -> Trace {
     read_bytes("program.json", text.as_bytes(), &ReadOptions::default()).unwrap()

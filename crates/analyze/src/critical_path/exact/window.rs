@@ -126,7 +126,7 @@ impl Exact<'_> {
     /// its end.
     pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
         let (from, to) = self.first_and_last(first, last)?;
-        let process = |step: &Step| Some(self.trace.tracks.pid(self.trace.events.track[step.event.index()]));
+        let process = |step: &Step| self.trace.tracks.pid(self.trace.events.track[step.event.index()]);
         let work = [self.launched_by(from.start, process(from)), self.launched_by(to.end, process(to))];
         Ok((self.span_window(to.event, from.start, to.end), work))
     }
@@ -144,7 +144,7 @@ impl Exact<'_> {
 
     /// Of each stream the operation that ends last of those that a process launched before a moment, and of those without a known
     /// launch.
-    fn launched_by(&self, before: i64, process: Option<Key>) -> Vec<u32> {
+    fn launched_by(&self, before: i64, process: Key) -> Vec<u32> {
         let (rows, events) = (&self.trace.gpu, &self.trace.events);
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
         for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
@@ -152,7 +152,7 @@ impl Exact<'_> {
             let known = rows.launch[row].some();
             let launch = known.unwrap_or(rows.event[row]);
             let by = known.map(|launch| self.trace.tracks.pid(events.track[launch.index()]));
-            let is_asked_for = by.is_none() || by == process;
+            let is_asked_for = by.is_none_or(|by| by == process);
             if is_asked_for && events.start[launch.index()] < before {
                 let of_stream = last.entry((rows.device[row], rows.stream[row])).or_insert(node);
                 if self.graph.end[node as usize] > self.graph.end[*of_stream as usize] {
