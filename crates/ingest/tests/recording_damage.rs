@@ -101,6 +101,20 @@ fn names_of_calls_that_share_a_frame_are_theirs() {
     assert!(calls.contains(&("operator 3".to_owned(), 1_030_200, 50)));
 }
 
+/// The first chunk is found again behind the byte, its calls have no times, and their names are of no later call.
+#[test]
+fn a_byte_before_the_first_chunk_names_no_later_call() {
+    for count in 1..6 {
+        let mut damaged = file(&chunks(count, true));
+        let (whole, ..) = read(&damaged);
+        damaged.insert(HEADER.len(), 2);
+        let (calls, _, problems) = read(&damaged);
+        assert!(calls.is_subset(&whole), "{count}: {:?}", calls.difference(&whole).collect::<Vec<_>>());
+        assert!(problems.iter().any(|problem| problem.0 == "damaged_chunk"), "{problems:?}");
+        assert_eq!(calls.is_empty(), count == 1, "the first chunk's calls alone have no times");
+    }
+}
+
 #[test]
 fn what_stands_behind_a_lost_chunk_is_read() {
     let all = chunks(9, true);

@@ -254,17 +254,21 @@ impl Calls {
                 self.threads.iter_mut().for_each(ThreadCalls::restart);
                 Some(())
             }
+            // Differences from what was skipped, and names of calls that are such.
+            Record::Sequence { .. }
+            | Record::EventName { .. }
+            | Record::Event { .. }
+            | Record::Sample { .. }
+            | Record::Touch { .. }
+                if self.holes.differences =>
+            {
+                None
+            }
             Record::EventName { thread, name } => {
                 let known = self.call_names.len() as u32;
                 self.thread(thread)?.next_name = Some(known);
                 self.call_names.push(name);
                 Some(())
-            }
-            // Differences from what was skipped.
-            Record::Sequence { .. } | Record::Event { .. } | Record::Sample { .. } | Record::Touch { .. }
-                if self.holes.differences =>
-            {
-                None
             }
             Record::Sequence { thread, delta, forward_thread } => {
                 let thread = self.thread(thread)?;
