@@ -88,8 +88,9 @@ fn the_handler_uses_little_of_a_small_stack() {
     }
 }
 
-fn every_signal(command: &mut Command, library: &Path) -> Output {
-    let output = command.arg(here("tests/programs/every_signal.py")).arg(library).arg("0.3").output().unwrap();
+/// `seconds`: of processor time in each part, in which samples are taken.
+fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output {
+    let output = command.arg(here("tests/programs/every_signal.py")).arg(library).arg(seconds).output().unwrap();
     assert!(output.status.success(), "{} {}", output.status, text(&output.stderr));
     output
 }
@@ -99,10 +100,10 @@ fn a_program_may_use_every_signal_number() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path()) else { return };
-        let truth = text(&every_signal(&mut Command::new(&python), &library).stdout);
+        let truth = text(&every_signal(&mut Command::new(&python), &library, "0.05").stdout);
         for options in [&OPTIONS[2..3], &OPTIONS[..]] {
             let run = tempfile::tempdir().unwrap();
-            let output = every_signal(recorded(&python, run.path()).envs(options.iter().copied()), &library);
+            let output = every_signal(recorded(&python, run.path()).envs(options.iter().copied()), &library, "0.3");
             assert_eq!(text(&output.stdout), truth, "{}, {options:?}", python.display());
             let stream = &streams(run.path())[0];
             for function in ["python_handlers", "c_handlers", "after_taken"] {
