@@ -118,7 +118,8 @@ impl Parsed {
         if !name.ends_with([')', '>', '}']) || !name.contains("::") && !name.contains('<') {
             return None;
         }
-        let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
+        let name = name.replace("(anonymous namespace)::", "");
+        let name = without_return_type(&name);
         let end = name.find(['<', '('])?;
         let (path, arguments) = name.split_at(end);
         if !path.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':') {
@@ -158,20 +159,44 @@ fn trimmed(token: &str) -> &str {
     ENDINGS.iter().find_map(cut).unwrap_or(token)
 }
 
-/// Where the template arguments that a text begins with end; 0 if it begins with none.
-fn template_end(text: &str) -> usize {
-    let mut depth = 0usize;
-    for (at, c) in text.char_indices() {
+/// The characters of a text with how many brackets are open around them. A `>` between parentheses compares.
+fn with_depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
+    let mut open = Vec::new();
+    text.char_indices().map(move |(at, c)| {
         match c {
-            '<' => depth += 1,
-            '>' => depth = depth.saturating_sub(1),
+            '<' | '(' | '{' | '[' => open.push(c),
+            '>' if open.last() == Some(&'<') => drop(open.pop()),
+            ')' | '}' | ']' => {
+                // What stood open between them was no bracket.
+                let from = open.iter().rposition(|&c| c != '<');
+                open.truncate(from.unwrap_or(0));
+            }
             _ => {}
         }
-        if depth == 0 {
-            return if at == 0 { 0 } else { at };
+        (at, c, open.len())
+    })
+}
+
+/// A function without what it returns, which may have template arguments of its own (`std::enable_if<…>::type`).
+fn without_return_type(name: &str) -> &str {
+    let mut from = 0;
+    for (at, c, depth) in with_depths(name) {
+        match (c, depth) {
+            (' ', 0) => from = at + 1,
+            // Its parameters.
+            ('(', 1) => break,
+            _ => {}
         }
     }
-    text.len()
+    &name[from..]
+}
+
+/// Where the template arguments that a text begins with end; 0 if it begins with none.
+fn template_end(text: &str) -> usize {
+    if !text.starts_with('<') {
+        return 0;
+    }
+    with_depths(text).find(|&(_, _, depth)| depth == 0).map_or(text.len(), |(at, ..)| at)
 }
 
 /// Texts of at most so many cells, cut where they must be; different ones stay different, if there is room for what differs.
@@ -213,6 +238,9 @@ mod tests {
             "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, \
              at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)",
             "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align1>(Params)",
+            "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type \
+             vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)",
+            "unsigned long reduce<(N>>1), float>(int)",
             "triton_poi_fused_add_0",
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
             "<frozen importlib._bootstrap>(1027): _find_and_load",
@@ -223,6 +251,8 @@ mod tests {
             "vectorized_elementwise rsqrt",
             "vectorized_elementwise Mul",
             "cutlass::Kernel cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align1",
+            "fused_add_rms_norm",
+            "reduce N",
             "triton_poi_fused_add_0",
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
             "<frozen importlib._bootstrap>(1027): _find_and_load",
