@@ -25,6 +25,7 @@ mod clock;
 mod events;
 mod gpu;
 mod ids;
+pub mod kernel_names;
 mod kind;
 mod links;
 mod memory;

@@ -6,8 +6,8 @@
 //! writer that the caller passes in.
 #![forbid(unsafe_code)]
 
-pub mod exports;
-mod kernel_names;
+mod cells;
+mod exports;
 mod presenters;
 mod read_report;
 mod trace_info;

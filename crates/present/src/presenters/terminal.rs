@@ -4,8 +4,9 @@
 //! the table says so. Colour never carries meaning alone.
 
 use super::human;
-use crate::kernel_names::{cut_apart, short_names};
+use crate::cells::cut_apart;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, presets};
+use stackline_model::kernel_names::short_names;
 use stackline_model::{Column, Table, Unit, Values};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 

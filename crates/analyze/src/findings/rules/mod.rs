@@ -137,10 +137,11 @@ pub fn find(code: &str) -> Option<&'static Rule> {
     ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }
 
-/// Names of kernels can be thousands of characters long: the beginning says enough.
+/// Names of kernels can be thousands of characters long: what they do, and the beginning of that, says enough.
 fn short(name: &str) -> String {
     const CHARACTERS: usize = 48;
     let name = name.strip_prefix(stackline_model::names::MODULE_PREFIX).unwrap_or(name).trim_start();
+    let name = stackline_model::kernel_names::short_name(name);
     let short: String = name.chars().take(CHARACTERS).collect();
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }

@@ -68,8 +68,15 @@ const ENDINGS: &[&str] = &["_kernel_cuda", "_kernel_impl", "_cuda_kernel", "_ker
 /// Words behind the kernel's own name, as long as that tells it from the others.
 const WORDS: usize = 2;
 
+/// A name by itself, as it is in a sentence: what it does, without types and numbers.
+#[must_use]
+pub fn short_name(name: &str) -> String {
+    shown_at(name, Parsed::of(name).as_ref(), 1)
+}
+
 /// The names as they are shown beside each other: those of C++ shortened, different ones to different texts.
-pub(crate) fn short_names(names: &[String]) -> Vec<String> {
+#[must_use]
+pub fn short_names(names: &[String]) -> Vec<String> {
     let parsed: Vec<Option<Parsed>> = names.iter().map(|name| Parsed::of(name)).collect();
     let mut levels = vec![0; names.len()];
     loop {
@@ -199,30 +206,9 @@ fn template_end(text: &str) -> usize {
     with_depths(text).find(|&(_, _, depth)| depth == 0).map_or(text.len(), |(at, ..)| at)
 }
 
-/// Texts of at most so many cells, cut where they must be; different ones stay different, if there is room for what differs.
-pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
-    let mut shown: Vec<String> = texts.iter().map(|text| cut(text, width)).collect();
-    let mut of_text: HashMap<String, Vec<usize>> = HashMap::new();
-    shown.iter().enumerate().for_each(|(at, text)| of_text.entry(text.clone()).or_default().push(at));
-    for same in of_text.into_values().filter(|all| all.iter().any(|&at| texts[at] != texts[all[0]])) {
-        let chars: Vec<Vec<char>> = same.iter().map(|&at| texts[at].chars().collect()).collect();
-        let shared =
-            (0..).take_while(|&i| chars.iter().all(|c| c.get(i).is_some() && c.get(i) == chars[0].get(i))).count();
-        let head = width / 6;
-        // A little of what they share leads to what differs.
-        let from = shared.saturating_sub(head / 2).max(head);
-        for (&at, chars) in same.iter().zip(&chars) {
-            let before: String = chars.iter().take(head).collect();
-            let after: String = chars.iter().skip(from).collect();
-            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(head + 1)));
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{cut_apart, short_names};
+    use super::{short_name, short_names};
 
     fn short(names: &[&str]) -> Vec<String> {
         short_names(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
@@ -262,6 +248,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_by_itself_says_all_that_it_does() {
+        let softmax = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16, \
+                       at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(c10::BFloat16*, c10::BFloat16 const*, int)";
+        assert_eq!(short_name(softmax), "cunn_SoftMaxForward SoftMaxForwardEpilogue");
+        assert_eq!(short_name("nn.Module: Linear_0"), "nn.Module: Linear_0");
+    }
+
+    #[test]
     fn different_kernels_never_look_the_same() {
         let of = |numbers: &str, ty: &str| {
             format!("void at::native::reduce_kernel<{numbers}, at::native::ReduceOp<{ty}> >(int)")
@@ -271,16 +265,5 @@ mod tests {
         assert_eq!(shown[0], shown[3]);
         assert_eq!(shown[1], "reduce double");
         assert_eq!([&shown[0], &shown[2]], ["reduce float 512 1", "reduce float 128 4"]);
-    }
-
-    #[test]
-    fn cut_names_keep_what_differs() {
-        let names = ["Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN", "Cijk_Ailk_Bjlk_SB_MT32x16x16_MI16x16x1_SN"]
-            .map(str::to_owned);
-        let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();
-        let shown = cut_apart(&names, 16, cut);
-        assert_ne!(shown[0], shown[1]);
-        assert!(shown.iter().all(|text| text.chars().count() <= 16), "{shown:?}");
-        assert!(shown[0].contains("64") && shown[1].contains("32"), "{shown:?}");
     }
 }

@@ -1,0 +1,40 @@
+//! Texts in cells of tables that are narrower than they.
+
+use std::collections::HashMap;
+
+/// Texts of at most so many cells, cut where they must be; different ones stay different, if there is room for what differs.
+pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
+    let mut shown: Vec<String> = texts.iter().map(|text| cut(text, width)).collect();
+    let mut of_text: HashMap<String, Vec<usize>> = HashMap::new();
+    shown.iter().enumerate().for_each(|(at, text)| of_text.entry(text.clone()).or_default().push(at));
+    for same in of_text.into_values().filter(|all| all.iter().any(|&at| texts[at] != texts[all[0]])) {
+        let chars: Vec<Vec<char>> = same.iter().map(|&at| texts[at].chars().collect()).collect();
+        let shared =
+            (0..).take_while(|&i| chars.iter().all(|c| c.get(i).is_some() && c.get(i) == chars[0].get(i))).count();
+        let head = width / 6;
+        // A little of what they share leads to what differs.
+        let from = shared.saturating_sub(head / 2).max(head);
+        for (&at, chars) in same.iter().zip(&chars) {
+            let before: String = chars.iter().take(head).collect();
+            let after: String = chars.iter().skip(from).collect();
+            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(head + 1)));
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut_apart;
+
+    #[test]
+    fn cut_names_keep_what_differs() {
+        let names = ["Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN", "Cijk_Ailk_Bjlk_SB_MT32x16x16_MI16x16x1_SN"]
+            .map(str::to_owned);
+        let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();
+        let shown = cut_apart(&names, 16, cut);
+        assert_ne!(shown[0], shown[1]);
+        assert!(shown.iter().all(|text| text.chars().count() <= 16), "{shown:?}");
+        assert!(shown[0].contains("64") && shown[1].contains("32"), "{shown:?}");
+    }
+}
