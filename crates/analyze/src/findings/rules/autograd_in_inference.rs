@@ -1,6 +1,6 @@
 //! SL048: a program that only runs forward records autograd's graph.
 
-use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::autograd::is_node;
 use rustc_hash::FxHashMap;
@@ -41,9 +41,12 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let total = subject.total(&operators).max(1) as f64;
+    // As time, not as operators: their recording stays.
+    let stretches = || operators.iter().map(|&operator| (operator, operator)).collect();
     let shorter = |node_ns: f64| {
         let factor = (1.0 - nodes as f64 * node_ns / total).max(0.0);
-        subject.edit(Action::Scale(factor), "operators that make autograd's nodes", &operators).map(|edit| vec![edit])
+        let chosen = Chosen { stretches: stretches(), ..Chosen::default() };
+        subject.edit_of(Action::Scale(factor), "operators that make autograd's nodes", chosen).map(|edit| vec![edit])
     };
     let by_place = subject.by_place(&operators).into_iter().max_by_key(|(_, of)| of.len());
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();
