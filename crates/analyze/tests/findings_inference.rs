@@ -85,6 +85,10 @@ fn what_is_no_evaluation_in_each_step() {
 
 /// Steps of 20 products of 100 µs.
 fn serving(numbered: bool, grows: bool) -> Program {
+    serving_with("aten::linear", numbered, grows)
+}
+
+fn serving_with(operator: &str, numbered: bool, grows: bool) -> Program {
     let mut program = Program::new();
     for step in 0..4 {
         program.step(step, |p| {
@@ -93,7 +97,7 @@ fn serving(numbered: bool, grows: bool) -> Program {
                     let number = if grows { 20 * step as i64 + i } else { 0 };
                     let args =
                         if numbered { json!({"Sequence number": number, "Fwd thread id": 0}) } else { json!({}) };
-                    p.op_with("aten::linear", args, |p| p.work(98));
+                    p.op_with(operator, args, |p| p.work(98));
                 }
             });
         });
@@ -117,6 +121,8 @@ fn inference_without_a_graph() {
     assert_eq!(serving(false, false).of("SL048"), []);
     assert_eq!(serving(true, false).of("SL048"), []);
     assert_eq!(training(|_| false, |_, _| ()).of("SL048"), []);
+    // A torch.autograd.Function, as in a kernel for mixtures of experts, makes its node under inference_mode, too.
+    assert_eq!(serving_with("TopK", true, true).of("SL048"), []);
     let mut optimized = serving(true, true);
     optimized.annotation("Optimizer.step#SGD.step", |p| p.work(10));
     assert_eq!(optimized.of("SL048"), []);

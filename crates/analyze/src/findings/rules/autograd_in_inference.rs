@@ -17,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line; outputs of inference_mode cannot take part in training",
     wrong_when: "The backward pass was not recorded, or comes later: the trace is of a part of training. The evidence is that operators have \
                  sequence numbers, which they get only while autograd records, that the numbers grow, as they do with each node that is \
-                 made, and that no backward node and no optimizer runs anywhere in the trace. The gain is that of the host's time for so many nodes; \
+                 made, and that no backward node and no optimizer runs anywhere in the trace. Functions of the program's own (torch.autograd.Function) \
+                 do not count: they make a node in any mode. The gain is that of the host's time for so many nodes; \
                  memory that is not kept is no part of it.",
     source: "field practice; PyTorch's performance tuning guide",
     needs: &[Need::Operators],
@@ -89,7 +90,8 @@ fn nodes(subject: &Subject<'_>) -> (i64, Vec<EventId>) {
     let sequence = trace.attr("Sequence number");
     let mut numbers: FxHashMap<TrackId, (i64, i64)> = FxHashMap::default();
     let mut numbered = Vec::new();
-    for operator in subject.operators() {
+    // A torch.autograd.Function of the program's own, which has no namespace, makes its node in any mode.
+    for operator in subject.operators().into_iter().filter(|&operator| trace.name(operator).contains("::")) {
         // Without autograd it is -1, or not there.
         let Some(number) = sequence.i64(operator).filter(|&number| number >= 0) else { continue };
         let known = numbers.entry(trace.events.track[operator.index()]).or_insert((number, number));

@@ -73,8 +73,10 @@ impl Applier<'_, '_> {
             let least = if allowed < 1.0 { cut(1.0) } else { cut(left(take, busy(take))) };
             self.partly.push([least, of_allowed(left(take, READY_NS)), of_allowed(left(take, 0))]);
         }
+        let (are, each) =
+            if workers == 1 { ("is 1 worker that loads", "") } else { ("are workers that load", "each ") };
         self.notes.push(format!(
-            "loading runs in the program itself: assumed are {workers} workers that load as fast as it does, each on a processor of its own"
+            "loading runs in the program itself: assumed {are} as fast as it does, {each}on a processor of its own ({workers} in all)"
         ));
         if allowed < 1.0 {
             self.notes
