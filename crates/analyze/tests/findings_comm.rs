@@ -327,8 +327,12 @@ fn a_wait_for_another_rank_is_an_effect() {
     assert_eq!(straggler.told_of(), Some(1));
     assert!(straggler.title.contains("; there SL009: the program waits for data"), "{}", straggler.title);
     // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
-    let cause = of("SL009")[0].change_place();
-    assert_eq!((straggler.place.clone(), straggler.change_place()), (Place::default(), cause));
+    let cause = &waits_for_rank(2900, 100).of("SL009")[0];
+    assert_eq!((&straggler.place, straggler.change_place()), (&Place::default(), cause.change_place()));
+    // The cause is told once, with what is to be done about it and the edits that do it.
+    assert_eq!(of("SL009"), Vec::<&Finding>::new(), "{}", text(&found.findings));
+    assert_eq!((&straggler.edits, &straggler.rule.advice), (&cause.edits, &cause.rule.advice));
+    assert!(straggler.gain_ns() <= cause.gain_ns(), "{}", text(&found.findings));
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let without = without.findings.iter().find(|f| f.rule.code == "SL040").unwrap();
     assert_eq!(Identity::of(straggler), Identity::of(without));

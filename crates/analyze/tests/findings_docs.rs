@@ -16,7 +16,9 @@ fn list() -> String {
                     are hopes (such as half of a kernel's time), gains by a model, and changes that contradict those above them: their \
                     numbers are told beside it. What no rule covers is named below the list, if it takes 20 % of the window or more, or if findings \
                      cover less than half of the critical path: calls, operators, functions and GPU work by name, with what their removal \
-                     gains in replay. Each page says under \"How measured\" which of these a finding is.\n\nWith `--baseline` a \
+                     gains in replay, and time in no event: waits whose cause is not recorded (told of the call that was in progress \
+                     meanwhile, if there is one, and never of the operation after it) and time of threads in which no call is \
+                     recorded, with what could record it. Each page says under \"How measured\" which of these a finding is.\n\nWith `--baseline` a \
                     finding is new, gone or changed beside all that was found in both runs, whether it was listed, ignored or below \
                     `--min-gain`.\n\nWhat is found in memory (SL050 to SL060) gains bytes at the \
                     highest peak of a device, predicted by replaying its allocations ([memory](../memory.md#findings-and-gate)), and stands behind \

@@ -5,9 +5,12 @@ use crate::findings_support;
 use findings_support::{Program, find, text};
 use insta::assert_snapshot;
 use serde_json::json;
+use stackline_analyze::Scope;
+use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::findings::{
     Confidence, Finding, Findings, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with,
 };
+use stackline_analyze::steps::Looked;
 use stackline_model::{INFERRED, OPENMP, Problem, Severity};
 use std::slice::from_ref;
 
@@ -279,11 +282,34 @@ fn loading_beside_the_computing_needs_processors() {
     assert!(gain.low_ns <= 0 && two.confidence == Confidence::Medium, "{}", text(from_ref(&two)));
     let many = loading_itself(64_000, 1);
     let gain = many.gain.unwrap();
+    assert_eq!(many.edits, ["more-workers 9"]);
     assert!(
-        gain.ns >= 890_000 && gain.low_ns >= 700_000 && many.confidence == Confidence::High,
+        (790_000..=805_000).contains(&gain.ns) && gain.low_ns >= 440_000 && many.confidence == Confidence::High,
         "{}",
         text(from_ref(&many))
     );
+}
+
+/// No more is gained than so many workers can load: one takes as long for a batch as the program itself.
+#[test]
+fn few_workers_load_no_faster_than_they_can() {
+    let mut program = Program::new();
+    for number in 0..6 {
+        program.step(number, |p| {
+            let take = "torch/utils/data/dataloader.py(788): _SingleProcessDataLoaderIter.__next__";
+            p.python(take, |p| p.work(8998));
+            p.op("aten::mm", |p| p.work(2996));
+        });
+    }
+    let trace = program.trace();
+    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let gain = |more: u32| {
+        let edits = [Edit::more_workers(more).unwrap()];
+        predict(&trace, &choice, &edits).unwrap().gain.ns / 6
+    };
+    // Of 9 ms of loading and 3 ms of computing: one worker needs 9 ms a batch, two need 4.5.
+    let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 500_000;
+    assert!(near(gain(1), 3000) && near(gain(2), 7500) && near(gain(3), 8900), "{:?}", [1, 2, 3].map(gain));
 }
 
 /// Workers are killed at the end of a program: what they did not write tells of no GPU.

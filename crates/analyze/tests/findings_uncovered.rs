@@ -3,7 +3,10 @@
 use crate::findings_support;
 
 use findings_support::{Program, text};
+use stackline_analyze::Scope;
+use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::findings::{Findings, LargeKind};
+use stackline_analyze::steps::Looked;
 
 /// Steps of one product of 2 ms that the host waits for, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Findings {
@@ -108,7 +111,66 @@ fn the_copy_of_a_real_trace_is_named() {
     assert!(found.uncovered.is_most() && found.findings.is_empty());
     let call = found.uncovered.groups.iter().find(|group| group.name == "hipMemcpyWithStream").unwrap();
     assert!((97.0..99.0).contains(&call.percent) && call.count == 1, "{call:?}");
-    // The host waits in it for a kernel that spins: without the call the next one would wait.
-    let first = &found.uncovered.groups[0];
-    assert!(first.kind == LargeKind::Gpu && first.name.contains("resolve_future_token_ids"), "{first:?}");
+    // What the GPU waits for meanwhile is not recorded: it is not the kernel of 6.6 µs that comes after it.
+    assert!(call.wait_percent > 97.0, "{call:?}");
+    assert!(found.uncovered.groups.iter().all(|group| group.kind != LargeKind::Gpu), "{:?}", found.uncovered);
+}
+
+/// A kernel of 100 µs that starts 9 ms after its launch, and nothing says why.
+fn held_back(after_launch: impl FnOnce(&mut Program)) -> Program {
+    let mut program = Program::new();
+    program.step(0, |p| {
+        p.op("aten::mm", |p| {
+            p.hold_stream(9000);
+            p.kernel("gemm", 100);
+        });
+        after_launch(p);
+    });
+    program
+}
+
+/// A wait whose cause is not recorded is told by itself, and not as time of the kernel that comes after it.
+#[test]
+fn a_wait_of_unknown_cause_is_told_by_itself() {
+    let found = held_back(|_| ()).findings();
+    let [wait] = &found.uncovered.groups[..] else { panic!("{:?}", found.uncovered) };
+    assert_eq!((wait.kind, wait.count, wait.gain), (LargeKind::Wait, 1, None), "{wait:?}");
+    assert!(wait.path_percent > 95.0 && wait.advice.contains("processes that use this GPU"), "{wait:?}");
+    assert!(found.findings.iter().all(|finding| finding.gain_ns() < 100_000), "{}", text(&found.findings));
+}
+
+/// Where a call of the program is in progress all the while, the wait is told of it.
+#[test]
+fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
+    let found = held_back(|p| p.pageable(2, 4096)).findings();
+    let [call] = &found.uncovered.groups[..] else { panic!("{:?}", found.uncovered) };
+    assert_eq!((call.kind, call.name.as_str()), (LargeKind::Call, "cudaMemcpyAsync"), "{call:?}");
+    assert!(call.wait_percent > 95.0 && call.percent > 95.0, "{call:?}");
+}
+
+/// Removing an operation does not remove what held it back: it may, at best.
+#[test]
+fn removing_a_kernel_does_not_gain_the_wait_before_it() {
+    let trace = held_back(|p| p.pageable(2, 4096)).trace();
+    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let edits = Edit::parse_all("remove kernel:gemm").unwrap();
+    let gain = predict(&trace, &choice, &edits).unwrap().gain;
+    assert!(gain.ns < 200_000 && gain.low_ns < 200_000, "{gain:?}");
+    assert!(gain.high_ns > 8_000_000, "{gain:?}");
+}
+
+/// Time of a Python thread in which nothing is recorded is named as that.
+#[test]
+fn time_without_recorded_calls_is_named() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.op("aten::mm", |p| p.work(2000));
+            p.work(4000);
+        });
+    }
+    let found = program.findings();
+    let group = found.uncovered.groups.iter().find(|group| group.kind == LargeKind::UnrecordedPython).unwrap();
+    assert!((60.0..70.0).contains(&group.path_percent) && group.gain.is_none(), "{group:?}");
+    assert!(group.advice.contains("with_stack=True"), "{group:?}");
 }

@@ -36,6 +36,7 @@ mod findings_cpu;
 mod findings_damaged;
 mod findings_docs;
 mod findings_host;
+mod findings_inference;
 mod findings_kernels;
 mod findings_real;
 mod findings_recordings;

@@ -27,7 +27,8 @@ impl Measured {
             Self::Replay => {
                 "Replayed: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
                  ([what-if](../analyses/what-if.md)), less what it cost to record what goes; the bounds are those of replay, and hold \
-                 what is said of them above."
+                 what is said of them above. They are no proof: what a change leaves free of caches, memory and processors is in no trace, \
+                 and more or less than them [was measured](../findings-accuracy.md) of some programs."
             }
             Self::Hope => {
                 "Replayed as a hope: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
@@ -128,11 +129,11 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL009",
         &[Replay, Nothing],
-        "Its share is the time that the critical path spends in loading. Where the program loads batches itself, taking one costs it no \
-         time (`remove`), and the lower bound leaves what it costs to take a batch from a worker; if a recording tells that the \
-         processors would all be busy then, no more is told than what they allow, and at least nothing. Where there are workers, as many more \
-         of them are replayed as it takes to wait no longer (`more-workers`), no more than find a processor if a recording tells how \
-         many there are. Where all processors are busy, more workers gain nothing.",
+        "Its share is the time that the critical path spends in loading. As many workers are replayed as it takes to wait no longer \
+         (`more-workers`), no more than find a processor if a recording tells how many there are. Where the program loads batches itself, \
+         taking one costs it what it costs to take a batch from a worker, and no less than so many workers take to load one; if a recording \
+         tells that the processors would all be busy then, no more is told than what they allow, and at least nothing. Where all \
+         processors are busy, more workers gain nothing.",
     ),
     (
         "SL010",
@@ -354,6 +355,19 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL046",
         &[Replay],
         "Of each call the part is left that its new elements are of all that it copies (`scale`): kernels on a GPU, else operators.",
+    ),
+    (
+        "SL047",
+        &[Replay, Hope],
+        "Its share is the critical path in the calls and in the GPU work that they launch. They take no time, nor does that work \
+         (`remove`): the gain is that of steps without it; the lower bound is that of one in ten (`scale`). Where nothing says that it is an \
+         evaluation, it is a hope. Measured on the CPU: see [how close](../findings-accuracy.md).",
+    ),
+    (
+        "SL048",
+        &[Replay],
+        "The outermost operators with a sequence number take less time (`scale`): 2.4 µs for each node that they make, between what was measured of two programs; the bounds \
+         hold 0.8 and 5 µs. Kernels take as long as before, so that nothing is gained where the GPU is what is waited for.",
     ),
     (
         "SL050",

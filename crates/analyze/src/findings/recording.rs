@@ -2,8 +2,9 @@
 
 use super::subject::Ground;
 use crate::critical_path::exact::Exact;
-use crate::critical_path::exact::what_if::{Action, Edit, spans_of};
+use crate::critical_path::exact::what_if::{Action, Edit, own_loading, spans_of};
 use crate::recording::{OperatorCost, Recording};
+use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind, INFERRED, Trace};
 use std::collections::BTreeMap;
 
@@ -66,9 +67,14 @@ impl RecordedOperators {
         for edit in edits {
             let part = match edit.action {
                 Action::Scale(factor) => (1.0 - factor).max(0.0),
-                Action::Remove => 1.0,
+                Action::Remove | Action::MoreWorkers(_) => 1.0,
                 _ => continue,
             };
+            // What workers load, the process that trains need not record.
+            if let Action::MoreWorkers(_) = edit.action {
+                parts.extend(own_loading(exact).into_iter().map(|event| (event, 1.0)));
+                continue;
+            }
             for event in edit.selector.iter().flat_map(|selector| spans_of(exact, selector)) {
                 let known = parts.entry(event).or_insert(0.0);
                 *known = part.max(*known);
@@ -93,6 +99,23 @@ impl Gone {
     pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
+}
+
+/// What recording cost of operators that edits do away with, as a sentence behind a gain that replay predicts for so many steps:
+/// findings take it out. None where it is nothing, or not known.
+pub fn recording_in_gain(trace: &Trace, edits: &[Edit], gain_ns: i64, steps: usize) -> Option<String> {
+    let recording = Recording::of(trace);
+    let recorded = RecordedOperators::of(trace, recording.as_ref())?;
+    let gone = recorded.gone_with(&Exact::new(trace), edits).of_gain(gain_ns);
+    let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
+    let a_step = if steps > 0 { " a step" } else { "" };
+    (gone > 0).then(|| {
+        format!(
+            "{} of the gain{a_step} is what it cost to record the operators that go: `findings` takes that out, and tells {}{a_step}",
+            per_step(gone),
+            per_step(gain_ns - gone.min(gain_ns))
+        )
+    })
 }
 
 impl Ground<'_> {

@@ -7,7 +7,7 @@ use super::rule::Rule;
 use super::settings::Settings;
 use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
-use crate::critical_path::exact::{Category, Exact, ExactPath, LoaderWorkers, Window};
+use crate::critical_path::exact::{Category, Exact, ExactPath, Hop, LoaderWorkers, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
 use crate::recording::Recording;
@@ -51,6 +51,11 @@ impl Ground<'_> {
     pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::of(self.exact.trace(), self.recording())).as_ref()
     }
+}
+
+/// Whether an event ran in a part of the path: an operation is not what a wait of unknown cause before it is spent on.
+fn ran(hop: &Hop) -> bool {
+    hop.event.is_some() && hop.category != Category::Unknown
 }
 
 /// A trace as one rule sees it.
@@ -120,7 +125,7 @@ impl<'a> Subject<'a> {
     pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.ground.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
-            for hop in self.path().hops.iter().filter(|hop| hop.event.is_some()) {
+            for hop in self.path().hops.iter().filter(ran) {
                 *by_event.entry(hop.event).or_default() += hop.end - hop.start;
             }
             by_event
@@ -278,7 +283,7 @@ impl<'a> Subject<'a> {
         let trace = self.trace();
         let at: FxHashMap<EventId, usize> = spans.iter().enumerate().map(|(i, &span)| (span, i)).collect();
         let mut inside = vec![0; spans.len()];
-        for hop in self.path().hops.iter().filter(|hop| hop.event.is_some()) {
+        for hop in self.path().hops.iter().filter(ran) {
             let around = std::iter::once(hop.event).chain(trace.ancestors(hop.event));
             if let Some(&i) = around.filter_map(|e| at.get(&e)).last() {
                 inside[i] += hop.end - hop.start;

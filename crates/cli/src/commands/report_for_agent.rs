@@ -139,7 +139,13 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
-        format!("; predicted gain {:.1} % ({low:.1} to {high:.1} %)", percent(gain.ns))
+        // From nothing to all of a step: bounds that any gain has.
+        let bounds = if low < 0.05 && high >= 99.95 {
+            "bounds not known".to_owned()
+        } else {
+            format!("{low:.1} to {high:.1} %")
+        };
+        format!("; predicted gain {:.1} % ({bounds})", percent(gain.ns))
     })
 }
 

@@ -12,6 +12,7 @@ use stackline_analyze::critical_path::exact::WindowChoice;
 use stackline_analyze::critical_path::exact::what_if::{
     self, Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
+use stackline_analyze::findings::recording_in_gain;
 use stackline_analyze::steps::Looked;
 use stackline_present::{human, terminal};
 use stackline_query::window_in_words;
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
             (what_if::predict(trace, &choice, &edits).map_err(refuse)?, None)
         };
         prediction.notes.splice(0..0, notes);
+        prediction.notes.extend(recording_in_gain(trace, &edits, prediction.gain.ns, steps.unwrap_or(0)));
         let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction, steps), head(&prediction, &choice, steps))
     };

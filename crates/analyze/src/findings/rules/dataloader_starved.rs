@@ -1,9 +1,8 @@
 //! SL009: the program waits for data.
 
 use crate::critical_path::exact::Category;
-use crate::critical_path::exact::what_if::{Action, Edit};
+use crate::critical_path::exact::what_if::Edit;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Recording, Rule, Setting, Subject, Support, Worth};
-use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -22,11 +21,11 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
                  its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
                  Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
-                 workers told is for each that there is. Where the program loads its batches itself, loading beside the computing \
-                 wants as many processors as both together: no more is said to be gained than those that there are allow, and \
-                 then perhaps nothing, as other programs take their part. Else the lower \
-                 bound leaves 0.1 ms for taking a batch from a worker, and what it took to put it together (aten::stack, aten::cat; at most \
-                 half of all): so long can it take to read it from a worker's memory.",
+                 workers told is for each that there is. The gain assumes workers that load as fast as the program does now, each on a processor of its own: no more than so many \
+                 workers can load, and no more than the processors allow that a recording knows of, then perhaps nothing, as other programs \
+                 take their part. Taking a batch from a worker costs 0.1 ms; the upper bound leaves \
+                 nothing, the lower one 1.1 ms, as measured where all processors were busy, and what it took to put the batch together \
+                 (aten::stack, aten::cat), but at most half of the loading: so long can it take to read it from a worker's memory.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
@@ -77,27 +76,26 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // So many times as fast that nothing waits.
     let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
     let is_full = room.is_full();
-    let most = room.most_gain(subject).filter(|most| loads_itself && !is_full && *most < subject.total(&takes));
-    let (worth, confidence) = match most {
-        _ if is_full => (Some(Worth::None), Confidence::Medium),
-        Some(most) => (as_far_as_processors_allow(subject, most, &takes), Confidence::Medium),
-        None if loads_itself => (beside(subject, &takes), Confidence::High),
-        None => (Edit::more_workers(workers).ok().map(|edit| Worth::Edits(vec![edit])), Confidence::Medium),
-    };
-    let Some(worth) = worth else { return Vec::new() };
+    // Loading beside the computing may keep all processors busy.
+    let is_bounded = room.most_gain(subject).is_some_and(|most| most < subject.total(&takes));
+    let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
+    let worth = if is_full { Worth::None } else { Worth::Edits(vec![edit]) };
+    let confidence = if loads_itself && !is_full && !is_bounded { Confidence::High } else { Confidence::Medium };
     let how = match () {
-        () if loads_itself && is_full => {
-            "its loading runs in the program itself, and all processors are busy: make loading cheaper"
-        }
-        () if most.is_some() => "its loading runs in the program itself (the gain is what the processors allow)",
         () if loads_itself => "its loading runs in the program itself",
-        () if is_full => "its workers are too slow, and all processors are busy: make loading cheaper",
         () => "its workers are too slow",
+    };
+    let assumed = match (workers, loads_itself) {
+        _ if is_full => ", and all processors are busy: make loading cheaper".to_owned(),
+        _ if loads_itself && is_bounded => " (the gain is what the processors allow)".to_owned(),
+        (1, true) => " (the gain is that of 1 worker with a processor of its own)".to_owned(),
+        (_, true) => format!(" (the gain is that of {workers} workers, each with a processor of its own)"),
+        _ => format!(" (the gain is that of {workers} more, each with a processor of its own)"),
     };
     let place = subject.by_place(&takes).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
     let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
     vec![Draft {
-        title: format!("the program waits for data {share:.0} % of the time: {how}"),
+        title: format!("the program waits for data {share:.0} % of the time: {how}{assumed}"),
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", takes.len()),
@@ -198,36 +196,4 @@ fn calls_inside(subject: &Subject<'_>, take: EventId, name: &str) -> bool {
     let first = on_track.partition_point(|e| trace.events.start[e.index()] < from);
     let inside = on_track[first..].iter().take_while(|e| trace.events.start[e.index()] < to);
     inside.into_iter().any(|&e| trace.name(e).contains(name))
-}
-
-/// At most this long it takes to get a batch that a worker has ready, in ns.
-const READY_NS: i64 = 100_000;
-/// Operators that put a batch together.
-const COLLATES: &[&str] = &["aten::stack", "aten::cat"];
-
-/// What is gained at most by loading beside the computing, where that would keep all processors busy: less, if other programs want them.
-fn as_far_as_processors_allow(subject: &Subject<'_>, most: i64, takes: &[EventId]) -> Option<Worth> {
-    let edit = |left: f64| subject.edit(Action::Scale(left), "frame:DataLoader.__next__", takes).map(|edit| vec![edit]);
-    let left = 1.0 - most as f64 / subject.total(takes).max(1) as f64;
-    Some(Worth::Range(edit(left.clamp(0.0, 1.0))?, vec![edit(1.0)?]))
-}
-
-/// What a loader in the program itself does could all be done beside it.
-fn beside(subject: &Subject<'_>, takes: &[EventId]) -> Option<Worth> {
-    let edit = subject.edit(Action::Remove, "frame:DataLoader.__next__", takes)?;
-    Some(Worth::Range(vec![edit], ready(subject, takes)))
-}
-
-/// The least that workers gain: each batch still has to be taken from them.
-fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
-    let mean = |ns: i64| ns / takes.len().max(1) as i64;
-    // Workers hand a batch over in shared memory: reading it there takes up to as long as it took to put it together, and no
-    // longer than half of all.
-    let collates = subject.outermost(&subject.named(&[EventKind::Operator], |name| COLLATES.contains(&name)));
-    let all: FxHashSet<EventId> = takes.iter().copied().collect();
-    let inside = collates.iter().filter(|&&e| subject.trace().ancestors(e).any(|around| all.contains(&around)));
-    let sent = inside.map(|&e| subject.dur(e)).sum::<i64>().min(subject.total(takes) / 2);
-    let left = READY_NS + mean(sent);
-    let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > left).collect();
-    subject.edit(Action::SetNs(left), "frame:DataLoader.__next__", &long).into_iter().map(|edit| vec![edit]).collect()
 }

@@ -1,6 +1,7 @@
 //! Rules: one file each, registered by one line here.
 
 mod all_reduce_of_shards;
+mod autograd_in_inference;
 mod backward_slower;
 mod block_size;
 mod busy_python;
@@ -9,6 +10,7 @@ mod collective_waits;
 mod copy_chains;
 mod dataloader_starved;
 mod eager_not_compiled;
+mod evaluation_in_step;
 mod few_blocks;
 mod find_unused_parameters;
 mod garbage_collection;
@@ -100,6 +102,8 @@ pub const ALL: &[Rule] = &[
     small_collectives::RULE,
     rebuilt_constants::RULE,
     growing_cat::RULE,
+    evaluation_in_step::RULE,
+    autograd_in_inference::RULE,
     memory::EARLY_ALLOCATION,
     memory::LATE_DEALLOCATION,
     memory::REDUNDANT_ALLOCATION,

@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on why it comes late",
     wrong_when: "Ranks have different work by design, as in pipelines. Times are told by how long each rank's collectives run with \
                  nothing beside them: no clocks are compared. Ranks whose steps differ in length by more than a quarter are not \
-                 compared, nor those without collectives or with a trace of which a part was lost. The gain is a model: what the rank that waits next to least waits more than the last one.",
+                 compared, nor those without collectives or with a trace of which a part was lost. The gain is a model: what the rank that waits next to least waits more than the last one; where its cause is known, \
+                 no more than replay says that its edits gain on that rank.",
     source: "field practice; HTA's and XProf's straggler analyses",
     needs: &[Need::Ranks, Need::Collectives],
     settings: &[Setting {

@@ -1,29 +1,50 @@
 //! Events by kind and name, with their time on the critical path and on their thread.
 
 use super::LargeKind;
+use super::waits::CallsInProgress;
 use crate::critical_path::exact::what_if::Gain;
+use crate::critical_path::exact::{Category, Hop};
 use crate::findings::subject::Subject;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, StrId, TrackId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// Events of one kind and name.
+/// Events of one kind and name, or time of the path in no event.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: LargeKind,
+    /// None of time in no event.
     pub(super) name: StrId,
     /// Those of the window that lie in no other one of them, ascending.
     pub(super) events: Vec<EventId>,
     /// Time of the path in them and in what they call and launch, where no finding covers it.
     pub(super) path_ns: i64,
+    /// How much of that is waits whose cause is not recorded, while calls were in progress.
+    pub(super) wait_ns: i64,
     /// Time of the window in them, on the track that has most of it.
     pub(super) wall_ns: i64,
     /// Positions and lengths of the hops of the path that they hold, ascending.
     hops: Vec<(u32, i64)>,
 }
 
+/// Position, length and length of the wait in a hop of the path.
+type Part = (u32, i64, i64);
+
 impl Group {
+    /// Of time on the path, without what [`with_events`] fills in.
+    fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
+        let path_ns = parts.iter().map(|(_, ns, _)| ns).sum();
+        let wait_ns = parts.iter().map(|(_, _, wait)| wait).sum();
+        let hops = parts.iter().map(|&(at, ns, _)| (at, ns)).collect();
+        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, hops }
+    }
+
+    /// How many events, or stretches of the path.
+    pub(super) fn count(&self) -> usize {
+        if self.kind.is_of_events() { self.events.len() } else { self.hops.len() }
+    }
+
     /// A call is told by its own time, too: what it waits for is on the path in its place.
     pub(super) fn largest_ns(&self) -> i64 {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
@@ -33,6 +54,12 @@ impl Group {
     pub(super) fn longest(&self, subject: &Subject<'_>) -> EventId {
         let longest = self.events.iter().copied().max_by_key(|&event| (subject.dur(event), Reverse(event)));
         longest.unwrap_or(EventId::NONE)
+    }
+
+    /// What a group is listed by: its gain, or its time where what it gains is not known because what it waits for or does is not.
+    pub(super) fn weight(&self, gain: Option<Gain>) -> i64 {
+        let unknown = if self.kind.is_of_events() { self.wait_ns } else { self.path_ns };
+        gain.map_or(0, |gain| gain.ns).max(unknown)
     }
 
     /// Time of the path that two groups share.
@@ -79,14 +106,20 @@ impl Groups {
     /// Groups of what no finding is about.
     pub(super) fn of(subject: &Subject<'_>, (covered, functions): (&FxHashSet<EventId>, &FxHashSet<EventId>)) -> Self {
         let trace = subject.trace();
-        let mut found: BTreeMap<GroupKey, Vec<(u32, i64)>> = BTreeMap::new();
+        let mut found: BTreeMap<GroupKey, Vec<Part>> = BTreeMap::new();
+        let large_calls = large_calls(subject);
+        let calls = CallsInProgress::new(trace, large_calls.iter().flat_map(|(_, calls)| calls.iter().copied()));
         let (mut path_ns, mut covered_ns) = (0, 0);
         // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, hop) in (0u32..).zip(subject.path().hops.iter()) {
             let ns = hop.end - hop.start;
             path_ns += ns;
-            let Some(event) = hop.event.some() else { continue };
+            let wait = if hop.category == Category::Unknown { ns } else { 0 };
+            let Some(event) = event_of(&hop, &calls) else {
+                found.entry((kind_without_event(&hop), StrId::NONE)).or_default().push((at, ns, wait));
+                continue;
+            };
             let is_covered = *known.entry(event).or_insert_with(|| {
                 covered.contains(&event) || subject.stack(event).any(|around| covered.contains(&around))
             });
@@ -99,33 +132,36 @@ impl Groups {
                 covered_ns += ns;
                 let name = trace.events.name[event.index()];
                 if trace.kind(event).is_api_call() {
-                    found.entry((LargeKind::Call, name)).or_default().push((at, ns));
+                    found.entry((LargeKind::Call, name)).or_default().push((at, ns, wait));
                 }
                 continue;
             }
-            for key in keys(subject, event) {
-                found.entry(key).or_default().push((at, ns));
+            let mut keys = keys(subject, event);
+            // Such as the annotation of a step alone.
+            if keys.is_empty() {
+                keys.push((kind_without_event(&hop), StrId::NONE));
+            }
+            for key in keys {
+                found.entry(key).or_default().push((at, ns, wait));
             }
         }
         let mut all: BTreeMap<GroupKey, Group> = BTreeMap::new();
-        for ((kind, name), hops) in found {
-            let path_ns = hops.iter().map(|(_, ns)| ns).sum();
-            all.insert((kind, name), Group { kind, name, events: Vec::new(), path_ns, wall_ns: 0, hops });
+        for (key, parts) in found {
+            all.insert(key, Group::of_path(key, &parts));
         }
         let is_covered =
             |event: EventId| covered.contains(&event) || trace.ancestors(event).any(|around| covered.contains(&around));
-        for (name, calls) in large_calls(subject) {
+        for (name, calls) in large_calls {
             // What findings say of most of these calls is said of all of them.
             let told: i64 = calls.iter().filter(|&&call| is_covered(call)).map(|&call| subject.dur(call)).sum();
             if 2 * told < subject.total(&calls) {
-                let kind = LargeKind::Call;
-                let group = || Group { kind, name, events: Vec::new(), path_ns: 0, wall_ns: 0, hops: Vec::new() };
-                all.entry((kind, name)).or_insert_with(group);
+                let key = (LargeKind::Call, name);
+                all.entry(key).or_insert_with(|| Group::of_path(key, &[]));
             }
         }
         let mut all: Vec<Group> = all.into_values().collect();
         with_events(subject, &mut all);
-        all.retain(|group| !group.events.is_empty());
+        all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
         Self { all, path_ns, covered_ns }
     }
@@ -152,6 +188,22 @@ pub(super) fn apart(groups: Vec<(&Group, Option<Gain>)>) -> Vec<(&Group, Option<
         }
     }
     kept
+}
+
+/// What ran in a hop of the path; in a wait of unknown cause the call that was in progress all the while, never the operation
+/// that came after it.
+fn event_of(hop: &Hop, calls: &CallsInProgress) -> Option<EventId> {
+    if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
+}
+
+/// What a hop of the path in no event is.
+fn kind_without_event(hop: &Hop) -> LargeKind {
+    match hop.category {
+        Category::HostPython => LargeKind::UnrecordedPython,
+        Category::HostOperator | Category::HostRuntime | Category::HostDataLoading => LargeKind::UnrecordedNative,
+        Category::Unknown => LargeKind::Wait,
+        _ => LargeKind::Lag,
+    }
 }
 
 /// The groups that an event of the path belongs to.
@@ -207,6 +259,10 @@ fn with_events(subject: &Subject<'_>, groups: &mut [Group]) {
     }
     let (from, to) = subject.window();
     for group in groups {
+        if !group.kind.is_of_events() {
+            group.wall_ns = group.path_ns;
+            continue;
+        }
         let mut by_track: FxHashMap<TrackId, i64> = FxHashMap::default();
         group.events = subject.outermost(&group.events);
         for &event in &group.events {

@@ -3,6 +3,7 @@
 //! Rules know kinds of fault. What no rule knows may still take most of a step, so that a list without it misleads.
 
 mod groups;
+mod waits;
 
 use super::finding::Draft;
 use super::place::Place;
@@ -29,6 +30,14 @@ pub enum LargeKind {
     Gpu,
     /// Functions of Python.
     Frame,
+    /// Waits whose cause is not recorded.
+    Wait,
+    /// Time of Python threads in which no call is recorded.
+    UnrecordedPython,
+    /// The same of threads that run no Python, such as the autograd engine's.
+    UnrecordedNative,
+    /// Latencies: from launches to operations, between operations of a queue, from the end of a wait to the thread that waited.
+    Lag,
 }
 
 impl LargeKind {
@@ -39,6 +48,26 @@ impl LargeKind {
             Self::Operator => "operator",
             Self::Gpu => "gpu_work",
             Self::Frame => "function",
+            Self::Wait => "wait",
+            Self::UnrecordedPython => "unrecorded_python",
+            Self::UnrecordedNative => "unrecorded_native",
+            Self::Lag => "latency",
+        }
+    }
+
+    /// Whether it is time in events; else it is time of the critical path in which no event ran.
+    pub fn is_of_events(self) -> bool {
+        matches!(self, Self::Call | Self::Operator | Self::Gpu | Self::Frame)
+    }
+
+    /// What time in no event is called; none of events, which have names.
+    fn title(self) -> Option<&'static str> {
+        match self {
+            Self::Call | Self::Operator | Self::Gpu | Self::Frame => None,
+            Self::Wait => Some("waits, cause not recorded"),
+            Self::UnrecordedPython => Some("Python time without recorded calls"),
+            Self::UnrecordedNative => Some("time of native threads without recorded calls"),
+            Self::Lag => Some("latency of launches, queues and waits"),
         }
     }
 
@@ -53,6 +82,12 @@ impl LargeKind {
             (Self::Gpu, _) => "GPU operations",
             (Self::Frame, 1) => "call",
             (Self::Frame, _) => "calls",
+            (Self::Wait, 1) => "wait",
+            (Self::Wait, _) => "waits",
+            (Self::UnrecordedPython | Self::UnrecordedNative, 1) => "gap",
+            (Self::UnrecordedPython | Self::UnrecordedNative, _) => "gaps",
+            (Self::Lag, 1) => "latency",
+            (Self::Lag, _) => "latencies",
         }
     }
 }
@@ -72,6 +107,10 @@ pub struct LargeGroup {
     pub percent: f64,
     /// Their time on the critical path with what they call and launch, in percent of it; of functions without other ones that they call.
     pub path_percent: f64,
+    /// How much of that is waits whose cause is not recorded, in percent of the path: calls that were in progress meanwhile have it.
+    pub wait_percent: f64,
+    /// What could record it; empty of what is recorded.
+    pub advice: &'static str,
     /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
     pub gain: Option<Gain>,
 }
@@ -81,7 +120,7 @@ pub struct LargeGroup {
 pub struct Uncovered {
     /// Part of the critical path in events that findings are about, in percent; none where that was not looked at.
     pub covered_percent: Option<f64>,
-    /// What takes most of the rest: most gain first.
+    /// What takes most of the rest: most gain first, and what is not recorded by its time.
     pub groups: Vec<LargeGroup>,
 }
 
@@ -165,9 +204,11 @@ pub(super) fn find<'a>(
     let mut wanted = groups.distinct();
     wanted.retain(|group| percent(group) >= if is_most { LEAST_PERCENT } else { LARGE_PERCENT });
     wanted.retain(|group| {
-        let place = function_of(&subject.place(group.longest(&subject)));
-        group.kind != LargeKind::Frame || !covered.places.contains(&place)
+        let place = || function_of(&subject.place(group.longest(&subject)));
+        group.kind != LargeKind::Frame || !covered.places.contains(&place())
     });
+    // Rules know latencies: where none fires there is nothing to say of them.
+    wanted.retain(|group| group.kind != LargeKind::Lag);
     // The function that all of it runs in says nothing, unless there is nothing else.
     let is_all = |group: &Group| group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT;
     if !wanted.iter().all(is_all) {
@@ -183,7 +224,7 @@ pub(super) fn find<'a>(
     };
     let mut found: Vec<(&Group, Option<Gain>)> =
         wanted.iter().zip(replayed.into_iter().zip(&edits).map(price)).collect();
-    found.sort_by_key(|(group, gain)| std::cmp::Reverse((gain.map_or(0, |gain| gain.ns), group.largest_ns())));
+    found.sort_by_key(|(group, gain)| std::cmp::Reverse((group.weight(*gain), group.largest_ns())));
     let found = groups::apart(found);
     let gains_much =
         |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
@@ -193,21 +234,62 @@ pub(super) fn find<'a>(
         group.kind == LargeKind::Call && is_wait && subject.percent(group.path_ns) < LARGE_PERCENT
     };
     let is_large = |group: &Group| percent(group) >= LARGE_PERCENT && !is_idle_wait(group);
-    let named = found.into_iter().filter(|(group, gain)| is_large(group) || (is_most && gains_much(*gain)));
-    let row = |(group, gain): (&Group, Option<Gain>)| LargeGroup {
-        kind: group.kind,
-        name: ground.exact.trace().strings.get(group.name).to_owned(),
-        place: subject.place(group.longest(&subject)),
-        count: group.events.len(),
-        percent: subject.percent(group.wall_ns),
-        path_percent: 100.0 * group.path_ns as f64 / groups.path_ns.max(1) as f64,
-        gain,
-    };
+    let is_unrecorded = |group: &Group| !group.kind.is_of_events();
+    let named = found
+        .into_iter()
+        .filter(|(group, gain)| is_large(group) || (is_most && (is_unrecorded(group) || gains_much(*gain))));
+    let row = |(group, gain): (&Group, Option<Gain>)| large_group(&subject, (group, groups.path_ns), gain);
     Ok(Uncovered { covered_percent: Some(covered_percent), groups: named.take(NAMED).map(row).collect() })
+}
+
+fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
+    let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
+    let named = || subject.trace().strings.get(group.name).to_owned();
+    let is_wait = group.kind == LargeKind::Wait || 2 * group.wait_ns > group.path_ns;
+    LargeGroup {
+        kind: group.kind,
+        name: group.kind.title().map_or_else(named, str::to_owned),
+        place: if group.kind.is_of_events() { subject.place(group.longest(subject)) } else { Place::default() },
+        count: group.count(),
+        percent: subject.percent(group.wall_ns),
+        path_percent: of_path(group.path_ns),
+        wait_percent: of_path(group.wait_ns),
+        advice: if is_wait { wait_advice(subject) } else { gap_advice(subject, group.kind) },
+        gain,
+    }
+}
+
+/// What could record what the path waits for.
+fn wait_advice(subject: &Subject<'_>) -> &'static str {
+    let has = |part: &str| subject.trace().strings.iter().any(|name| name.starts_with(part));
+    match () {
+        () if subject.uses_gpu() && has("cuda") => {
+            "begin to record earlier, record all processes that use this GPU, and waits of streams with \
+             _ExperimentalConfig(enable_cuda_sync_events=True)"
+        }
+        () if subject.uses_gpu() => "begin to record earlier, and record all processes that use this device",
+        () if has("aten::") => "record all threads and processes; `stackline record` samples threads that wait",
+        () => "record all threads and processes of the program",
+    }
+}
+
+/// What could record the calls of a thread; empty of kinds that are recorded.
+fn gap_advice(subject: &Subject<'_>, kind: LargeKind) -> &'static str {
+    match kind {
+        LargeKind::UnrecordedPython if subject.recording().is_some() => {
+            "samples did not hit it: `stackline record` with a higher --sample-hz"
+        }
+        LargeKind::UnrecordedPython => "record with_stack=True, or with `stackline record --mode trace`",
+        LargeKind::UnrecordedNative => "`perf record` or py-spy --native show what these threads run",
+        _ => "",
+    }
 }
 
 /// As if the events, the calls in them that wait for the GPU and the GPU work that they launch were not there.
 fn removal(subject: &Subject<'_>, group: &Group) -> Option<Edit> {
+    if !group.kind.is_of_events() {
+        return None;
+    }
     let mut events = group.events.clone();
     let name = subject.trace().strings.get(group.name);
     // Kernels are not gone because one call launches them: another one would have to.

@@ -82,6 +82,8 @@ impl Change {
 
 /// What [`percent`] makes of what is no part of a step that is worth telling.
 const NOTHING: &str = "0.0 %";
+/// The same of all of a step.
+const ALL: &str = "100.0 %";
 
 /// `1 finding`, `2 findings`.
 fn counted(count: usize, what: &str) -> String {
@@ -95,6 +97,11 @@ fn percent(found: &Findings, ns: i64) -> String {
     format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0)
 }
 
+/// What [`percent`] is a part of.
+fn of_what(found: &Findings) -> &'static str {
+    if found.steps > 0 { "of a step" } else { "of the window" }
+}
+
 /// `595 µs a step (41.2 %; 40.8 % to 41.3 %)`, or nothing where nothing is gained. Findings stand in the order of what they
 /// likely gain, sure or not: a recording often cannot tell work from waiting, and would put what gains most last. So what may gain
 /// nothing is said to.
@@ -103,8 +110,8 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
         return Some(memory::gain(saved));
     }
     let gain = finding.gain?;
-    let per = if found.steps > 0 { " a step" } else { "" };
-    Some(format!("{}{per} ({}{})", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+    let (per, of) = if found.steps > 0 { (" a step", "") } else { ("", " of the window") };
+    Some(format!("{}{per} ({}{of}{})", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
 /// The bounds of a gain, behind the gain itself.
@@ -112,10 +119,16 @@ fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
     match percent(found, gain.low_ns) {
+        _ if says_nothing(found, gain) => "; bounds not known".to_owned(),
         least if least == likely && most == likely => String::new(),
-        least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, at most {most}"),
+        least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, upper bound {most}"),
         least => format!("; {least} to {most}"),
     }
+}
+
+/// Whether bounds are those that any gain has: from nothing to all of a step.
+fn says_nothing(found: &Findings, gain: Gain) -> bool {
+    (gain.low_ns <= 0 || percent(found, gain.low_ns) == NOTHING) && percent(found, gain.high_ns) == ALL
 }
 
 /// What a finding gained in an earlier run, in its unit.
@@ -173,9 +186,12 @@ fn together(found: &Findings) -> Option<String> {
         return apart.map(|apart| format!("What they gain together is not known: {apart}."));
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
-    let least =
-        if all.low_ns <= 0 || least == NOTHING { "perhaps nothing".to_owned() } else { format!("at least {least}") };
-    let told = format!("All together gain {} ({likely}), {least}, at most {most}.", signed(all.ns));
+    let bounds = match () {
+        () if says_nothing(found, all) => "bounds not known".to_owned(),
+        () if all.low_ns <= 0 || least == NOTHING => format!("perhaps nothing, upper bound {most}"),
+        () => format!("bounds {least} to {most}"),
+    };
+    let told = format!("All together gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
     let apart = apart.map_or_else(String::new, |apart| format!(" Not in it: {apart}."));
     Some(told + surprise(found, all.ns) + &apart)
 }

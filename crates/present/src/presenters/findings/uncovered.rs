@@ -1,6 +1,6 @@
 //! What no finding is about, in sentences and as JSON.
 
-use super::{bounds, percent};
+use super::{bounds, of_what, percent};
 use crate::presenters::human::count;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Findings, LargeGroup, LargeKind};
@@ -31,21 +31,40 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let place = group.place.text();
     let is_place = group.kind != LargeKind::Frame && group.place.file.is_some();
     let place = if is_place { format!(" at {place}") } else { String::new() };
+    let (of_window, of_path) = (group.percent, group.path_percent);
     // A call that waits is not on the path: what it waits for is.
-    let share = if group.kind == LargeKind::Call && group.percent > group.path_percent {
-        format!("{:.0} % of the time, {:.0} % of the critical path", group.percent, group.path_percent)
+    let share = if is_wait(group) && group.kind.is_of_events() {
+        let waits = group.wait_percent;
+        format!("{of_window:.0} % of the window; {waits:.0} % of the critical path waits meanwhile, cause not recorded")
+    } else if group.kind == LargeKind::Call && of_window > of_path {
+        format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
     } else if group.kind == LargeKind::Frame {
-        let (all, own) = (group.percent, group.path_percent);
-        format!("{all:.0} % of the time with what it calls, {own:.0} % of the critical path by itself")
+        format!("{of_window:.0} % of the window with what it calls, {of_path:.0} % of the critical path by itself")
     } else {
-        format!("{:.0} % of the critical path", group.path_percent)
+        format!("{of_path:.0} % of the critical path")
     };
     let gain = match group.gain {
-        Some(gain) => format!("removing it gains {}{}", percent(found, gain.ns), bounds(found, gain)),
-        None => "what removing it gains cannot be replayed".to_owned(),
+        _ if !group.kind.is_of_events() => String::new(),
+        Some(gain) if is_wait(group) => {
+            let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
+            format!("; removing it gains {low} to {high} {}: not known", of_what(found))
+        }
+        Some(gain) => {
+            format!("; removing it gains {} {}{}", percent(found, gain.ns), of_what(found), bounds(found, gain))
+        }
+        None => "; what removing it gains cannot be replayed".to_owned(),
+    };
+    let advice = match group.advice {
+        "" => String::new(),
+        advice => format!(". To see more: {advice}"),
     };
     let words = group.kind.words(group.count);
-    format!("{name}{dots} ({} {words}{place}): {share}; {gain}", count(group.count as u64))
+    format!("{name}{dots} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
+}
+
+/// Whether most of a group's time on the path is waits of unknown cause.
+fn is_wait(group: &LargeGroup) -> bool {
+    group.kind == LargeKind::Wait || 2.0 * group.wait_percent > group.path_percent
 }
 
 /// The same for programs.
@@ -63,6 +82,8 @@ pub(super) fn document(found: &Findings) -> Value {
             "count": group.count,
             "percent": group.percent,
             "path_percent": group.path_percent,
+            "wait_percent": group.wait_percent,
+            "advice": group.advice,
             "gain": gain(group),
         })
     };

@@ -1,7 +1,8 @@
 //! From edits to changes of the replay.
 
 use super::super::Exact;
-use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
+use super::super::category::{Category, of_lag};
+use super::super::graph::{Dependency, InEdge, NodeKind};
 use super::edit::{Action, Edit};
 use super::effects::repeats;
 use super::host_time::{Cut, HostTime, cuts_without_waits};
@@ -272,7 +273,7 @@ impl Applier<'_, '_> {
             for i in self.plan.range(at) {
                 let edge = self.plan.edge(i);
                 let (lag, is_binding) = (edge.observed, edge.edge == graph.binding[node as usize]);
-                let of_this = |e: &InEdge| selected.lags.contains(&super::super::category::of_lag(e.dependency, lag));
+                let of_this = |e: &InEdge| selected.lags.contains(&of_lag(e.dependency, lag));
                 let less = lag - scaled(lag, factor);
                 if is_binding && lag > 0 && less != 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
                     self.changes.set_slack(at, i, less);
@@ -291,7 +292,11 @@ impl Applier<'_, '_> {
             let at = self.at(node);
             for i in self.plan.range(at) {
                 let observed = self.plan.edge(i).observed;
-                if self.plan.edge(i).edge != NONE {
+                let Some(edge) = graph.edges.get(self.plan.edge(i).edge as usize) else { continue };
+                // What held the operation back is not recorded: it may hold back the next one, or go with this one.
+                if of_lag(edge.dependency, observed) == Category::Unknown {
+                    self.changes.set_slack_at_best(at, i, observed);
+                } else {
                     self.changes.set_slack(at, i, observed.max(0));
                 }
             }

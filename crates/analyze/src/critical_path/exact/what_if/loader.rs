@@ -35,12 +35,12 @@ fn part_gone(seen: usize, more: u32, room: Option<f64>) -> f64 {
 }
 
 impl Applier<'_, '_> {
-    /// With workers in the trace each batch is begun when a worker of the larger crew is free; without, waits for the
-    /// loader shrink as its throughput grows.
+    /// With workers in the trace each batch is begun when a worker of the larger crew is free; where the process that trains
+    /// loads itself, the workers do; where workers are not in the trace, waits for the loader shrink as its throughput grows.
     pub(super) fn more_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let batches = self.batches();
         if batches.is_empty() {
-            return self.shrink_waits(more);
+            return self.load_in_workers(more).map_or_else(|| self.shrink_waits(more), Ok);
         }
         let graph = &self.exact.graph;
         let mut lanes: Vec<u32> = batches.iter().map(|b| graph.place[b.done as usize]).collect();
@@ -250,7 +250,7 @@ impl Applier<'_, '_> {
     }
 
     /// Stretches of the loader's frames whose innermost span passes a test.
-    fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<Stretch> {
+    pub(super) fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<Stretch> {
         let mut found: Vec<Stretch> = Vec::new();
         for (number, lane) in self.exact.lanes.iter().enumerate() {
             for (i, piece) in lane.pieces.iter().enumerate() {

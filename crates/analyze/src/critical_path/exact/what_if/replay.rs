@@ -281,7 +281,8 @@ impl Plan {
         if mode == Mode::Optimistic && changes.gone_at_best.contains(&(index as u32)) {
             return None;
         }
-        let changed = changes.overrides.get(&(index as u32)).copied();
+        let at_best = changes.at_best.get(&(index as u32)).filter(|_| mode == Mode::Optimistic);
+        let changed = at_best.or_else(|| changes.overrides.get(&(index as u32))).copied();
         let slack = changed.unwrap_or_else(|| edge.slack(&self.lags[mode as usize]));
         if slack >= GONE / 2 {
             return None;
@@ -336,6 +337,8 @@ pub(super) struct Changes {
     special: Vec<bool>,
     /// New slack of edges, by index in the plan.
     overrides: FxHashMap<u32, i64>,
+    /// The same where things are taken in favour of the edits.
+    at_best: FxHashMap<u32, i64>,
     /// Edges on top: position (none: nothing, a moment) and slack.
     pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
     /// Edges, by index in the plan, that the optimist takes away.
@@ -356,6 +359,7 @@ impl Changes {
             time: vec![0; plan.len()],
             special: vec![false; plan.len()],
             overrides: FxHashMap::default(),
+            at_best: FxHashMap::default(),
             extra: FxHashMap::default(),
             gone_at_best: FxHashSet::default(),
             unrecorded: 0.0,
@@ -378,6 +382,12 @@ impl Changes {
     /// Sets the slack of an edge into a node; [`GONE`] takes it away.
     pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
         self.overrides.insert(index as u32, slack);
+        self.mark(at);
+    }
+
+    /// Sets the slack of an edge into a node where things are taken in favour of the edits.
+    pub(super) fn set_slack_at_best(&mut self, at: u32, index: usize, slack: i64) {
+        self.at_best.insert(index as u32, slack);
         self.mark(at);
     }
 

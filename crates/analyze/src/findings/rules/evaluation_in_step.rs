@@ -1,0 +1,146 @@
+//! SL047: each training step also evaluates: a forward pass that no backward pass follows.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::names::MODULE_PREFIX;
+use stackline_model::{EventId, EventKind, StrId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL047",
+    name: "evaluation-in-step",
+    area: Area::Host,
+    about: "each training step also runs modules forward that no backward pass follows: an evaluation, or a network that is not trained",
+    why: "An evaluation takes as long as a part of the training, and between two steps the model hardly changes.",
+    advice: "Evaluate every so many steps, or once an epoch, on a part of the data. If it is a network that is not trained (a teacher, a \
+             frozen encoder), compute its outputs once and keep them, or run it in a lower precision.",
+    example: (
+        "for batch in loader:\n    train_step(batch)\n    evaluate(model, validation)",
+        "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
+    ),
+    cost: "one line; what the evaluation tells is seen less often",
+    wrong_when: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
+                 gain is a hope. It is taken for an evaluation where the function's name, or a call of Module.eval in it, says so. Seen are \
+                 functions of the user's own whose modules run without a single operator that autograd differentiates, in every step; \
+                 the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate.",
+    source: "field practice",
+    needs: &[Need::PythonFrames, Need::Steps, Need::BackwardLinks],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path in calls of one function, in percent",
+    }],
+    elsewhere: &[],
+    check,
+};
+
+/// The edits' least: it is done in every tenth step.
+const SELDOM: f64 = 0.1;
+/// Parts of names of functions that evaluate.
+const EVALUATES: &[&str] = &["eval", "valid", "test", "score", "metric"];
+/// What runs modules forward and backward later: it is part of training.
+const RECOMPUTED: &[&str] = &["utils/checkpoint.py(", "CheckpointFunction"];
+
+/// What a call of a function of the user's own holds.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    /// Operators that autograd differentiates.
+    is_trained: bool,
+    /// Operators of modules that it does not.
+    is_forward: bool,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let calls = forward_only(subject);
+    let mut by_function: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
+    for call in subject.outermost(&calls) {
+        by_function.entry(trace.events.name[call.index()]).or_default().push(call);
+    }
+    let in_each_step = |calls: &[EventId]| {
+        let steps: FxHashSet<usize> = calls.iter().filter_map(|&call| subject.step_of(&trace.steps, call)).collect();
+        steps.len() >= subject.steps().max(2)
+    };
+    by_function.into_values().filter(|calls| in_each_step(calls)).filter_map(|calls| draft(subject, calls)).collect()
+}
+
+/// Calls of the user's own functions in which modules run and nothing is differentiated.
+fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
+    let trace = subject.trace();
+    let has = |parts: &'static [&str]| {
+        let fits: Vec<bool> = trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
+        move |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+    };
+    let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
+    let is_optimizer = has(&["Optimizer.step#", "torch/optim/"]);
+    let differentiated: FxHashSet<EventId> = trace.backward.from.iter().copied().collect();
+    let mut held: FxHashMap<EventId, Held> = FxHashMap::default();
+    for operator in subject.operators() {
+        let around = || trace.ancestors(operator);
+        if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
+            continue;
+        }
+        let is_trained = differentiated.contains(&operator);
+        let is_forward = !is_trained && around().any(|e| trace.kind(e) == EventKind::PythonFunction && is_module(e));
+        for call in around().filter(|&e| subject.is_own_frame(e)) {
+            let held = held.entry(call).or_default();
+            held.is_trained |= is_trained;
+            held.is_forward |= is_forward;
+        }
+    }
+    let forward = |(call, held): (EventId, Held)| (held.is_forward && !held.is_trained).then_some(call);
+    let mut calls: Vec<EventId> = held.into_iter().filter_map(forward).collect();
+    calls.sort_unstable();
+    calls
+}
+
+fn draft(subject: &Subject<'_>, calls: Vec<EventId>) -> Option<Draft> {
+    let on_path: i64 = subject.path_inside(&calls).iter().sum();
+    let launched: Vec<EventId> = calls.iter().flat_map(|&call| subject.launched_in(call)).collect();
+    let path = subject.on_path();
+    let on_gpu: i64 = launched.iter().filter_map(|work| path.get(work)).sum();
+    let share = subject.percent(on_path + on_gpu);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let function = subject.trace().name(calls[0]);
+    let is_evaluation = evaluates(subject, &calls);
+    let what = if is_evaluation { "an evaluation" } else { "a forward pass that no backward pass follows" };
+    let mut gone = subject.with_waits(&calls);
+    gone.extend(&launched);
+    gone.sort_unstable();
+    gone.dedup();
+    let edit = |action: Action| Some(vec![subject.edit(action, format!("frame:{function}"), &gone)?]);
+    let remove = edit(Action::Remove)?;
+    Some(Draft {
+        title: format!("each step holds {what}: {share:.0} % of the critical path (the gain is that of none)"),
+        place: subject.place(calls[0]),
+        facts: vec![
+            Fact::count("calls", calls.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("in it on the host, a step", subject.per_step(subject.total(&calls))),
+            Fact::time("its GPU work, a step", subject.per_step(subject.total(&launched))),
+        ],
+        worth: if is_evaluation {
+            Worth::Range(remove, vec![edit(Action::Scale(SELDOM))?])
+        } else {
+            Worth::Hope(remove)
+        },
+        events: calls,
+        support: Support::Exact,
+        confidence: if is_evaluation { Confidence::Medium } else { Confidence::Low },
+    })
+}
+
+/// Whether the function's name, or a call of `Module.eval` in it, says that it evaluates.
+fn evaluates(subject: &Subject<'_>, calls: &[EventId]) -> bool {
+    let trace = subject.trace();
+    let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default().to_ascii_lowercase();
+    let sets_mode = |name: &str| super::fits(name, &["torch/nn/modules/module.py(", "): eval"]);
+    let all: FxHashSet<EventId> = calls.iter().copied().collect();
+    let mut modes = subject.named(&[EventKind::PythonFunction], sets_mode).into_iter();
+    EVALUATES.iter().any(|part| function.contains(part))
+        || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
+}

@@ -1,0 +1,129 @@
+//! Forward passes that no backward pass follows: evaluations in training steps, and autograd's graph in inference.
+
+use crate::findings_support;
+
+use findings_support::{Program, text};
+use serde_json::json;
+use stackline_analyze::findings::{Confidence, Finding, HOPE};
+
+/// A module of one product of 1 ms on the host; its number is that of its node, none where autograd does not record.
+fn linear(p: &mut Program, number: Option<i64>) {
+    let args = number.map_or(json!({}), |number| json!({"Sequence number": number, "Fwd thread id": 0}));
+    p.python("nn.Module: Linear_0", |p| p.op_with("aten::linear", args, |p| p.work(998)));
+}
+
+/// The backward pass of a node.
+fn backward(p: &mut Program, number: i64) {
+    let args = json!({"Sequence number": number, "Fwd thread id": 1});
+    p.op_with("autograd::engine::evaluate_function: AddmmBackward0", args, |p| p.work(998));
+}
+
+/// Six steps that train for 2 ms, and do something else in those that a test passes.
+fn training(is_in: impl Fn(usize) -> bool, other: impl Fn(&mut Program, i64)) -> Program {
+    let mut program = Program::new();
+    for number in 0..6 {
+        let node = 10 * number as i64;
+        program.step(number, |p| {
+            p.python("train.py(30): train_step", |p| {
+                linear(p, Some(node));
+                backward(p, node);
+            });
+            if is_in(number) {
+                other(p, node + 1);
+            }
+        });
+    }
+    program
+}
+
+fn evaluation(function: &str, numbered: bool) -> Vec<Finding> {
+    let name = format!("train.py(12): {function}");
+    training(|_| true, |p, node| p.python(&name, |p| linear(p, numbered.then_some(node)))).of("SL047")
+}
+
+#[test]
+fn evaluations_in_each_step() {
+    let found = evaluation("evaluate", false);
+    insta::assert_snapshot!(text(&found));
+    assert_eq!(found[0].place.text(), "train.py:12 in evaluate");
+    // 1 ms of 3; in every tenth step it gains a tenth less.
+    let gain = found[0].gain.unwrap();
+    assert!((995_000..=1_010_000).contains(&gain.ns) && (890_000..=912_000).contains(&gain.low_ns), "{gain:?}");
+    // With autograd switched on no backward pass follows either.
+    assert_eq!(evaluation("evaluate", true).len(), 1);
+}
+
+#[test]
+fn networks_that_are_not_trained_are_a_hope() {
+    let found = evaluation("teacher_logits", false);
+    assert_eq!((found[0].method, found[0].confidence), (HOPE, Confidence::Low), "{}", text(&found));
+    assert!(found[0].title.starts_with("each step holds a forward pass that no backward pass follows"));
+}
+
+/// Not in each step; trained in the same function; the first pass of checkpointing; an optimizer that multiplies.
+#[test]
+fn what_is_no_evaluation_in_each_step() {
+    let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
+    assert_eq!(training(|number| number == 3, |p, _| evaluate(p)).of("SL047"), []);
+    let within = |outer: &'static str| {
+        training(|_| true, move |p, _| p.python(outer, |p| p.python("model.py(5): forward", |p| linear(p, None))))
+    };
+    assert_eq!(within("torch/utils/checkpoint.py(200): checkpoint").of("SL047"), []);
+    assert_eq!(within("torch/optim/optimizer.py(465): wrapper").of("SL047"), []);
+    let both = training(
+        |_| true,
+        |p, node| {
+            p.python("train.py(50): losses", |p| {
+                linear(p, Some(node));
+                linear(p, None);
+                backward(p, node);
+            });
+        },
+    );
+    assert_eq!(both.of("SL047"), []);
+}
+
+/// Steps of 20 products of 100 µs.
+fn serving(numbered: bool, grows: bool) -> Program {
+    serving_with("aten::linear", numbered, grows)
+}
+
+fn serving_with(operator: &str, numbered: bool, grows: bool) -> Program {
+    let mut program = Program::new();
+    for step in 0..4 {
+        program.step(step, |p| {
+            p.python("serve.py(9): serve", |p| {
+                for i in 0..20 {
+                    let number = if grows { 20 * step as i64 + i } else { 0 };
+                    let args =
+                        if numbered { json!({"Sequence number": number, "Fwd thread id": 0}) } else { json!({}) };
+                    p.op_with(operator, args, |p| p.work(98));
+                }
+            });
+        });
+    }
+    program
+}
+
+#[test]
+fn autograd_in_inference() {
+    let found = serving(true, true).of("SL048");
+    insta::assert_snapshot!(text(&found));
+    // 19 or 20 nodes of 2.4 µs (0.8 to 5) a step.
+    let gain = found[0].gain.unwrap();
+    let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 2_500;
+    assert!(near(gain.ns, 48) && near(gain.low_ns, 16) && near(gain.high_ns, 99), "{gain:?}");
+}
+
+/// Under no_grad operators have no number; where nothing needs gradients the number does not grow; with a backward pass it is training.
+#[test]
+fn inference_without_a_graph() {
+    assert_eq!(serving(false, false).of("SL048"), []);
+    assert_eq!(serving(true, false).of("SL048"), []);
+    assert_eq!(training(|_| false, |_, _| ()).of("SL048"), []);
+    // A torch.autograd.Function, as in a kernel for mixtures of experts, makes its node under inference_mode, too.
+    assert_eq!(serving_with("TopK", true, true).of("SL048"), []);
+    let mut optimized = serving(true, true);
+    optimized.annotation("Optimizer.step#SGD.step", |p| p.work(10));
+    assert_eq!(optimized.of("SL048"), []);
+}
