@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cells;
-mod exports;
+pub mod exports;
 mod presenters;
 mod read_report;
 mod trace_info;
