@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
-use stackline_present::{csv, json, read_report_text};
+use stackline_present::{csv, cut_text, json, read_report_text};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl Answer<'_> {
 
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
-        let mut text = shifted_clocks(&self.session.set);
+        let mut text = cut_text(&self.session.set) + &shifted_clocks(&self.session.set);
         if matches!(self.command, "report" | "findings") {
             text.push_str(&failed_checks(self.session));
         }
