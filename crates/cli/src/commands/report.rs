@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_model::{Table, Unit};
+use stackline_model::{Problem, Table, Unit};
 use stackline_present::{TraceInfo, human};
 use stackline_query::Content;
 use stackline_serve::{Pruned, ReportOptions};
@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
+/// Threads whose running call the head tells.
+const IN_FLIGHT: usize = 8;
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
@@ -119,9 +121,15 @@ fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Resul
 fn how_it_ended(session: &Session<'_>) -> String {
     let problems = || session.set.traces.iter().flat_map(|trace| &trace.report.problems);
     let of = |code: &'static str| problems().filter(move |problem| problem.code == code);
-    let killed = of("process_killed").filter(|problem| problem.example.contains(" was ended by "));
-    let mut text: String = killed.map(|problem| format!("Killed: {}.\n", problem.example)).collect();
-    text.extend(of("in_flight").map(|problem| format!("In flight when it ended: {}.\n", problem.example)));
+    let examples = |code| of(code).flat_map(Problem::examples);
+    let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
+    let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
+    text.extend(examples("after_last_step").map(|example| format!("After the last step: {example}.\n")));
+    text.extend(examples("in_flight").take(IN_FLIGHT).map(|example| format!("In flight when it ended: {example}.\n")));
+    let more = of("in_flight").map(|problem| problem.count).sum::<u64>().saturating_sub(IN_FLIGHT as u64);
+    if more > 0 {
+        text.push_str(&format!("In flight when it ended: calls of {more} more threads.\n"));
+    }
     stackline_present::terminal::clean_lines(&text)
 }
 
