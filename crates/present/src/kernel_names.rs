@@ -1,6 +1,7 @@
 //! Names of C++ kernels for people: what tells them apart, without template arguments and parameters that all have.
 
 use std::collections::HashMap;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// What C++ and the libraries of kernels put around what a kernel does.
 const WRAPPERS: &[&str] = &[
@@ -187,9 +188,17 @@ pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize
         // A little of what they share leads to what differs.
         let from = shared.saturating_sub(head / 2).max(head);
         for (&at, chars) in same.iter().zip(&chars) {
-            let before: String = chars.iter().take(head).collect();
+            let (mut before, mut cells) = (String::new(), 0);
+            // As wide as a terminal shows it: some characters take two cells.
+            for &c in chars.iter().take(head) {
+                cells += c.width().unwrap_or(0);
+                if cells > head {
+                    break;
+                }
+                before.push(c);
+            }
             let after: String = chars.iter().skip(from).collect();
-            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(head + 1)));
+            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(before.width() + 1)));
         }
     }
     shown
