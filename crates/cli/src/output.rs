@@ -65,6 +65,10 @@ impl Answer<'_> {
             text.push_str(&failed_checks(self.session));
         }
         text.push_str(&self.head);
+        // Programs that read a pipe look for whole lines; findings are paragraphs everywhere.
+        if self.command == "findings" || common.output.is_none() && io::stdout().is_terminal() {
+            text = terminal::wrap_lines(&text, &style);
+        }
         let tables = self.shown.as_ref().unwrap_or(&self.tables);
         if !text.is_empty() && !tables.is_empty() {
             text.push('\n');

@@ -116,7 +116,7 @@ codes! {
     DANGLING_RECORD "dangling_record" Skipped "a record of a stream refers to something that it does not define";
     UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
     KILLED "process_killed" Lost
-        "a process ended without saying so (it still runs, was killed, as pools end their workers, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
+        "a process ended without saying so (it still runs, was killed, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
     ENDED_BY_PARENT "ended_by_parent" Note
         "a worker was ended by the process that made it, as loaders of data and pools end theirs: its last half second may be missing";
     AFTER_STEPS "after_last_step" Note "time after the last step, until the process was killed, is in no step";

@@ -71,7 +71,9 @@ impl Problem {
 
     /// All examples that are kept.
     pub fn examples(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.example.as_str()).filter(|text| !text.is_empty()).chain(self.more.iter().map(String::as_str))
+        std::iter::once(self.example.as_str())
+            .filter(|text| !text.is_empty())
+            .chain(self.more.iter().map(String::as_str))
     }
 }
 

@@ -41,8 +41,7 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
 }
 
 /// Codes of inputs of which the rest was not read.
-const BREAKS: [&str; 5] =
-    ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
+const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
 /// Inputs that break off and are named one by one.
 const NAMED: usize = 4;
 

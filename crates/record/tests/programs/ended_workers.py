@@ -1,4 +1,4 @@
-"""Workers that their parent ends: a loader's at the end of the program, a pool's. And one that something else kills."""
+"""Workers of a loader that their parent ends at the end of the program, and a process that something else kills."""
 
 import multiprocessing
 import os
@@ -18,15 +18,15 @@ class Slow(Dataset):
         return torch.ones(4).cosh()
 
 
-def work(number):
-    for _ in range(number):
+def work():
+    while True:
         torch.ones(4).cosh()
         time.sleep(0.001)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    child = multiprocessing.Process(target=work, args=(10**9,))
+    child = multiprocessing.Process(target=work)
     child.start()
     # Longer than the recorder waits between two writes.
     time.sleep(1.5)
@@ -35,9 +35,6 @@ if __name__ == "__main__":
     time.sleep(0.2)
     child.terminate()
     print(child.pid)
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        pool.map(work, [10, 10])
-        time.sleep(0.7)
     loader = iter(DataLoader(Slow(), batch_size=4, num_workers=2, persistent_workers=True))
     next(loader)
     time.sleep(0.7)
