@@ -87,7 +87,7 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
 }
 
 /// What tables of GPUs alone have to say of other traces.
-const NO_GPU: &str = "No GPU work was recorded, and these tables are of GPUs.";
+const NO_GPU: &str = "No GPU work was recorded: tables of GPUs are left out.";
 
 /// Whether a table says more than zeros.
 fn has_numbers(table: &Table) -> bool {
