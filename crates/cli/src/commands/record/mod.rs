@@ -60,7 +60,7 @@ fn not_merged(
     match stackline_engine::open_calls(place.path()) {
         Ok(tree) => format!(
             "{}. The merged tables could not be written: {error}. `stackline calls {run}` merges the streams.",
-            summary(&tree, (&how, &run, next(args, &tree)), is_part(args, common))
+            summary(&tree, (how, &run, next(args, &tree)), is_part(args, common))
         ),
         Err(_) => format!("stackline: {how}the recording could not be merged: {error}. Its streams are in {run}."),
     }
