@@ -93,6 +93,7 @@ def findings(
     run: Run,
     rank: int | None,
     steps: tuple[int, int] | None,
+    whole: bool,
     settings: list[str],
     least_percent: float,
     threads: int,
@@ -237,7 +238,7 @@ class CallPart:
     @property
     def count(self) -> int: ...
 
-def call_tree(run: Run, rank: int | None, steps: tuple[int, int] | None) -> CallTree: ...
+def call_tree(run: Run, rank: int | None, steps: tuple[int, int] | None, whole: bool) -> CallTree: ...
 def bfs(nodes: CallNode | CallNodes | Iterable[CallNode]) -> CallNodes: ...
 def what_if(
     run: Run,

@@ -83,6 +83,7 @@ def run_rules(
     *,
     rank: int | None,
     steps: tuple[int, int] | None,
+    whole: bool = False,
     timeout: float,
 ) -> None:
     """Runs rules one after the other and tells what they find, as messages."""
@@ -90,7 +91,7 @@ def run_rules(
 
     def tree() -> _native.CallTree:
         if not trees:
-            trees.append(_native.call_tree(run._native, rank, steps))
+            trees.append(_native.call_tree(run._native, rank, steps, whole))
         return trees[0]
 
     needed = list(rules)
@@ -118,13 +119,13 @@ def run_rules(
 
 
 def own_findings(
-    run: Run, rules: list[Rule], *, rank: int | None, steps: tuple[int, int] | None, timeout: float
+    run: Run, rules: list[Rule], *, rank: int | None, steps: tuple[int, int] | None, whole: bool, timeout: float
 ) -> list[str]:
     """What rules of the user's own say of a run, as messages; a warning for each that fails."""
     if not rules:
         return []
     messages = [_rules.rule_message(one) for one in rules]
-    run_rules(run, rules, messages.append, rank=rank, steps=steps, timeout=timeout)
+    run_rules(run, rules, messages.append, rank=rank, steps=steps, whole=whole, timeout=timeout)
     for message in messages:
         if message["type"] in ("failed", "cut"):
             text = f"rule {message['code']}: {message['reason']}\n{message.get('traceback') or ''}"

@@ -315,6 +315,7 @@ class Run(AnalysisMethods):
         *,
         rank: int | None = None,
         steps: Steps = None,
+        whole: bool = False,
         settings: Mapping[str, float] | None = None,
         min_gain: float = 0.5,
         threads: int = 0,
@@ -324,7 +325,7 @@ class Run(AnalysisMethods):
         """What to change, where, and what it would gain per step: a row per finding, most gain first.
 
         ``settings`` change when a rule fires, such as ``{"SL001.share": 40}``, or thresholds of your own rules; ``min_gain`` leaves out what gains less than this
-        much of a step, in percent. ``threads`` never changes the result. What could not be looked for, and why, is in
+        much of a step, in percent. ``whole`` looks at all of the trace, not at its steps. ``threads`` never changes the result. What could not be looked for, and why, is in
         :attr:`Table.notes`.
 
         Where the run tells of memory, what is held for nothing stands behind what takes time: it gains ``gain_bytes`` at the peak
@@ -346,15 +347,15 @@ class Run(AnalysisMethods):
         is_own = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
         own = with_settings(own, [text for text in chosen if is_own[text]])
         chosen = [text for text in chosen if not is_own[text]]
-        said = own_findings(self, own, rank=rank, steps=_step_range(steps), timeout=rule_timeout)
-        return Table(_native.findings(self._native, rank, _step_range(steps), chosen, min_gain, threads, said))
+        said = own_findings(self, own, rank=rank, steps=_step_range(steps), whole=whole, timeout=rule_timeout)
+        return Table(_native.findings(self._native, rank, _step_range(steps), whole, chosen, min_gain, threads, said))
 
-    def call_tree(self, *, rank: int | None = None, steps: Steps = None) -> CallTree:
+    def call_tree(self, *, rank: int | None = None, steps: Steps = None, whole: bool = False) -> CallTree:
         """Who called what, and what that took: Python frames, modules, spans, operators, runtime calls and the GPU operations that
         they launched, with what ran backward below the operator that it differentiates. Of the steps that :meth:`findings`
-        looks at, put together.
+        looks at, put together; with ``whole`` of all of the trace.
         """
-        return _native.call_tree(self._native, rank, _step_range(steps))
+        return _native.call_tree(self._native, rank, _step_range(steps), whole)
 
     def what_if(
         self,

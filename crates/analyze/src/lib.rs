@@ -23,6 +23,7 @@ pub mod op_tree;
 mod recording;
 mod scope;
 pub mod stats;
+pub mod step_marks;
 pub mod steps;
 pub mod summary;
 pub mod tracelens;

@@ -370,6 +370,7 @@ fn findings_of_incomplete_traces_are_less_certain() {
         count: 1,
         offsets: Vec::new(),
         example: String::new(),
+        more: Vec::new(),
     });
     let cut = find(&trace, &[]);
     assert_eq!(cut.findings[0].confidence, Confidence::Low);

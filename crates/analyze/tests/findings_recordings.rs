@@ -325,6 +325,7 @@ fn recordings_of_killed_workers_are_of_programs_without_a_gpu() {
         count: 1,
         offsets: Vec::new(),
         example: String::new(),
+        more: Vec::new(),
     });
     let found = find(&trace, &[]).findings;
     let advice = &found.iter().find(|f| f.rule.code == "SL009").unwrap().rule.advice;

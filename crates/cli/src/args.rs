@@ -19,7 +19,7 @@ use memory::MEMORY_EXAMPLE;
 pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
 pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
-pub(crate) use refused::{command, parse};
+pub(crate) use refused::{command, parse, refused};
 use regex_lite::Regex;
 use stackline_analyze::Scope;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 use anyhow::Error;
 use stackline_present::terminal::{clean, clean_lines};
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -91,7 +92,35 @@ pub(crate) fn report(error: &Error) -> u8 {
     let at = text.find("\nTraceback (most recent call last):").unwrap_or(text.len());
     let (said, traceback) = text.split_at(at);
     let _ = writeln!(io::stderr(), "error: {}{}", clean(said), clean_lines(traceback));
+    if let Some(next) = next(error) {
+        let _ = writeln!(io::stderr(), "Next: {}", clean(&next));
+    }
     code(error)
+}
+
+/// The command that answers where this one cannot.
+fn next(error: &Error) -> Option<String> {
+    use stackline_engine::Error as Engine;
+    let (command, paths) = match error.downcast_ref::<Engine>()? {
+        Engine::OnlyCalls { path, .. } => ("calls", std::slice::from_ref(path)),
+        Engine::OnlyMemory { path } => ("memory", std::slice::from_ref(path)),
+        Engine::SeveralMemory { paths } => ("diff", &paths[..paths.len().min(2)]),
+        _ => return None,
+    };
+    Some(command_line(command, paths))
+}
+
+/// A command as a shell takes it.
+pub(crate) fn command_line(command: &str, paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| quoted(&path.to_string_lossy())).collect();
+    format!("stackline {command} {}", paths.join(" "))
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
+    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 fn code(error: &Error) -> u8 {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
-use stackline_present::{csv, json, read_report_text};
+use stackline_present::{csv, cut_text, json, read_report_text};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -60,11 +60,15 @@ impl Answer<'_> {
 
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
-        let mut text = shifted_clocks(&self.session.set);
+        let mut text = cut_text(&self.session.set) + &shifted_clocks(&self.session.set);
         if matches!(self.command, "report" | "findings") {
             text.push_str(&failed_checks(self.session));
         }
         text.push_str(&self.head);
+        // Programs that read a pipe look for whole lines; findings are paragraphs everywhere.
+        if self.command == "findings" || common.output.is_none() && io::stdout().is_terminal() {
+            text = terminal::wrap_lines(&text, &style);
+        }
         let tables = self.shown.as_ref().unwrap_or(&self.tables);
         if !text.is_empty() && !tables.is_empty() {
             text.push('\n');

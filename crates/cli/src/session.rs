@@ -5,11 +5,16 @@ use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
 use crate::progress::Progress;
 use anyhow::Result;
+use stackline_analyze::steps::Looked;
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
-use stackline_present::TraceInfo;
+use stackline_present::{TraceInfo, human};
+use stackline_query::window_in_words;
 use std::path::{Path, PathBuf};
+
+/// What names of analyses and tables that reproduce HTA's begin with.
+const OF_HTA: &str = "hta_";
 
 /// Refuses a target that is one of the inputs: the trace would be gone.
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
@@ -98,6 +103,62 @@ impl<'a> Session<'a> {
     /// How analyses run over the traces.
     pub(crate) fn run_options(&self) -> RunOptions {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
+    }
+
+    /// The same over the steps that are looked at, as `report` has them. Tables that reproduce HTA's keep its window, the whole
+    /// trace, and say so.
+    pub(crate) fn run_of_steps(&self, names: &[&str]) -> Result<Vec<Table>> {
+        let analyses = |names: &[&str]| -> Vec<&Analysis> {
+            names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect()
+        };
+        let options = RunOptions { scope: Scope { chosen: true, ..self.scope }, ..self.run_options() };
+        let mut tables = stackline_engine::run(&self.set, &analyses(names), &options)?;
+        if self.looked_at().is_none() {
+            return Ok(tables);
+        }
+        let of_hta: Vec<&str> = names.iter().copied().filter(|name| name.starts_with(OF_HTA)).collect();
+        for table in stackline_engine::run(&self.set, &analyses(&of_hta), &self.run_options())? {
+            if let Some(known) =
+                tables.iter_mut().find(|known| known.name == table.name && table.name.starts_with(OF_HTA))
+            {
+                *known = table.note("Of the whole trace, as HTA has it: --steps chooses steps here, too.");
+            }
+        }
+        Ok(tables)
+    }
+
+    /// What [`Self::run_of_steps`] looks at, in words; `None` where that is all of each trace or what the user chose.
+    pub(crate) fn looked_at(&self) -> Option<String> {
+        let is_chosen = self.scope != Scope::default();
+        let looked = |trace: &Trace| Looked::at(trace, &Scope { chosen: true, ..self.scope });
+        let looked: Vec<Looked> = self.set.traces.iter().filter(|_| !is_chosen).map(looked).collect();
+        let first = looked.iter().find(|looked| looked.steps > 0)?;
+        let all_alike = looked.iter().all(|looked| looked.choice == first.choice);
+        let window = if all_alike { window_in_words(&first.choice) } else { "the steps of each rank".to_owned() };
+        let notes: String =
+            if all_alike { first.notes.iter().map(|note| format!("Note: {note}.\n")).collect() } else { String::new() };
+        Some(format!("Of {window}; --whole shows all of the trace.\n{notes}"))
+    }
+
+    /// Keeps the trace whose steps take longest, or which takes longest itself; says which, where there are several.
+    pub(crate) fn keep_slowest(&mut self) -> Option<String> {
+        let length = |trace: &Trace| {
+            let window = Looked::at(trace, &self.scope).window(trace).or_else(|| trace.span());
+            window.map_or(0, |(start, end)| end.saturating_sub(start))
+        };
+        let lengths: Vec<i64> = self.set.traces.iter().map(length).collect();
+        let slowest = (0..lengths.len()).max_by_key(|&at| (lengths[at], std::cmp::Reverse(at)))?;
+        if lengths.len() < 2 {
+            return None;
+        }
+        let ranks = self.ranks();
+        self.set.traces = vec![self.set.traces.swap_remove(slowest)];
+        self.infos = vec![self.infos.swap_remove(slowest)];
+        let (rank, took) = (self.infos.first()?.rank, human::duration(lengths[slowest]));
+        Some(format!(
+            "of {} ranks this is rank {rank}, which takes longest ({took}); --rank {ranks} chooses another",
+            lengths.len()
+        ))
     }
 
     /// Whether nothing ran on a GPU.

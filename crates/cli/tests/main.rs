@@ -22,6 +22,7 @@ mod findings_kept;
 mod findings_programs;
 #[path = "common/findings.rs"]
 mod findings_support;
+mod first_lines;
 mod foreign;
 mod inputs;
 mod interrupts;

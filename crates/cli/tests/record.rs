@@ -333,7 +333,8 @@ fn a_real_training_program_as_a_trace() {
     let document = json(&["calls", run]);
     assert_eq!(document["recording"]["processes"][0]["lost"], serde_json::json!([]), "what is lost cannot be equal");
     let tree = json(&["calls", run, "--view", "flat", "--metric", "call_time", "--top", "0"]);
-    let operators = json(&["operators", run]);
+    // Of all of the recording, as the tree is.
+    let operators = json(&["operators", run, "--whole"]);
     let (tree, operators) = (sums(&tree, "calls", "count"), sums(&operators, "operators", "calls"));
     for name in ["aten::addmm", "AddmmBackward0", "aten::native_layer_norm", "aten::copy_"] {
         assert!(tree[name] > 0 && tree[name] == operators[name], "{name}: {} {}", tree[name], operators[name]);

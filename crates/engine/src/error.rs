@@ -54,6 +54,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Files of memory alone, several.
+    #[error("these are {} files of memory, and none of them holds a trace of what ran; look at one with `stackline memory {}`, or compare two with `stackline diff {} {}`", paths.len(), first(paths, 0), first(paths, 0), first(paths, 1))]
+    SeveralMemory {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
     /// The trace tells nothing of memory.
     #[error("{}: no memory events in it; record with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or give a memory snapshot (`torch.cuda.memory._dump_snapshot()`)", path.display())]
     NoMemory {
@@ -79,6 +85,11 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("stopped before the end, as asked")]
     Cancelled,
+}
+
+/// A path of a list, as a message names it.
+fn first(paths: &[PathBuf], at: usize) -> String {
+    paths.get(at).map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 /// So many files are named.
@@ -119,6 +130,7 @@ impl Error {
                 | Self::NoTimes { .. }
                 | Self::NoMemory { .. }
                 | Self::OnlyMemory { .. }
+                | Self::SeveralMemory { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }

@@ -70,6 +70,7 @@ fn of_memory(paths: &[PathBuf], error: Error) -> Error {
     match (&error, paths) {
         (Error::Cancelled, _) => error,
         (_, [path]) if is_memory(&path) => Error::OnlyMemory { path: path.clone() },
+        (_, [_, _, ..]) if paths.iter().all(|path| is_memory(&path)) => Error::SeveralMemory { paths: paths.to_vec() },
         _ => error,
     }
 }

@@ -306,6 +306,10 @@ fn chrome_like(head: &[u8]) -> bool {
     sources::ALL.iter().any(|s| (s.sniff)(head))
 }
 
+/// What can be opened.
+const READS: &str = "this version reads traces of torch.profiler and other Chrome traces, recordings of `stackline record`, and \
+    memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
+
 /// Formats that we recognise and do not read (yet).
 fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     let (found, advice) = if went_through_text(head) {
@@ -314,7 +318,7 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
             "copy the original again in binary mode",
         )
     } else if head.starts_with(b"SQLite format 3") {
-        ("an SQLite database (Nsight Systems?)", "this version reads torch.profiler and Chrome traces only")
+        ("an SQLite database (Nsight Systems?)", READS)
     } else if head.starts_with(b"PAR1") {
         ("a Parquet table", "give the run directory that holds it")
     } else if label.ends_with(".xplane.pb") {
@@ -323,9 +327,9 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
             "this version reads the trace.json.gz that lies beside it in the profile's folder; XSpace itself is planned",
         )
     } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
-        ("a Python pickle (a memory snapshot?)", "this version reads torch.profiler and Chrome traces only")
+        ("a Python pickle that is no memory snapshot of PyTorch", READS)
     } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
-        ("a binary file that is no trace", "give a torch.profiler or Chrome trace")
+        ("a binary file that is no trace", READS)
     } else if head.starts_with(b"<!") || head.starts_with(b"<html") {
         ("a web page", "was the download complete? Give the trace itself")
     } else {

@@ -39,6 +39,7 @@ codes! {
     NOT_AN_EVENT "not_an_event" Skipped "an element of the event list is not an object";
     NO_PHASE "no_phase" Repaired "a record without phase but with a duration was read as a complete event";
     UNKNOWN_RECORD "unknown_record" Skipped "a record has neither a phase nor a duration";
+    LAST_RECORD "last_record" Note "the last record that could be read, before the file breaks off";
     TRUNCATED "truncated" Lost "the file ends in the middle; everything before was kept";
     TOO_DAMAGED "too_damaged" Lost "so little of the text makes sense that reading stopped here; everything before was kept";
     UNCLOSED "unclosed_list" Note "the event list is not closed, as the format allows";
@@ -115,7 +116,10 @@ codes! {
     DANGLING_RECORD "dangling_record" Skipped "a record of a stream refers to something that it does not define";
     UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
     KILLED "process_killed" Lost
-        "a process ended without saying so (it still runs, was killed, as pools end their workers, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
+        "a process ended without saying so (it still runs, was killed, or its disk stayed full): its last half second, or what came since the disk was full, may be missing";
+    ENDED_BY_PARENT "ended_by_parent" Note
+        "a worker was ended by the process that made it, as loaders of data and pools end theirs: its last half second may be missing";
+    AFTER_STEPS "after_last_step" Note "time after the last step, until the process was killed, is in no step";
     IN_FLIGHT "in_flight" Note
         "a call was running when its process was killed, or up to half a second before: no count and no time of it is known";
     OS_EXIT "os_exit" Note

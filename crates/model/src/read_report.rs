@@ -43,6 +43,38 @@ pub struct Problem {
     pub offsets: Vec<u64>,
     /// The first example, shortened; empty if there is none.
     pub example: String,
+    /// Further examples, of problems of which each one matters: at most 31.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<String>,
+}
+
+impl Problem {
+    /// Adds what another report says of the same.
+    fn merge(&mut self, other: Self) {
+        other.examples().for_each(|example| self.note_example(example));
+        self.count += other.count;
+        if self.offsets.len() < MAX_OFFSETS {
+            self.offsets.extend(other.offsets.first());
+        }
+    }
+
+    /// Keeps the example of what is counted next, if it is the first one, or if each one matters.
+    fn note_example(&mut self, example: &str) {
+        let each = EACH_MATTERS.contains(&self.code.as_str());
+        let cut = || example.chars().take(if each { EACH } else { EXAMPLE }).collect();
+        if self.count == 0 {
+            self.example = cut();
+        } else if each && self.more.len() < MAX_EXAMPLES && !example.is_empty() {
+            self.more.push(cut());
+        }
+    }
+
+    /// All examples that are kept.
+    pub fn examples(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.example.as_str())
+            .filter(|text| !text.is_empty())
+            .chain(self.more.iter().map(String::as_str))
+    }
 }
 
 /// The read report of one trace.
@@ -60,6 +92,13 @@ pub struct ReadReport {
 
 /// How many offsets a problem keeps.
 pub const MAX_OFFSETS: usize = 5;
+/// How many further examples a problem keeps, if each matters.
+const MAX_EXAMPLES: usize = 31;
+/// Characters of an example, and of one of those that matter each.
+const EXAMPLE: usize = 120;
+const EACH: usize = 400;
+/// Codes of problems of which each one matters: where each thread was, and how each process ended.
+const EACH_MATTERS: [&str; 3] = ["in_flight", "process_killed", "ended_by_parent"];
 
 impl ReadReport {
     /// Counts one more occurrence. `offset` is a byte position, `example` is only used for the first occurrence.
@@ -84,17 +123,22 @@ impl ReadReport {
         let problem = match found {
             Some(problem) => problem,
             None => {
-                let example = example.chars().take(120).collect();
-                let (code, message) = (code.to_owned(), message.to_owned());
-                self.problems.push(Problem { code, severity, message, count: 0, offsets: Vec::new(), example });
-                let last = self.problems.len() - 1;
-                &mut self.problems[last]
+                let (code, message, offsets) = (code.to_owned(), message.to_owned(), Vec::new());
+                let (example, more) = (String::new(), Vec::new());
+                self.add(Problem { code, severity, message, count: 0, offsets, example, more })
             }
         };
+        problem.note_example(example);
         problem.count += count;
         if problem.offsets.len() < MAX_OFFSETS {
             problem.offsets.extend(offset);
         }
+    }
+
+    fn add(&mut self, problem: Problem) -> &mut Problem {
+        self.problems.push(problem);
+        let last = self.problems.len() - 1;
+        &mut self.problems[last]
     }
 
     /// Adds another report to this one.
@@ -103,8 +147,12 @@ impl ReadReport {
         self.records += other.records;
         self.events += other.events;
         for problem in other.problems {
-            let Problem { code, severity, message, count, offsets, example } = problem;
-            self.count_many(&code, severity, &message, count, offsets.first().copied(), &example);
+            match self.problems.iter_mut().find(|p| p.code == problem.code) {
+                Some(known) => known.merge(problem),
+                None => {
+                    self.add(problem).offsets.truncate(1);
+                }
+            }
         }
     }
 
@@ -121,5 +169,27 @@ impl ReadReport {
     /// Whether anything was repaired, skipped or lost (notes do not count).
     pub fn is_clean(&self) -> bool {
         self.problems.iter().all(|p| p.severity == Severity::Note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_example_is_kept_where_each_matters() {
+        let told = |code: &str, examples: &[&str]| {
+            let mut report = ReadReport::default();
+            examples.iter().for_each(|example| report.count(code, Severity::Note, "", None, example));
+            report
+        };
+        let mut report = told("in_flight", &["a", "b"]);
+        report.merge(told("in_flight", &["c", "d"]));
+        assert_eq!(report.problems[0].examples().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+        assert_eq!(report.count_of("in_flight"), 4);
+        let mut report = told("bare_quote", &["a", "b"]);
+        report.merge(told("bare_quote", &["c"]));
+        assert_eq!(report.problems[0].examples().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(told("in_flight", &["x"; 100]).problems[0].examples().count(), 1 + MAX_EXAMPLES);
     }
 }

@@ -1,6 +1,7 @@
 //! Texts in cells of tables that are narrower than they.
 
 use std::collections::HashMap;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Texts of at most so many cells, cut where they must be; different ones stay different, if there is room for what differs.
 pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
@@ -15,9 +16,17 @@ pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize
         // A little of what they share leads to what differs.
         let from = shared.saturating_sub(head / 2).max(head);
         for (&at, chars) in same.iter().zip(&chars) {
-            let before: String = chars.iter().take(head).collect();
+            let (mut before, mut cells) = (String::new(), 0);
+            // As wide as a terminal shows it: some characters take two cells.
+            for &c in chars.iter().take(head) {
+                cells += c.width().unwrap_or(0);
+                if cells > head {
+                    break;
+                }
+                before.push(c);
+            }
             let after: String = chars.iter().skip(from).collect();
-            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(head + 1)));
+            shown[at] = format!("{before}…{}", cut(&after, width.saturating_sub(before.width() + 1)));
         }
     }
     shown

@@ -1,7 +1,7 @@
 //! The read reports of a set as one table: what was repaired, skipped or lost, how often, and where first.
 
 use crate::terminal::{self, Style};
-use stackline_model::{Table, TraceSet, Unit};
+use stackline_model::{Table, Trace, TraceSet, Unit};
 
 /// One row per problem of each trace; without rows if all files were read without any.
 pub fn read_report_table(set: &TraceSet) -> Table {
@@ -38,6 +38,39 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
         }
     }
     out
+}
+
+/// Codes of inputs of which the rest was not read.
+const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
+/// Inputs that break off and are named one by one.
+const NAMED: usize = 4;
+
+/// A line for each input that breaks off, to be said before all that was computed from it; empty if all were read to their end.
+pub fn cut_text(set: &TraceSet) -> String {
+    let cut: Vec<String> = set.traces.iter().filter_map(cut_line).collect();
+    let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
+    if cut.len() > NAMED {
+        out.push_str(&format!("Cut: {} more inputs break off, as the read report says.\n", cut.len() - NAMED));
+    }
+    terminal::clean_lines(&out)
+}
+
+fn cut_line(trace: &Trace) -> Option<String> {
+    let problem = trace.report.problems.iter().find(|problem| BREAKS.contains(&problem.code.as_str()))?;
+    let of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
+    let what = match (problem.code.as_str(), of("last_record")) {
+        ("cut_stream", _) => format!("the stream of a process breaks off ({})", problem.example),
+        ("too_damaged" | "oversized_entry", last) => format!("could be read only in part{}", after(last)),
+        (_, last) => format!("the file breaks off{}", after(last)),
+    };
+    Some(format!(
+        "Cut: {}: {what}. The rest is missing: all that follows is of the part that could be read.\n",
+        trace.meta.name
+    ))
+}
+
+fn after(last: Option<&str>) -> String {
+    last.map_or_else(String::new, |last| format!(" after the record of {last}"))
 }
 
 fn offsets(offsets: &[u64], count: u64) -> String {

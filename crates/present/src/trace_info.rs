@@ -85,7 +85,7 @@ fn gpus(trace: &Trace) -> Vec<Gpu> {
     let Some(properties) = trace.meta.entry("deviceProperties").and_then(parse) else { return Vec::new() };
     let gpu = |d: &serde_json::Value| Gpu {
         id: d["id"].as_i64(),
-        name: d["name"].as_str().map(str::to_owned),
+        name: d["name"].as_str().filter(|name| !name.trim().is_empty()).map(str::to_owned),
         memory_bytes: d["totalGlobalMem"].as_u64(),
         multiprocessors: d["numSms"].as_i64(),
     };

@@ -15,16 +15,17 @@ use std::sync::Arc;
 
 /// The calls of one trace of a run. Steps include both ends.
 #[pyfunction]
-#[pyo3(signature = (run, rank, steps))]
+#[pyo3(signature = (run, rank, steps, whole))]
 pub(crate) fn call_tree(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
     rank: Option<i64>,
     steps: Option<(i64, i64)>,
+    whole: bool,
 ) -> PyResult<NativeCallTree> {
     let run = run.get();
     let at = position(py, run, rank)?;
-    let scope = Scope::of_steps(steps);
+    let scope = Scope { steps, whole, ..Scope::default() };
     let checked = stackline_engine::check_steps(std::slice::from_ref(&run.set.traces[at]), &scope);
     checked.map_err(|e| crate::errors::engine_error(py, &e, std::path::Path::new("")))?;
     let set = Arc::clone(&run.set);

@@ -18,13 +18,14 @@ use std::sync::Arc;
 /// What to change in the program of one trace. Steps include both ends. `said`: what rules in Python found, a JSON message
 /// each.
 #[pyfunction]
-#[pyo3(signature = (run, rank, steps, settings, least_percent, threads, said))]
+#[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, said))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn findings(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
     rank: Option<i64>,
     steps: Option<(i64, i64)>,
+    whole: bool,
     settings: Vec<String>,
     least_percent: f64,
     threads: usize,
@@ -40,7 +41,8 @@ pub(crate) fn findings(
         let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
-    let options = Options { scope: Scope::of_steps(steps), settings: chosen, least_percent, threads };
+    let options =
+        Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads };
     let (set, inputs) = (Arc::clone(&run.set), Arc::clone(&run.inputs));
     // Rules of the user's own said where events are: of one trace.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {

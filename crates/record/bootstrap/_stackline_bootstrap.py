@@ -20,8 +20,6 @@ _imports = None
 _registrations = []
 _collecting = None
 _workers_stop = False
-# The interpreter's own ``os._exit``, while ours takes its place.
-_exit = None
 # Weak references to the modules that the recorder was told of, by their id.
 _modules = {}
 # By the id of a parameter: the module that has it (a weak reference) and its name there.
@@ -128,6 +126,22 @@ class _Replaced:
             setattr(self._owner, self._name, self._theirs)
 
 
+def _first(action):
+    """Makes a method that does this with its object before what the one does that it replaces."""
+    return lambda theirs: lambda self, *arguments: (action(self), theirs(self, *arguments))[1]
+
+
+def _note_end(child):
+    """Says that this process ends a worker, whose stream then breaks off as if something else had killed it."""
+    try:
+        # What is dead already, something else has killed.
+        if child.returncode is None and not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            with open(os.path.join(os.environ["STACKLINE_RECORD"], "streams", "ended_by_parent"), "a") as ended:
+                ended.write("%d\n" % child.pid)
+    except Exception as error:
+        _pass_on(error)
+
+
 def _name_thread(thread):
     """Tells the recorder what Python calls a thread; those that it does not know better have a name of the system's."""
     try:
@@ -147,30 +161,17 @@ def _watch_threads():
     """Tells the recorder the names of threads when they begin and end: before and after any code of the program."""
     thread = sys.modules["threading"].Thread
     if hasattr(thread, "_set_native_id") and hasattr(thread, "_delete"):
-        after = lambda theirs: lambda self: (theirs(self), _name_thread(self))[0]
-        before = lambda theirs: lambda self: (_name_thread(self), theirs(self))[1]
-        _registrations.append(_Replaced(thread, "_set_native_id", after))
-        _registrations.append(_Replaced(thread, "_delete", before))
+        after, before = (lambda f: lambda self: (f(self), _name_thread(self))[0]), _first(_name_thread)
+        _registrations.extend([_Replaced(thread, "_set_native_id", after), _Replaced(thread, "_delete", before)])
         _name_threads()
 
 
 def _watch_exit():
     """``os._exit`` runs no ``atexit``: ours has the recording written, and then does what the interpreter's does."""
-    global _exit
     if os._exit is posix._exit:
-        ours, _exit = _recorder._exit, posix._exit
         # Under the name of the one that it replaces: as such it is pickled.
-        ours.__module__ = "posix"
-        os._exit = posix._exit = ours
-
-
-def _leave_exit():
-    """The interpreter's ``os._exit`` is back, wherever nobody replaced ours."""
-    global _exit
-    for module in (os, posix):
-        if _exit is not None and module._exit is _recorder._exit:
-            module._exit = _exit
-    _exit = None
+        _recorder._exit.__module__ = "posix"
+        _registrations.extend(_Replaced(module, "_exit", lambda _: _recorder._exit) for module in (os, posix))
 
 
 def _know_module(module):
@@ -379,6 +380,9 @@ def _watch_imports():
         "torch.nn.modules.module": _watch_modules,
         "torch.optim.optimizer": _watch_optimizers,
         "multiprocessing.util": _stop_with_workers,
+        "multiprocessing.popen_fork": lambda: _registrations.append(
+            _Replaced(sys.modules["multiprocessing.popen_fork"].Popen, "_send_signal", _first(_note_end))
+        ),
         "threading": _watch_threads,
     }
     for name in list(actions):
@@ -426,10 +430,10 @@ def begin():
     else:
         sys.stderr.write("stackline: recording without Python frames: this interpreter keeps them in an unknown way\n")
         _recorder.start_without_python()
-    _watch_exit()
     _collecting = _recorder.collecting
     gc.callbacks.append(_collecting)
     _watch_imports()
+    _watch_exit()
 
 
 def end():
@@ -453,7 +457,6 @@ def end():
 def _stop():
     global _imports, _tensors
     _recorder.stop()
-    _leave_exit()
     if _imports is not None:
         _imports.stop()
         _imports = None

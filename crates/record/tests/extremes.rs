@@ -79,3 +79,21 @@ fn killed_children_leave_streams_that_can_be_read() {
     assert_eq!(tree.check(), Ok(()));
     assert!(tree.report.count_of("process_killed") >= 6, "{:?}", tree.report.problems);
 }
+
+#[test]
+fn workers_that_their_parent_ends_are_told_apart_from_killed_ones() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = here("tests/programs/ended_workers.py");
+    let output = recorded(&python, run.path()).arg(&program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let killed: u32 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let report = stackline_ingest::recording::read_recording(run.path()).unwrap().report;
+    let examples = |code: &str| {
+        let problems = report.problems.iter().filter(|problem| problem.code == code);
+        problems.flat_map(|problem| problem.examples()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(examples("process_killed"), [format!("{killed}-0.slr")]);
+    // The workers of the loader that is alive at the end.
+    assert_eq!(examples("ended_by_parent").len(), 2, "{report:?}");
+}

@@ -1,6 +1,6 @@
 //! Common options that a command refuses: they do not stand in its help.
 
-use super::Cli;
+use super::{Cli, Common};
 use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 /// Commands, and the common options that mean nothing to them.
@@ -28,4 +28,17 @@ pub(crate) fn parse() -> Result<Cli, Error> {
     let mut command = command();
     let of = |matches: &ArgMatches| Cli::from_arg_matches(matches);
     of(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
+}
+
+/// The common options that were given and mean nothing to a command, as they are typed.
+pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
+    let given = [
+        ("steps", "--steps", common.steps.is_some()),
+        ("whole", "--whole", common.whole),
+        ("rank", "--rank", common.rank.is_some()),
+        ("clip_overlaps", "--clip-overlaps", common.clip_overlaps),
+        ("step_annotation", "--step-annotation", common.step_annotation.is_some()),
+    ];
+    let refused = REFUSED.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, refused)| refused);
+    given.into_iter().filter(|(name, _, given)| *given && refused.contains(name)).map(|(_, typed, _)| typed).collect()
 }

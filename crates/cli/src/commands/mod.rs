@@ -38,11 +38,15 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         Command::Report(args) => {
             let held = match report::run(args, common) {
                 Ok(held) => held,
-                Err(error) => match report::instead(args, &error)? {
-                    Some(Command::Memory(args)) => memory::run(&args, common)?,
-                    Some(Command::Calls(args)) => calls::run(&args, common).map(|()| false)?,
-                    _ => return Err(error),
-                },
+                Err(error) => {
+                    let held = match report::instead(args, common, &error)? {
+                        Some(Command::Memory(args)) => memory::run(&args, common)?,
+                        Some(Command::Calls(args)) => calls::run(&args, common).map(|()| false)?,
+                        _ => return Err(error),
+                    };
+                    report::say_next_instead(&args.inputs.inputs, common)?;
+                    held
+                }
             };
             return Ok(if held { CONDITION_HELD } else { DONE });
         }

@@ -1,8 +1,8 @@
 //! `report`: in a screenful, where the time goes.
 
 use super::fail_on::Condition;
-use crate::args::{Cli, Command, Common, Format, ReportArgs};
-use crate::failure::{is_closed_pipe, wrong_use};
+use crate::args::{Cli, Command, Common, Format, ReportArgs, refused};
+use crate::failure::{command_line, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
 use crate::session::{Session, not_an_input};
 use crate::view::{number, rows, select, text, top, without_gpu};
@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_model::{Table, Unit};
+use stackline_model::{Problem, Table, Unit};
 use stackline_present::{TraceInfo, human};
 use stackline_query::Content;
 use stackline_serve::{Pruned, ReportOptions};
@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
+/// Threads whose running call the head tells.
+const IN_FLIGHT: usize = 8;
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
@@ -86,7 +88,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
 }
 
 /// The command that answers in place of `report` where an input holds no trace: of memory `memory`, of sums of calls `calls`.
-pub(crate) fn instead(args: &ReportArgs, error: &anyhow::Error) -> Result<Option<Command>> {
+pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<Command>> {
     let (name, path) = match error.downcast_ref::<stackline_engine::Error>() {
         Some(stackline_engine::Error::OnlyMemory { path }) => ("memory", path),
         Some(stackline_engine::Error::OnlyCalls { path, .. }) => ("calls", path),
@@ -96,10 +98,25 @@ pub(crate) fn instead(args: &ReportArgs, error: &anyhow::Error) -> Result<Option
     if args.for_agent || !args.fail_on.is_empty() || path.as_os_str() == "-" {
         return Ok(None);
     }
+    let refused = refused(name, common);
+    if !refused.is_empty() {
+        let what = if name == "memory" { "a file of memory" } else { "a recording without single calls" };
+        return Err(wrong_use(format!(
+            "{}: {what}, of which `report` shows what `stackline {name}` does; leave {} out, which mean nothing there",
+            path.display(),
+            refused.join(", ")
+        )));
+    }
     let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
     let cli = Cli::try_parse_from(words)?;
     say(&format!("{}: no trace of what ran in it; this is `stackline {name}`", path.display()))?;
     Ok(Some(cli.command))
+}
+
+/// The command to go on with where another one answered in place of `report`.
+pub(crate) fn say_next_instead(inputs: &[PathBuf], common: &Common) -> Result<()> {
+    let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
+    if is_for_people { say(&format!("Next: {}", command_line("view", inputs))) } else { Ok(()) }
 }
 
 /// The command to go on with, for people who read the report on a terminal or in a log.
@@ -111,25 +128,23 @@ fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Resul
     }
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
     let command = if has_operations { "findings" } else { "view" };
-    let inputs: Vec<String> = inputs.iter().map(|input| quoted(&input.to_string_lossy())).collect();
-    say(&format!("Next: stackline {command} {}", inputs.join(" ")))
+    say(&format!("Next: {}", command_line(command, inputs)))
 }
 
 /// That processes were killed, by which signal, and what they were doing: nothing of it is in any table.
 fn how_it_ended(session: &Session<'_>) -> String {
     let problems = || session.set.traces.iter().flat_map(|trace| &trace.report.problems);
     let of = |code: &'static str| problems().filter(move |problem| problem.code == code);
-    let killed = of("process_killed").filter(|problem| problem.example.contains(" was ended by "));
-    let mut text: String = killed.map(|problem| format!("Killed: {}.\n", problem.example)).collect();
-    text.extend(of("in_flight").map(|problem| format!("In flight when it ended: {}.\n", problem.example)));
+    let examples = |code| of(code).flat_map(Problem::examples);
+    let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
+    let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
+    text.extend(examples("after_last_step").map(|example| format!("After the last step: {example}.\n")));
+    text.extend(examples("in_flight").take(IN_FLIGHT).map(|example| format!("In flight when it ended: {example}.\n")));
+    let more = of("in_flight").map(|problem| problem.count).sum::<u64>().saturating_sub(IN_FLIGHT as u64);
+    if more > 0 {
+        text.push_str(&format!("In flight when it ended: calls of {more} more threads.\n"));
+    }
     stackline_present::terminal::clean_lines(&text)
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
-    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
-    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Writes the page with its answers into one file.

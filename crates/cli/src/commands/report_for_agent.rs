@@ -26,6 +26,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, content: &Content) -> String
     let mut out = String::from(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
+    out.push_str(&stackline_present::cut_text(&session.set));
     head(session, content, &mut out);
     let find = |name: &str| content.tables.iter().find(|table| table.name == name).filter(|table| table.rows() > 0);
     if let Some(time) = find("gpu_time") {

@@ -1,10 +1,14 @@
 //! The commands that only print tables: which analyses each of them runs.
 
 use crate::args::{Common, Format, Inputs};
+use crate::failure::command_line;
 use crate::output::Answer;
 use crate::session::Session;
-use crate::view::without_gpu;
+use crate::view::{number, without_gpu};
 use anyhow::Result;
+use stackline_analyze::step_marks::{NumberedSpans, made_from};
+use stackline_model::{Table, Trace};
+use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
 
 /// Analyses of a command, in the order shown. The names of [`BULKY`] tables are left out of what people see.
@@ -46,13 +50,22 @@ const BULKY: &[&str] = &[
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let mut tables = session.run(analyses)?;
+    let is_of_steps = [KERNELS, OPERATORS, COLLECTIVES].contains(&analyses);
+    let mut tables = if is_of_steps { session.run_of_steps(analyses)? } else { session.run(analyses)? };
     if analyses == COLLECTIVES && session.set.traces.len() > 1 {
         tables.push(stackline_engine::rank_clock_table(&session.set));
     }
     let tables = session.pick(tables)?;
     let people = common.format == Format::Table && common.tables.is_empty();
-    let of_host = session.is_of_host_alone() && matches!(command, "steps" | "operators");
+    let of_host = session.is_of_host_alone();
+    let of_gpu = [KERNELS, TIMELINE].contains(&analyses);
+    let mut head = if people && is_of_steps { session.looked_at().unwrap_or_default() } else { String::new() };
+    if people && analyses == STEPS {
+        head.push_str(&marks(&session));
+    }
+    if people && of_host && of_gpu {
+        head = format!("{NO_GPU} Next: {}\n", command_line("operators", &inputs.inputs));
+    }
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
         let bulky = |name: &str| BULKY.contains(&name) || (name == INSTEAD_OF_OPERATORS && operators);
@@ -62,12 +75,36 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         if of_host {
             shown = without_gpu(shown);
         }
+        if of_host && of_gpu {
+            shown.retain(has_numbers);
+        }
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown here: {}. Ask with --table NAME, or for JSON.", hidden.join(", ")));
         }
         shown
     });
-    Answer { command, session: &session, extra: Vec::new(), tables, head: String::new(), shown }.write(common)
+    Answer { command, session: &session, extra: Vec::new(), tables, head, shown }.write(common)
+}
+
+/// What tables of GPUs alone have to say of other traces.
+const NO_GPU: &str = "No GPU work was recorded: tables of GPUs are left out.";
+
+/// Whether a table says more than zeros.
+fn has_numbers(table: &Table) -> bool {
+    (0..table.rows())
+        .any(|row| table.columns.iter().any(|column| number(table, &column.name, row).is_some_and(|n| n != 0.0)))
+}
+
+/// What steps were made from, or could be, where the program does not mark them.
+fn marks(session: &Session<'_>) -> String {
+    let of = |trace: &Trace| match made_from(trace) {
+        Some(text) => Some(text.to_owned()),
+        None if trace.steps.is_empty() => NumberedSpans::find(trace).map(|spans| spans.to_string()),
+        None => None,
+    };
+    let mut texts: Vec<String> = session.set.traces.iter().filter_map(of).collect();
+    texts.dedup();
+    terminal::clean_lines(&texts.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
 #[cfg(test)]

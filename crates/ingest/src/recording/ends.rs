@@ -1,12 +1,18 @@
 //! How processes of a recording ended: what the launcher saw, and what was running then.
 
 use super::FOLDER;
+use crate::problems;
 use serde::{Deserialize, Serialize};
+use stackline_model::words::duration;
+use stackline_model::{Key, ReadReport, Trace};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
 /// The file, beside the streams, in which the launcher says how the command ended.
 const FILE: &str = "ended.json";
+/// The file beside it in which processes say which of their workers they ended: a number in each line.
+const BY_PARENT: &str = "ended_by_parent";
 /// Frames of a path that are named.
 const NAMED: usize = 6;
 
@@ -19,6 +25,42 @@ pub struct Signaled {
     pub signal: i32,
     /// Its name: `SIGABRT`.
     pub name: String,
+    /// When the launcher saw the end, ns since 1970; 0 where an older one did not say it.
+    #[serde(default)]
+    pub at_unix_ns: i64,
+}
+
+/// What is known of how processes ended of which the streams do not say it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    /// The command, if a signal ended it.
+    pub(super) signaled: Option<Signaled>,
+    /// Processes that the one that made them ended.
+    by_parent: BTreeSet<u32>,
+}
+
+impl Ends {
+    /// What a run directory says.
+    pub(super) fn read(run: &Path) -> Self {
+        let lines = std::fs::read_to_string(run.join(FOLDER).join(BY_PARENT)).unwrap_or_default();
+        Self { signaled: Signaled::read(run), by_parent: lines.lines().filter_map(|line| line.parse().ok()).collect() }
+    }
+
+    /// Notes how a process ended whose stream does not say it; tells whether it was killed.
+    pub(super) fn note(&self, stream: &str, pid: u32, report: &mut ReadReport) -> bool {
+        if self.by_parent.contains(&pid) {
+            problems::ENDED_BY_PARENT.count(report, None, &format!("{stream}: process {pid}"));
+            return false;
+        }
+        let example = match self.signaled.as_ref().filter(|signaled| signaled.pid == pid) {
+            Some(Signaled { name, signal, .. }) => {
+                format!("{stream}: process {pid} was ended by {name} (signal {signal})")
+            }
+            None => stream.to_owned(),
+        };
+        problems::KILLED.count(report, None, &example);
+        true
+    }
 }
 
 impl Signaled {
@@ -31,16 +73,27 @@ impl Signaled {
     }
 
     /// What a run directory says; none if no signal ended the command, or if nobody saw its end.
-    pub(super) fn read(run: &Path) -> Option<Self> {
+    fn read(run: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(run.join(FOLDER).join(FILE)).ok()?).ok()
     }
 }
 
-/// How a process ended of which the stream does not say it.
-pub(super) fn killed_words(stream: &str, pid: u32, signaled: Option<&Signaled>) -> String {
-    match signaled.filter(|signaled| signaled.pid == pid) {
-        Some(Signaled { name, signal, .. }) => format!("{stream}: process {pid} was ended by {name} (signal {signal})"),
-        None => stream.to_owned(),
+/// Says how much time a process that was killed went on after its last step: until the launcher saw its end, or until its last
+/// record, where nobody saw it.
+pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSet<u32>, ends: &Ends) {
+    let Some(last) = trace.steps.iter().max_by_key(|step| step.end) else { return };
+    let process = trace.tracks.get(trace.events.track[last.event.index()]).process;
+    let pid = trace.tracks.processes[process.index()].pid;
+    let Some(&pid) = killed.iter().find(|&&killed| pid == Key::Int(i64::from(killed))) else { return };
+    let seen = ends.signaled.as_ref().filter(|signaled| signaled.pid == pid && signaled.at_unix_ns > 0);
+    let (until, what) = match seen {
+        Some(seen) => (seen.at_unix_ns.saturating_sub(base_ns), "the end of the process"),
+        None => (trace.span().map_or(last.end, |(_, end)| end), "its last record"),
+    };
+    if until > last.end {
+        let example = format!("{} from the end of step {} to {what}", duration(until - last.end), last.number);
+        problems::AFTER_STEPS.count(&mut trace.report, None, &example);
+        trace.report.sort();
     }
 }
 

@@ -9,6 +9,7 @@ mod table;
 mod trace;
 
 use crate::{Error, problems};
+use ends::Ends;
 pub use ends::Signaled;
 use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
 pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
@@ -72,14 +73,14 @@ pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
     }
     order.sort_unstable();
     let mut builder = CallTreeBuilder::new();
-    let signaled = Signaled::read(run);
+    let ends = Ends::read(run);
     if let Some(error) = failed {
         problems::UNREADABLE_STREAM.count(builder.report(), None, &error.to_string());
     }
     for (_, index) in order {
         let name = paths[index].file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         match std::fs::read(&paths[index]) {
-            Ok(file) => add_stream(&mut builder, &name, &file, signaled.as_ref()),
+            Ok(file) => add_stream(&mut builder, &name, &file, &ends),
             Err(error) => problems::UNREADABLE_STREAM.count(builder.report(), None, &format!("{name}: {error}")),
         }
     }
@@ -90,7 +91,7 @@ pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
 pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> CallTree {
     let mut builder = CallTreeBuilder::new();
     for (name, file) in streams {
-        add_stream(&mut builder, name, file, None);
+        add_stream(&mut builder, name, file, &Ends::default());
     }
     builder.finish()
 }
@@ -103,7 +104,7 @@ fn began(file: &[u8]) -> (i64, u32) {
     }
 }
 
-fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], signaled: Option<&Signaled>) {
+fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], ends: &Ends) {
     let Some(mut reader) = open_stream(name, file, builder.report()) else { return };
     let mut stream = Stream::default();
     while let Some(record) = reader.next() {
@@ -111,7 +112,7 @@ fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], signaled: 
         stream.add(builder, name, record, reader.skipped());
     }
     note_damage(name, &reader, file.len(), builder.report());
-    stream.finish(builder, name, signaled);
+    stream.finish(builder, name, ends);
 }
 
 /// The records of a stream; `None`, with the reason in the report, if it is none.

@@ -1,6 +1,6 @@
 //! One stream: from its own ids to those of the merged tree.
 
-use super::ends::{Signaled, killed_words, running_words};
+use super::ends::{Ends, running_words};
 use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use crate::problems;
@@ -270,7 +270,7 @@ impl Stream {
     }
 
     /// Puts the values into the tree and says how the process ended.
-    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str, signaled: Option<&Signaled>) {
+    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str, ends: &Ends) {
         let Some(process) = self.process else {
             problems::EMPTY_STREAM.count(builder.report(), None, name);
             return;
@@ -285,8 +285,8 @@ impl Stream {
         }
         if !self.ended {
             let pid = builder.process_mut(process).map_or(0, |process| process.pid);
-            problems::KILLED.count(builder.report(), None, &killed_words(name, pid, signaled));
-            for (&thread, &node) in self.running.iter().filter(|&(_, &node)| node != 0) {
+            let killed = ends.note(name, pid, builder.report());
+            for (&thread, &node) in self.running.iter().filter(|&(_, &node)| killed && node != 0) {
                 let Ok(thread) = self.threads.get(thread) else { continue };
                 let Ok(&node) = thread.nodes.get(node) else { continue };
                 let words = running_words(name, &builder.thread_words(thread.id), &builder.path_words(node));

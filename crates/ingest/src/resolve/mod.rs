@@ -10,7 +10,7 @@ mod nesting;
 mod ownership;
 mod plausible;
 mod rank;
-mod steps;
+pub(crate) mod steps;
 mod streams;
 mod unclosed;
 pub(crate) mod unset;

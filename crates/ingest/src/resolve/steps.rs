@@ -193,25 +193,56 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
             spans.push(event);
         }
     }
-    let ends = ends_of_turns(&spans, |event| trace.events.name[event.index()]);
+    let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
+    let marks: Vec<EventId> = ends_of_turns(&names).into_iter().map(|at| spans[at]).collect();
+    let ends: Vec<i64> = marks.iter().map(|&event| trace.events.end(event)).collect();
+    let ends = up_to_batches(&ends, &batches(trace, busiest));
     let [one, two, ..] = ends[..] else { return Vec::new() };
-    let (one, two) = (trace.events.end(one), trace.events.end(two));
     let mut start = begin(trace, busiest, one, two).max(one.saturating_sub(two.saturating_sub(one)));
-    let step = |(number, &event): (i64, &EventId)| {
-        let end = trace.events.end(event);
-        Step { number, event, start: std::mem::replace(&mut start, end), end }
+    let step = |(number, (event, end)): (i64, (EventId, i64))| Step {
+        number,
+        event,
+        start: std::mem::replace(&mut start, end),
+        end,
     };
-    (0..).zip(&ends).map(step).collect()
+    (0..).zip(marks.into_iter().zip(ends)).map(step).collect()
 }
 
-/// The last span of each turn of optimizers, by their names; without a last turn that was cut off.
-fn ends_of_turns(spans: &[EventId], name: impl Fn(EventId) -> StrId) -> Vec<EventId> {
-    let first = spans.first().copied().map(&name);
-    let is_last = |at: usize| spans.get(at + 1).is_none_or(|&next| Some(name(next)) == first);
-    let mut ends: Vec<EventId> =
-        spans.iter().enumerate().filter(|&(at, _)| is_last(at)).map(|(_, &event)| event).collect();
+/// When a thread asks a loader for its batches, in time order.
+fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
+    let is_batch = |event: &EventId| {
+        trace.events.track[event.index()] == track
+            && is_span(trace, *event)
+            && trace.strings.get(trace.events.name[event.index()]).starts_with(NEXT_BATCH)
+    };
+    let mut starts: Vec<i64> = trace.events.ids().filter(is_batch).map(|e| trace.events.start[e.index()]).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// What names of spans begin with in which a program waits for the next batch of a loader.
+pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
+/// A batch that is asked for later than this share of the time to the next end of a step is one that is fetched ahead.
+const AHEAD_PERCENT: i64 = 25;
+
+/// Ends of steps with what is done after the optimizer and before the next batch is asked for: schedulers, `zero_grad`, logs.
+pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
+    let later = |(at, &end): (usize, &i64)| {
+        let next = ends.get(at + 1).copied().unwrap_or(i64::MAX);
+        let batch = batches.get(batches.partition_point(|&batch| batch < end)).copied().filter(|&batch| batch < next);
+        // After the last step nothing tells how much later is too late.
+        let is_soon = |batch: &i64| next == i64::MAX || (batch - end) <= (next - end) / 100 * AHEAD_PERCENT;
+        batch.filter(is_soon).unwrap_or(end)
+    };
+    ends.iter().enumerate().map(later).collect()
+}
+
+/// The last one of each turn of optimizers, by their names; without a last turn that was cut off.
+pub(crate) fn ends_of_turns<N: PartialEq>(names: &[N]) -> Vec<usize> {
+    let is_last = |&at: &usize| names.get(at + 1).is_none_or(|next| Some(next) == names.first());
+    let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
     if let [usual, .., last] = ends[..]
-        && name(usual) != name(last)
+        && names[usual] != names[last]
     {
         ends.pop();
     }
@@ -241,9 +272,8 @@ fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{KINDS, Mark, ends_of_turns, of_pattern};
+    use super::{KINDS, Mark, ends_of_turns, of_pattern, up_to_batches};
     use regex_lite::Regex;
-    use stackline_model::{EventId, StrId};
 
     #[test]
     fn names_of_all_producers_are_known() {
@@ -278,13 +308,18 @@ mod tests {
 
     #[test]
     fn optimizers_take_turns() {
-        let ends = |names: &[usize]| {
-            let spans: Vec<EventId> = (0..names.len()).map(EventId::new).collect();
-            let ends = ends_of_turns(&spans, |event| StrId::new(names[event.index()]));
-            ends.into_iter().map(EventId::index).collect::<Vec<_>>()
-        };
+        let ends = |names: &[usize]| ends_of_turns(names);
         assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
         assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
         assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last turn is cut off");
+    }
+
+    #[test]
+    fn what_comes_before_the_next_batch_belongs_to_the_step() {
+        let ends = [100, 200, 300];
+        assert_eq!(up_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
+        assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
+        assert_eq!(up_to_batches(&ends, &[]), ends);
+        assert_eq!(up_to_batches(&ends, &[205]), [100, 205, 300]);
     }
 }

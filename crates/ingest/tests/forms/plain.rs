@@ -23,8 +23,8 @@ fn the_closing_bracket_may_be_missing() {
     expect(&format!("[{ONE}"), &row, &["unclosed_list"]);
     expect(&format!("[{ONE},\n"), &row, &["unclosed_list"]);
     // The object form has no such allowance.
-    expect(&format!("{{\"traceEvents\": [{ONE}"), &row, &["truncated"]);
-    expect(&format!("{{\"traceEvents\": [{ONE}]"), &row, &["truncated"]);
+    expect(&format!("{{\"traceEvents\": [{ONE}"), &row, &["truncated", "last_record"]);
+    expect(&format!("{{\"traceEvents\": [{ONE}]"), &row, &["truncated", "last_record"]);
 }
 
 #[test]

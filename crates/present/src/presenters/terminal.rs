@@ -118,6 +118,16 @@ pub fn note(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{}\x1b[0m\n", out.trim_end_matches('\n')) } else { out }
 }
 
+/// Lines that are wider than the terminal, over several: what does not fit stands indented below. Others stay as they are.
+pub fn wrap_lines(text: &str, style: &Style) -> String {
+    let width = style.width.max(24);
+    let one = |line: &str| match line.width() > width {
+        true => wrap(line, width - 2).join("\n  ") + "\n",
+        false => format!("{line}\n"),
+    };
+    text.lines().map(one).collect()
+}
+
 /// Whether a character drives a terminal rather than to be seen: control characters, line breaks, and marks that turn the
 /// direction of what follows.
 pub(super) fn is_unseen(c: char) -> bool {
@@ -198,6 +208,9 @@ fn bar_column(table: &Table) -> Option<usize> {
 fn scale_beside(table: &Table, at: usize) -> human::Scale {
     let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
     let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
+    if SPREAD.contains(&columns[at].name.as_str()) {
+        return of_spread(columns, own);
+    }
     if !table.name.starts_with("memory_") || !is_size(&columns[at]) {
         return own;
     }
@@ -207,6 +220,18 @@ fn scale_beside(table: &Table, at: usize) -> human::Scale {
     let Some(most) = beside.max_by(|a, b| largest(a).total_cmp(&largest(b))) else { return own };
     let (mine, theirs) = (largest(&columns[at]), largest(most));
     if mine < theirs && theirs < mine * COMPARABLE { human::scale(most) } else { own }
+}
+
+/// Columns of a spread of times, which a reader compares within a row.
+const SPREAD: [&str; 4] = ["mean_us", "median_us", "min_us", "max_us"];
+
+/// The scale of the middle one, for all columns of a table that has the whole spread.
+fn of_spread(columns: &[Column], own: human::Scale) -> human::Scale {
+    let of = |name: &str| columns.iter().find(|column| column.name == name);
+    match of("median_us") {
+        Some(median) if SPREAD.iter().all(|name| of(name).is_some()) => human::scale(median),
+        _ => own,
+    }
 }
 
 fn lane(column: &Column, scale: &human::Scale, rows: usize) -> Lane {

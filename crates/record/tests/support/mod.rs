@@ -63,6 +63,7 @@ pub fn recorded(python: &Path, run: &Path) -> Command {
 /// The streams of a run, in the order of their names.
 pub fn streams(run: &Path) -> Vec<Stream> {
     let mut paths: Vec<PathBuf> = run.join("streams").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "slr"));
     paths.sort();
     paths.iter().map(|path| Stream::read(path)).collect()
 }

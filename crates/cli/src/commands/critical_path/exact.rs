@@ -22,9 +22,12 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if let Some(target) = &args.overlay {
         not_an_input(target, &args.inputs)?;
     }
-    let session = Session::open(&args.inputs, common)?;
+    let mut session = Session::open(&args.inputs, common)?;
+    // An overlay is drawn into the text of one trace.
+    let slowest = if args.overlay.is_none() { session.keep_slowest() } else { None };
     let trace = one_trace(&session)?;
-    let Looked { choice, notes, .. } = window(trace, args.annotation(), args.instance, &session.scope)?;
+    let Looked { choice, mut notes, .. } = window(trace, args.annotation(), args.instance, &session.scope)?;
+    notes.splice(0..0, slowest);
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;
     if let Some(file) = &args.overlay {

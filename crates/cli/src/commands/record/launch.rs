@@ -16,6 +16,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Signals that would end this process before the command, or that programs give a meaning of their own.
 const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
@@ -58,7 +59,8 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
 pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
     let signal = ended.signal()?;
     let name = Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |known| known.as_str().to_owned());
-    Some(Signaled { pid, signal, name })
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(Signaled { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
 }
 
 /// Waits without taking notice: its number stays its own until it is forgotten here.

@@ -30,32 +30,39 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     place.remove_bootstrap();
     // Best effort: that it was killed, its stream tells as well.
     let (pid, ended) = ended;
-    let _ = launch::signaled(pid, ended).map(|signaled| signaled.note(place.path()));
+    let signaled = launch::signaled(pid, ended);
+    let _ = signaled.as_ref().map(|signaled| signaled.note(place.path()));
+    let how = signaled.map_or_else(String::new, |signaled| format!("the command was ended by {}; ", signaled.name));
     let run = place.shown();
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, (&run, next(args, &tree)), is_part(args, common))),
+        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), is_part(args, common))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
-            say(NOTHING)
+            say(&format!("stackline: {how}{NOTHING}"))
         }
-        Err(error) => say(&not_merged(args, common, &place, &error)),
+        Err(error) => say(&not_merged(args, common, &place, (&how, &error))),
     };
     Ok(launch::end_like(ended))
 }
 
-const NOTHING: &str = "stackline: nothing was recorded: no Python process reported. Only Python can be recorded, without \
+const NOTHING: &str = "nothing was recorded: no Python process reported. Only Python can be recorded, without \
     its options -I, -S and -E, and with the environment that the command was given.";
 
 /// What was recorded, where the streams could be read but not merged, or not even that.
-fn not_merged(args: &RecordArgs, common: &Common, place: &Place, error: &stackline_engine::Error) -> String {
+fn not_merged(
+    args: &RecordArgs,
+    common: &Common,
+    place: &Place,
+    (how, error): (&str, &stackline_engine::Error),
+) -> String {
     let run = place.shown();
     match stackline_engine::open_calls(place.path()) {
         Ok(tree) => format!(
             "{}. The merged tables could not be written: {error}. `stackline calls {run}` merges the streams.",
-            summary(&tree, (&run, next(args, &tree)), is_part(args, common))
+            summary(&tree, (how, &run, next(args, &tree)), is_part(args, common))
         ),
-        Err(_) => format!("stackline: the recording could not be merged: {error}. Its streams are in {run}."),
+        Err(_) => format!("stackline: {how}the recording could not be merged: {error}. Its streams are in {run}."),
     }
 }
 
@@ -88,8 +95,8 @@ fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
     }
 }
 
-/// What was recorded, what worked, and what to do next.
-fn summary(tree: &CallTree, (run, next): (&str, &str), is_part: bool) -> String {
+/// How the command ended, if not by itself, what was recorded, what worked, and what to do next.
+fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
     for source in tree.processes.iter().flat_map(|process| &process.sources) {
@@ -115,7 +122,7 @@ fn summary(tree: &CallTree, (run, next): (&str, &str), is_part: bool) -> String 
     let lost = missing(tree);
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
-        "stackline: {} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}{overhead}",
+        "stackline: {how}{} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}{overhead}",
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),

@@ -2,7 +2,7 @@
 
 use super::in_flight;
 use crate::problems;
-use crate::recording::ends::{Signaled, killed_words};
+use crate::recording::ends::Ends;
 use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage};
 use crate::recording::{note_damage, open_stream};
@@ -38,6 +38,8 @@ pub(super) struct Calls {
     pub(super) lost: Vec<(String, u64)>,
     /// Whether the process ended in order.
     pub(super) ended: bool,
+    /// Whether something else than its parent or itself ended the process.
+    pub(super) killed: bool,
     /// What ran last on which thread ([`Record::Running`]).
     pub(super) running: BTreeMap<u32, u32>,
     /// Exact names of calls whose frames stand for many names.
@@ -160,7 +162,7 @@ const MAX_STEP: u64 = 1 << 53;
 
 impl Calls {
     /// Reads a stream, without what is damaged. `None` if it says nothing.
-    pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport, signaled: Option<&Signaled>) -> Option<Self> {
+    pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport, ends: &Ends) -> Option<Self> {
         let mut reader = open_stream(name, file, report)?;
         let mut calls: Option<Self> = None;
         while let Some(record) = reader.next() {
@@ -194,11 +196,13 @@ impl Calls {
             // What it was, nobody knows.
             calls.lost.push(("touches_damaged".to_owned(), 1));
         }
-        match &calls {
+        match &mut calls {
             None => problems::EMPTY_STREAM.count(report, None, name),
             Some(calls) if !calls.ended => {
-                problems::KILLED.count(report, None, &killed_words(name, calls.process.pid, signaled));
-                in_flight::note(calls, name, report);
+                calls.killed = ends.note(name, calls.process.pid, report);
+                if calls.killed {
+                    in_flight::note(calls, name, report);
+                }
             }
             Some(_) => {}
         }

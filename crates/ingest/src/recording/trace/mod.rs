@@ -14,7 +14,7 @@ mod memory;
 mod rows;
 mod steps;
 
-use super::ends::Signaled;
+use super::ends::{self, Ends};
 use super::{began, streams};
 use crate::places::Places;
 use crate::{Error, ReadOptions, problems, resolve};
@@ -40,10 +40,10 @@ struct Stream {
 }
 
 impl Stream {
-    fn read(name: &str, file: &[u8], signaled: Option<&Signaled>) -> Self {
+    fn read(name: &str, file: &[u8], ends: &Ends) -> Self {
         let mut report = ReadReport::default();
         let (start, pid) = began(file);
-        let calls = Calls::read(name, file, &mut report, signaled);
+        let calls = Calls::read(name, file, &mut report, ends);
         Self { start, pid, calls, report }
     }
 }
@@ -55,7 +55,7 @@ impl Stream {
 pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error> {
     let mut read = Vec::new();
     let paths = streams(run)?;
-    let signaled = Signaled::read(run);
+    let ends = Ends::read(run);
     if paths.is_empty() {
         return Err(Error::NoStreams { path: run.to_owned() });
     }
@@ -69,7 +69,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
                 if let Some(progress) = &options.progress {
                     progress(file.len() as u64);
                 }
-                read.push(Stream::read(&name, &file, signaled.as_ref()));
+                read.push(Stream::read(&name, &file, &ends));
             }
             Err(error) => {
                 let mut report = ReadReport::default();
@@ -81,7 +81,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
     let name = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
     let mut report = ReadReport::default();
     read.iter().for_each(|stream| report.merge(stream.report.clone()));
-    let set = traces(&name, read, options);
+    let set = traces(&name, read, &ends, options);
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
@@ -93,12 +93,12 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
 
 /// The traces of streams in memory, each with a name for the read report; none if there are no single calls.
 pub fn traces_of<'a>(name: &str, streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TraceSet {
-    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, None)).collect();
-    traces(name, read, &ReadOptions::default())
+    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, &Ends::default())).collect();
+    traces(name, read, &Ends::default(), &ReadOptions::default())
 }
 
 /// One trace per rank, each with what is to be said of its streams; what belongs to no rank is said of the first trace.
-fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet {
+fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions) -> TraceSet {
     read.sort_by_key(|stream| (stream.start, stream.pid));
     let (mut reports, mut processes) = (Vec::new(), Vec::new());
     for stream in read {
@@ -132,7 +132,9 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
     let several = ranks.len() > 1;
     let mut traces = Vec::new();
     for ((rank, processes), report) in ranks.into_iter().zip(found.into_values()) {
+        let killed = processes.iter().filter(|(_, calls)| calls.killed).map(|(_, calls)| calls.process.pid).collect();
         let mut trace = trace(label(name, rank, several), base, rank, processes, report, options);
+        ends::note_after_steps(&mut trace, base, &killed, ends);
         trace.meta.entries.extend(machine::entry(&described, rank));
         traces.push(trace);
     }

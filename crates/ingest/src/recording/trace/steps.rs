@@ -3,6 +3,7 @@
 
 use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
+use crate::resolve::steps::{NEXT_BATCH, ends_of_turns, up_to_batches};
 use rustc_hash::FxHashSet;
 use stackline_model::names::{COLLECTION, IMPORTS, STEP_PREFIX};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
@@ -26,9 +27,9 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     let spans = calls.threads.iter().map(|thread| optimizers(calls, thread));
     // Optimizers of several threads train several models: the busiest counts.
     let (at, spans) = spans.enumerate().max_by_key(|(at, spans)| (spans.len(), std::cmp::Reverse(*at)))?;
-    let first = spans.first()?.0;
-    let ends = spans.iter().enumerate().filter(|(at, _)| spans.get(at + 1).is_none_or(|next| next.0 == first));
-    let ends: Vec<i64> = ends.map(|(_, &(_, end))| end).collect();
+    let ends = ends_of_turns(&spans.iter().map(|&(name, _)| name).collect::<Vec<_>>());
+    let ends: Vec<i64> = ends.into_iter().map(|at| spans[at].1).collect();
+    let ends = up_to_batches(&ends, &batches(calls, calls.threads.get(at)?));
     let first = begin(calls, calls.threads.get(at)?, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
@@ -111,6 +112,13 @@ fn is_import(calls: &Calls, thread: &ThreadCalls, call: &Call) -> bool {
         FrameKey::Python { file, .. } => calls.text(file).starts_with(IMPORTS),
         _ => false,
     })
+}
+
+/// When a thread asks a loader for its batches, in time order.
+fn batches(calls: &Calls, thread: &ThreadCalls) -> Vec<i64> {
+    let is_batch =
+        |call: &&Call| name(calls, thread, call).is_some_and(|name| calls.text(name).starts_with(NEXT_BATCH));
+    thread.calls.iter().filter(is_batch).map(|call| call.start).collect()
 }
 
 /// How many spans of optimizers a process has.

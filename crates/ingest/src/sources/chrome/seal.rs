@@ -5,6 +5,7 @@ use super::builder::Builder;
 use crate::problems;
 use crate::{Error, ReadOptions, resolve};
 use rustc_hash::FxHashSet;
+use stackline_model::words::duration;
 use stackline_model::{AttrTable, EventId, Trace, TrackKind, flags};
 
 impl Builder {
@@ -66,6 +67,7 @@ impl Builder {
         }
         let Self { mut trace, flows, places, .. } = self;
         resolve::resolve(&mut trace, flows, &places, options);
+        note_last_record(&mut trace);
         Ok(trace)
     }
 
@@ -120,4 +122,21 @@ impl Builder {
         }
         self.trace.attrs = merged;
     }
+}
+
+/// Of a file that breaks off: after which record, and when that was.
+fn note_last_record(trace: &mut Trace) {
+    let breaks = [problems::TRUNCATED, problems::DAMAGED_STREAM, problems::TOO_DAMAGED, problems::TOO_LARGE_ENTRY];
+    if breaks.iter().all(|code| trace.report.count_of(code.code) == 0) {
+        return;
+    }
+    let (Some((start, _)), Some(last)) = (trace.span(), trace.events.ids().rfind(|&e| trace.events.is_plausible(e)))
+    else {
+        return;
+    };
+    let name = trace.strings.get(trace.events.name[last.index()]);
+    let at = trace.events.start[last.index()].saturating_sub(start);
+    let example = format!("{} at {}", name.chars().take(80).collect::<String>(), duration(at));
+    problems::LAST_RECORD.count(&mut trace.report, None, &example);
+    trace.report.sort();
 }

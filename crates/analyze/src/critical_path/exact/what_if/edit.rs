@@ -4,6 +4,9 @@ use super::selector::{Selector, Target, What};
 use crate::critical_path::CriticalPathError;
 use stackline_model::Trace;
 
+/// So many positions that a trace does not have are named.
+const MISSING: usize = 8;
+
 /// What is done to what a selector means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
@@ -59,6 +62,18 @@ impl Edit {
             Some(reason) => Err(CriticalPathError::RefusedEdit { text: edit.to_string(), reason: reason.to_owned() }),
             None => Ok(edit),
         }
+    }
+
+    /// Which listed events the trace does not have, as a note.
+    pub(super) fn missing(&self, trace: &Trace) -> Option<String> {
+        let Target::Listed(listed) = &self.selector.as_ref()?.target else { return None };
+        let missing = listed.missing(trace);
+        let more = missing.len().saturating_sub(MISSING);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = missing.iter().take(MISSING).map(String::as_str).collect::<Vec<_>>().join(", ");
+        (!missing.is_empty()).then(|| {
+            format!("the trace has no events at these positions of `events:`, which are left out: {named}{more}")
+        })
     }
 
     /// Why the action cannot be done to what is selected.

@@ -42,6 +42,22 @@ impl Listed {
         Ok(listed)
     }
 
+    /// Numbers that the trace does not have, each once: those of single events and of ends of stretches, and runs with none.
+    pub(super) fn missing(&self, trace: &Trace) -> Vec<String> {
+        let numbers = &trace.events.source_index;
+        let has = |number: &u32| numbers.binary_search(number).is_ok();
+        let is_empty = |&&(first, last): &&(u32, u32)| {
+            numbers.partition_point(|&n| n < first) == numbers.partition_point(|&n| n <= last)
+        };
+        let run =
+            |&(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}..{last}") };
+        let ends = self.stretches.iter().chain(&self.between).flat_map(|&(first, last)| [first, last]);
+        let mut ends: Vec<u32> = ends.filter(|number| !has(number)).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        self.events.iter().filter(is_empty).map(run).chain(ends.iter().map(u32::to_string)).collect()
+    }
+
     /// The events of a trace that are meant.
     ///
     /// Numbers that the trace does not have are left out: whatever is left of a list is still replayed, and counted once.
@@ -112,6 +128,15 @@ mod tests {
             });
         }
         trace
+    }
+
+    #[test]
+    fn positions_that_the_trace_lacks_are_named() {
+        let trace = trace(&[0, 2, 3, 7]);
+        let missing = |text: &str| Listed::parse(text).unwrap().missing(&trace);
+        assert!(missing("0,2..3,[2-7],(0-3)").is_empty());
+        // Of a run that holds an event, the others may be anything.
+        assert_eq!(missing("5,2..6,4..6,[2-9],(1-9)"), ["5", "4..6", "1", "9"]);
     }
 
     #[test]

@@ -168,6 +168,7 @@ impl WhatIf<'_, '_> {
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts, Stop::NEVER);
         let before = path::path(self.exact, &self.plan, (&none, &shifts), observed, None);
         let mut notes = std::mem::take(&mut applied.notes);
+        notes.extend(edits.iter().filter_map(|edit| edit.missing(self.exact.trace)));
         let taken = self.taken_off(&measured, &applied);
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));

@@ -14,6 +14,7 @@ mod told;
 
 use super::calls::Calls;
 use super::{Shown, has_ranks, label};
+use crate::recording::ends::Ends;
 use crate::recording::streams;
 use crate::{Error, ReadOptions, problems};
 use stackline_model::{MemoryTrace, ReadReport};
@@ -41,7 +42,7 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
         let file = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         let stream = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let mut report = ReadReport::default();
-        let Some(calls) = Calls::read(&stream, &file, &mut report, None) else { continue };
+        let Some(calls) = Calls::read(&stream, &file, &mut report, &Ends::default()) else { continue };
         shown.push(Shown::of(&calls));
         found.extend(swept(&calls, &stream, report).map(|trace| (calls.process, trace)));
     }
@@ -71,7 +72,7 @@ pub fn is_shown_by(memory: &MemoryTrace, name: &str) -> bool {
 /// The memory trace of a stream in memory, with a name for the read report; `None` if it has no single allocations.
 pub fn memory_of(name: &str, stream: &[u8]) -> Option<MemoryTrace> {
     let mut report = ReadReport::default();
-    let calls = Calls::read(name, stream, &mut report, None)?;
+    let calls = Calls::read(name, stream, &mut report, &Ends::default())?;
     swept(&calls, name, report)
 }
 

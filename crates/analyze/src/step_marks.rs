@@ -1,0 +1,128 @@
+//! Marks of steps: what those of a trace were made from, and which spans could mark steps where there are none.
+
+use rustc_hash::FxHashMap;
+use stackline_model::words::{count, duration};
+use stackline_model::{EventId, EventKind, INFERRED, Trace, TrackId, TrackKind};
+use std::collections::BTreeMap;
+
+/// What names of PyTorch's spans around an optimizer's step begin with.
+const OPTIMIZER_STEP: &str = "Optimizer.step";
+/// So many spans with numbers are a loop.
+const LEAST: usize = 3;
+/// The loop must take this share of the trace, in percent.
+const LEAST_PERCENT: i64 = 20;
+
+/// Spans of a thread that are named by a number that grows, such as `request 0`, `request 1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberedSpans {
+    /// The name without the number.
+    pub prefix: String,
+    /// How many there are.
+    pub spans: usize,
+    /// How long the middle one takes, in ns.
+    pub median_ns: i64,
+}
+
+impl NumberedSpans {
+    /// The spans that look most like steps, by the time in them: numbers grow, and no span begins before the last one is done.
+    #[must_use]
+    pub fn find(trace: &Trace) -> Option<Self> {
+        let (start, end) = trace.span()?;
+        let names: FxHashMap<_, _> =
+            (0usize..).zip(trace.strings.iter()).filter_map(|(id, name)| Some((id, numbered(name)?))).collect();
+        let mut loops: BTreeMap<(TrackId, &str), Vec<(i64, EventId)>> = BTreeMap::new();
+        for event in trace.events.ids().filter(|&event| may_mark(trace, event)) {
+            if let Some(&(prefix, number)) = names.get(&trace.events.name[event.index()].index()) {
+                loops.entry((trace.events.track[event.index()], prefix)).or_default().push((number, event));
+            }
+        }
+        let found = loops.into_iter().filter_map(|((_, prefix), mut spans)| {
+            let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
+            spans.sort_by_key(|&(_, event)| at(event));
+            let is_loop = spans.windows(2).all(|two| two[0].0 < two[1].0 && at(two[0].1).1 <= at(two[1].1).0);
+            let mut lengths: Vec<i64> = spans.iter().map(|&(_, event)| at(event).1 - at(event).0).collect();
+            lengths.sort_unstable();
+            let all: i64 = lengths.iter().sum();
+            let is_large = all >= (end - start) / 100 * LEAST_PERCENT;
+            let found =
+                || Self { prefix: prefix.to_owned(), spans: spans.len(), median_ns: lengths[lengths.len() / 2] };
+            (spans.len() >= LEAST && is_loop && is_large).then(|| (all, found()))
+        });
+        found.max_by_key(|(all, _)| *all).map(|(_, found)| found)
+    }
+
+    /// The pattern that makes steps of them.
+    #[must_use]
+    pub fn pattern(&self) -> String {
+        let mut pattern = String::from("^");
+        for c in self.prefix.chars() {
+            if !c.is_alphanumeric() && !c.is_whitespace() && !matches!(c, '_' | '-' | '/' | ':' | '#' | '=' | ',') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern + r"(\d+)$"
+    }
+}
+
+impl std::fmt::Display for NumberedSpans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "no steps are marked, but {} spans are named '{}0', '{}1', … ({} the middle one): --step-annotation '{}' takes them as steps",
+            count(self.spans as i64),
+            self.prefix,
+            self.prefix,
+            duration(self.median_ns),
+            self.pattern()
+        )
+    }
+}
+
+/// A name that ends with a number: what comes before, and the number.
+fn numbered(name: &str) -> Option<(&str, i64)> {
+    let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name[prefix.len()..].parse().ok()?;
+    // A quote would end the pattern in a shell.
+    let is_name = prefix.chars().any(char::is_alphabetic) && !prefix.contains(['\'', '\n']);
+    is_name.then_some((prefix, number))
+}
+
+/// Whether a span is one that a program names, on a CPU thread.
+fn may_mark(trace: &Trace, event: EventId) -> bool {
+    matches!(trace.kind(event), EventKind::Annotation | EventKind::Other)
+        && trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
+        && trace.events.is_timed(event)
+}
+
+/// What the steps of a trace were made from, if the program does not mark them itself.
+#[must_use]
+pub fn made_from(trace: &Trace) -> Option<&'static str> {
+    let inferred = trace.attr(INFERRED);
+    let is_made = |event: EventId| {
+        let name = trace.strings.get(trace.events.name[event.index()]);
+        name.starts_with(OPTIMIZER_STEP) || inferred.get(event).is_some()
+    };
+    trace.steps.iter().any(|step| is_made(step.event)).then_some(
+        "the program marks no steps: they are made from its optimizer's (Optimizer.step), each with what follows before the next batch",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NumberedSpans, numbered};
+
+    #[test]
+    fn names_end_with_a_number() {
+        assert_eq!(numbered("request 12"), Some(("request ", 12)));
+        assert_eq!(numbered("step[3]"), None);
+        assert_eq!(numbered("17"), None);
+        assert_eq!(numbered("it's 4"), None);
+    }
+
+    #[test]
+    fn the_pattern_takes_the_name_as_it_is() {
+        let spans = NumberedSpans { prefix: "eval (a+b) #".to_owned(), spans: 3, median_ns: 1 };
+        assert_eq!(spans.pattern(), r"^eval \(a\+b\) #(\d+)$");
+    }
+}

@@ -1,0 +1,124 @@
+//! What commands say first, and last: that a file is cut, which steps or rank it is about, what to run instead.
+
+use crate::common;
+
+use common::{corpus, failure, run, stdout, write_sample};
+
+fn spans(names: impl Iterator<Item = String>) -> String {
+    let span = |(at, name): (usize, String)| {
+        format!(r#"{{"ph":"X","cat":"user_annotation","name":"{name}","pid":1,"tid":1,"ts":{},"dur":80}}"#, 100 * at)
+    };
+    format!("[{}]", names.enumerate().map(span).collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn a_cut_file_is_said_to_be_cut_before_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = write_sample(folder.path(), 0);
+    let text = std::fs::read_to_string(&whole).unwrap();
+    let file = folder.path().join("cut.json");
+    let file = file.to_str().unwrap();
+    // In the middle of the last record, the kernel of the third step's collective at 2,250 µs.
+    std::fs::write(file, &text[..text.rfind("\"Collective name\"").unwrap()]).unwrap();
+    let line = "Cut: cut.json: the file breaks off after the record of void splitKreduce_kernel<32, float>(int, char*) at 2175 µs. \
+                The rest is missing: all that follows is of the part that could be read.";
+    assert_eq!(stdout(&["report", file]).lines().next(), Some(line));
+    let findings = stdout(&["findings", file]);
+    assert!(findings.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(line), "{findings}");
+    assert_eq!(stdout(&["report", file, "--for-agent"]).lines().nth(1), Some(line));
+    assert!(!stdout(&["report", &whole]).contains("Cut:"));
+}
+
+#[test]
+fn spans_of_a_numbered_loop_are_offered_as_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let (path, pattern) = (file.to_str().unwrap(), r"^request (\d+)$");
+    std::fs::write(&file, spans((0..5).map(|at| format!("request {at}")))).unwrap();
+    let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (80.00 µs the middle one)";
+    for command in ["report", "steps"] {
+        let said = stdout(&[command, path]);
+        assert!(said.contains(offer) && said.contains(&format!("--step-annotation '{pattern}'")), "{said}");
+    }
+    let said = stdout(&["report", path, "--step-annotation", pattern]);
+    assert!(said.contains("5 steps") && !said.contains("no steps are marked"), "{said}");
+    // Numbers that begin again are those of layers, not of a loop.
+    std::fs::write(&file, spans((0..6).map(|at| format!("layer {}", at % 3)))).unwrap();
+    assert!(!stdout(&["report", path]).contains("no steps are marked"));
+}
+
+#[test]
+fn steps_of_an_optimizer_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
+    let said = stdout(&["steps", file.to_str().unwrap()]);
+    assert!(
+        said.starts_with("Note: the program marks no steps: they are made from its optimizer's (Optimizer.step)"),
+        "{said}"
+    );
+    let marked = write_sample(folder.path(), 0);
+    assert!(!stdout(&["steps", &marked]).contains("marks no steps"));
+}
+
+#[test]
+fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_sample(folder.path(), 0);
+    // A kernel long after the last step.
+    let text = std::fs::read_to_string(&file).unwrap().replace("\n]}", "]}");
+    let late = r#",{"ph":"X","cat":"kernel","name":"late","pid":0,"tid":7,"ts":3000,"dur":50,"args":{"device":0,"stream":7,"correlation":99}}]}"#;
+    std::fs::write(&file, text.trim_end().strip_suffix("]}").unwrap().to_owned() + late).unwrap();
+    let of =
+        |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
+    assert!(!of("gpu_kernels", &[]).contains("late") && of("gpu_kernels", &["--whole"]).contains("late"));
+    let said = stdout(&["kernels", &file]);
+    assert!(said.starts_with("Of steps 0 to 2 with their GPU work; --whole shows all of the trace."), "{said}");
+    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as HTA has it"));
+}
+
+#[test]
+fn programs_without_a_gpu_get_no_tables_of_zeros() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cpu.json");
+    std::fs::write(&file, spans((0..3).map(|at| format!("f{at}")))).unwrap();
+    let path = file.to_str().unwrap();
+    for command in ["kernels", "timeline"] {
+        let said = stdout(&[command, path]);
+        let line = format!("No GPU work was recorded: tables of GPUs are left out. Next: stackline operators {path}");
+        assert_eq!(said.lines().next(), Some(&*line), "{said}");
+        assert!(!said.contains("gpu_time") && !said.contains("hta_temporal"), "{said}");
+    }
+}
+
+#[test]
+fn the_path_of_several_ranks_is_that_of_the_slowest() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = write_sample(folder.path(), 0);
+    let second = write_sample(folder.path(), 1);
+    let text = std::fs::read_to_string(&second).unwrap();
+    // Its last step takes longer.
+    let at = text.rfind(r#""dur": 900"#).unwrap();
+    std::fs::write(&second, format!("{}{}", &text[..at], text[at..].replacen("900", "5000", 1))).unwrap();
+    let said = stdout(&["critical-path", &first, &second]);
+    assert!(said.contains("Note: of 2 ranks this is rank 1, which takes longest"), "{said}");
+    assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("takes longest"));
+}
+
+#[test]
+fn snapshots_say_what_to_run() {
+    let Some(one) = corpus("memory/snapshot-forward-bf16.pickle") else { return };
+    let Some(other) = corpus("memory/snapshot-forward-fp32.pickle") else { return };
+    for arguments in [&["doctor", &one][..], &["check", &one], &["report", &one, "--for-agent"]] {
+        let (code, error) = failure(arguments);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.ends_with(&format!("Next: stackline memory {one}\n")), "{arguments:?}: {error}");
+    }
+    let shown = run(&["report", &one]);
+    assert!(String::from_utf8_lossy(&shown.stderr).ends_with(&format!("Next: stackline view {one}\n")));
+    let (_, error) = failure(&["report", &one, &other]);
+    assert!(error.contains("these are 2 files of memory"), "{error}");
+    assert!(error.ends_with(&format!("Next: stackline diff {one} {other}\n")), "{error}");
+    let (code, error) = failure(&["report", &one, "--steps", "1..2"]);
+    assert!(code == Some(2) && error.contains("leave --steps out"), "{error}");
+}
