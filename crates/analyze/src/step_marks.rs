@@ -17,6 +17,8 @@ const LEAST_PERCENT: i64 = 20;
 pub struct NumberedSpans {
     /// The name without the number.
     pub prefix: String,
+    /// The first two numbers.
+    pub numbers: [i64; 2],
     /// How many there are.
     pub spans: usize,
     /// How long the middle one takes, in ns.
@@ -44,8 +46,13 @@ impl NumberedSpans {
             lengths.sort_unstable();
             let all: i64 = lengths.iter().sum();
             let is_large = all >= (end - start) / 100 * LEAST_PERCENT;
-            let found =
-                || Self { prefix: prefix.to_owned(), spans: spans.len(), median_ns: lengths[lengths.len() / 2] };
+            let [(one, _), (two, _), ..] = spans[..] else { return None };
+            let found = || Self {
+                prefix: prefix.to_owned(),
+                numbers: [one, two],
+                spans: spans.len(),
+                median_ns: lengths[lengths.len() / 2],
+            };
             (spans.len() >= LEAST && is_loop && is_large).then(|| (all, found()))
         });
         found.max_by_key(|(all, _)| *all).map(|(_, found)| found)
@@ -67,12 +74,12 @@ impl NumberedSpans {
 
 impl std::fmt::Display for NumberedSpans {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (prefix, [one, two]) = (&self.prefix, self.numbers);
         write!(
             f,
-            "no steps are marked, but {} spans are named '{}0', '{}1', … ({} the middle one): --step-annotation '{}' takes them as steps",
+            "no steps are marked, but {} spans are named '{prefix}{one}', '{prefix}{two}', … ({} the middle one): \
+             --step-annotation '{}' takes them as steps",
             count(self.spans as i64),
-            self.prefix,
-            self.prefix,
             duration(self.median_ns),
             self.pattern()
         )
@@ -104,7 +111,7 @@ pub fn made_from(trace: &Trace) -> Option<&'static str> {
         name.starts_with(OPTIMIZER_STEP) || inferred.get(event).is_some()
     };
     trace.steps.iter().any(|step| is_made(step.event)).then_some(
-        "the program marks no steps: they are made from its optimizer's (Optimizer.step), each with what follows before the next batch",
+        "the program marks no steps: they end where its optimizer's do (Optimizer.step), or with the next batch of a loader",
     )
 }
 
@@ -122,7 +129,8 @@ mod tests {
 
     #[test]
     fn the_pattern_takes_the_name_as_it_is() {
-        let spans = NumberedSpans { prefix: "eval (a+b) #".to_owned(), spans: 3, median_ns: 1 };
+        let spans = NumberedSpans { prefix: "eval (a+b) #".to_owned(), numbers: [7, 8], spans: 3, median_ns: 1 };
         assert_eq!(spans.pattern(), r"^eval \(a\+b\) #(\d+)$");
+        assert!(spans.to_string().contains("'eval (a+b) #7', 'eval (a+b) #8', …"), "{spans}");
     }
 }
