@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const OPTIMIZER_STEP: &str = "Optimizer.step";
 /// So many spans with numbers are a loop.
 const LEAST: usize = 3;
-/// The loop must take this share of the trace, in percent.
+/// The spans must take this share of their loop, in percent.
 const LEAST_PERCENT: i64 = 20;
 
 /// Spans of a thread that are named by a number that grows, such as `request 0`, `request 1`.
@@ -30,10 +30,15 @@ impl NumberedSpans {
     #[must_use]
     pub fn find(trace: &Trace) -> Option<Self> {
         let (start, end) = trace.span()?;
+        let inferred = trace.attr(INFERRED);
         let names: FxHashMap<_, _> =
             (0usize..).zip(trace.strings.iter()).filter_map(|(id, name)| Some((id, numbered(name)?))).collect();
         let mut loops: BTreeMap<(TrackId, &str), Vec<(i64, EventId)>> = BTreeMap::new();
         for event in trace.events.ids().filter(|&event| may_mark(trace, event)) {
+            // Marks of ours are none of the program's.
+            if inferred.get(event).is_some() {
+                continue;
+            }
             if let Some(&(prefix, number)) = names.get(&trace.events.name[event.index()].index()) {
                 loops.entry((trace.events.track[event.index()], prefix)).or_default().push((number, event));
             }
@@ -45,8 +50,9 @@ impl NumberedSpans {
             let mut lengths: Vec<i64> = spans.iter().map(|&(_, event)| at(event).1 - at(event).0).collect();
             lengths.sort_unstable();
             let all: i64 = lengths.iter().sum();
-            let is_large = all >= (end - start) / 100 * LEAST_PERCENT;
-            let [(one, _), (two, _), ..] = spans[..] else { return None };
+            let [(one, first), (two, _), .., (_, last)] = spans[..] else { return None };
+            // Imports and preparations may take longer than the loop.
+            let is_large = all >= (at(last).1 - at(first).0) / 100 * LEAST_PERCENT && all >= (end - start) / 100;
             let found = || Self {
                 prefix: prefix.to_owned(),
                 numbers: [one, two],
