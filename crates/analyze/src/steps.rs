@@ -11,6 +11,8 @@ use stackline_model::words::duration;
 use stackline_model::{GpuId, Key, Step, Trace};
 use std::collections::BTreeMap;
 
+/// So many first steps may warm up.
+const MOST_WARM_UPS: usize = 5;
 /// Of so few steps beside the first none is left out.
 const LEAST_OTHERS: usize = 2;
 
@@ -46,7 +48,7 @@ impl Looked {
         if let Some((from, to)) = scope.steps {
             return Self { choice: stretch(from, to), steps: count(from, to), notes: Vec::new() };
         }
-        let warm_ups: BTreeMap<i64, f64> = of_processes.values().filter_map(|steps| warm_up(steps)).collect();
+        let warm_ups: BTreeMap<i64, f64> = of_processes.values().flat_map(|steps| warm_ups(steps)).collect();
         let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !warm_ups.contains_key(n));
         let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else { return Self::without_imports(trace) };
         let note = |(number, times): (&i64, &f64)| {
@@ -92,7 +94,12 @@ fn timed_steps(trace: &Trace) -> BTreeMap<Key, Vec<(i64, i64)>> {
     of_processes
 }
 
-/// The number of a process's first step if that warms up, and how many times as long it takes as the middle one of the others. One
+/// First steps of a process that warm up, one after another: a compiler may need several.
+fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
+    (0..steps.len().min(MOST_WARM_UPS)).map_while(|at| warm_up(&steps[at..])).collect()
+}
+
+/// The number of the first of steps if that warms up, and how many times as long it takes as the middle one of the others. One
 /// whose number comes again cannot be left out by it.
 fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     let [(first, length), rest @ ..] = steps else { return None };

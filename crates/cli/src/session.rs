@@ -142,9 +142,11 @@ impl<'a> Session<'a> {
 
     /// Keeps the trace whose steps take longest, or which takes longest itself; says which, where there are several.
     pub(crate) fn keep_slowest(&mut self) -> Option<String> {
+        // A rank with fewer steps in its trace is not faster.
         let length = |trace: &Trace| {
-            let window = Looked::at(trace, &self.scope).window(trace).or_else(|| trace.span());
-            window.map_or(0, |(start, end)| end.saturating_sub(start))
+            let looked = Looked::at(trace, &self.scope);
+            let window = looked.window(trace).or_else(|| trace.span());
+            window.map_or(0, |(start, end)| end.saturating_sub(start)) / looked.steps.max(1) as i64
         };
         let lengths: Vec<i64> = self.set.traces.iter().map(length).collect();
         let slowest = (0..lengths.len()).max_by_key(|&at| (lengths[at], std::cmp::Reverse(at)))?;
@@ -155,8 +157,10 @@ impl<'a> Session<'a> {
         self.set.traces = vec![self.set.traces.swap_remove(slowest)];
         self.infos = vec![self.infos.swap_remove(slowest)];
         let (rank, took) = (self.infos.first()?.rank, human::duration(lengths[slowest]));
+        let steps = self.set.traces.first().map_or(0, |trace| Looked::at(trace, &self.scope).steps);
+        let each = if steps > 1 { " a step" } else { "" };
         Some(format!(
-            "of {} ranks this is rank {rank}, which takes longest ({took}); --rank {ranks} chooses another",
+            "of {} ranks this is rank {rank}, which takes longest ({took}{each}); --rank {ranks} chooses another",
             lengths.len()
         ))
     }

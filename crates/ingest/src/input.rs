@@ -327,7 +327,10 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
             "this version reads the trace.json.gz that lies beside it in the profile's folder; XSpace itself is planned",
         )
     } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
-        ("a Python pickle that is no memory snapshot of PyTorch", READS)
+        (
+            "a Python pickle",
+            "a memory snapshot of PyTorch is read from a file of its own, not from a pipe or an archive",
+        )
     } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
         ("a binary file that is no trace", READS)
     } else if head.starts_with(b"<!") || head.starts_with(b"<html") {

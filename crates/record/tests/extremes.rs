@@ -94,6 +94,6 @@ fn workers_that_their_parent_ends_are_told_apart_from_killed_ones() {
         problems.flat_map(|problem| problem.examples()).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(examples("process_killed"), [format!("{killed}-0.slr")]);
-    // The workers of the loader that is alive at the end.
-    assert_eq!(examples("ended_by_parent").len(), 2, "{report:?}");
+    // The workers of the loaders that are alive at the end.
+    assert_eq!(examples("ended_by_parent").len(), 4, "{report:?}");
 }

@@ -72,7 +72,7 @@ export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["tra
   const length = info.start_ns !== null && info.end_ns !== null ? info.end_ns - info.start_ns : 0;
   const all = cost ? cost.operator_ns * cost.operators : 0;
   const overhead = cost
-    ? `Recording cost ${duration(cost.operator_ns)} an operator, measured on ${count(cost.measured)} of them while the program ran: ${duration(all)} of ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace's time. What recording functions cost is not in it.`
+    ? `Recording cost at least ${duration(cost.operator_ns)} an operator, measured on ${count(cost.measured)} of them while the program ran: ${duration(all)} of ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace's time. What recording functions cost is not in it.`
     : "What recording cost is not known: the trace does not say.";
   return [overhead, ...clocks.map(clockInWords)];
 }

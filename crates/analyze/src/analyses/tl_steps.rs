@@ -81,15 +81,18 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     let origin = trace.span().map_or(0, |span| span.0);
     let us = |f: fn(&Work) -> i64| selected.iter().map(move |(i, _)| f(&work[*i]) as f64 / 1e3).collect::<Vec<_>>();
     let busy = us(|w| w.busy_ns);
+    // What no GPU was recorded for is not zero.
+    let has_gpu = with_gpu_us.is_some();
+    let of_gpu = move |value: f64| has_gpu.then_some(value);
     let table = Table::new("steps", "Steps: time and GPU work")
         .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
         .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
         .f64("time_us", Unit::Us, time_us.iter().copied())
         .f64("with_gpu_us", Unit::Us, (0..selected.len()).map(with_gpu))
-        .f64("gpu_busy_us", Unit::Us, busy.iter().copied())
-        .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| percent(*b, *t)))
-        .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns))
-        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| work[*i].kernels));
+        .f64("gpu_busy_us", Unit::Us, busy.iter().copied().map(of_gpu))
+        .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| of_gpu(percent(*b, *t))))
+        .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns).into_iter().map(of_gpu))
+        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| has_gpu.then_some(work[*i].kernels)));
     if selected.is_empty() {
         return table.note("The trace has no steps (ProfilerStep annotations) in this scope.");
     }
@@ -104,7 +107,9 @@ fn spread(selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     let busy: Vec<f64> = selected.iter().map(|(i, _)| work[*i].busy_ns as f64 / 1e3).collect();
     let mut measures = vec![("time", &times.time_us[..])];
     measures.extend(times.with_gpu_us.as_ref().map(|us| ("with_gpu", &us[..])));
-    measures.push(("gpu_busy", &busy[..]));
+    if times.with_gpu_us.is_some() {
+        measures.push(("gpu_busy", &busy[..]));
+    }
     measures.retain(|_| !selected.is_empty());
     let stats: Vec<Summary> = measures.iter().map(|(_, v)| Summary::of(v)).collect();
     let quantile = |q: f64| {

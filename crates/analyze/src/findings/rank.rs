@@ -292,8 +292,9 @@ fn recording_note(ground: &Ground<'_>) -> Option<String> {
         None => "without PyTorch's part, which is not known".to_owned(),
     };
     Some(format!(
-        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the recorded step: it is taken out of the step's \
-         length and of the gains that replay computes, and still in all other times",
+        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: so much is taken out of the \
+         step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
+         because recording displaces it from the processor's caches, is not known",
         cost.ns(),
         100.0 * ground.recording_of_window(recorded) as f64 / ground.window.length_ns().max(1) as f64
     ))

@@ -27,7 +27,7 @@ pub(crate) struct FindingsArgs {
     #[command(flatten)]
     pub(crate) inputs: FindingsInputs,
     /// Show the page of one finding instead: what it is, what to do, when it is wrong. With --rules also one of your own.
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["inputs", "top", "set", "document", "baseline", "ignore", "fail_on"])]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
     /// How many to show, 0 for all [default: 10; all with --as, and always all in JSON and CSV].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]

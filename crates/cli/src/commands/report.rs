@@ -138,11 +138,15 @@ fn how_it_ended(session: &Session<'_>) -> String {
     let examples = |code| of(code).flat_map(Problem::examples);
     let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
     let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
-    text.extend(examples("after_last_step").map(|example| format!("After the last step: {example}.\n")));
-    text.extend(examples("in_flight").take(IN_FLIGHT).map(|example| format!("In flight when it ended: {example}.\n")));
+    text.extend(examples("after_last_step").map(|example| format!("After the last recorded step: {example}.\n")));
+    text.extend(
+        examples("in_flight")
+            .take(IN_FLIGHT)
+            .map(|example| format!("In flight when it ended, or up to half a second before: {example}.\n")),
+    );
     let more = of("in_flight").map(|problem| problem.count).sum::<u64>().saturating_sub(IN_FLIGHT as u64);
     if more > 0 {
-        text.push_str(&format!("In flight when it ended: calls of {more} more threads.\n"));
+        text.push_str(&format!("In flight then: calls of {more} more threads.\n"));
     }
     stackline_present::terminal::clean_lines(&text)
 }

@@ -6,8 +6,10 @@ use crate::output::Answer;
 use crate::session::Session;
 use crate::view::{number, without_gpu};
 use anyhow::Result;
+use serde_json::Value;
 use stackline_analyze::step_marks::{NumberedSpans, made_from};
 use stackline_model::{Table, Trace};
+use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
 
@@ -59,7 +61,8 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
     let people = common.format == Format::Table && common.tables.is_empty();
     let of_host = session.is_of_host_alone();
     let of_gpu = [KERNELS, TIMELINE].contains(&analyses);
-    let mut head = if people && is_of_steps { session.looked_at().unwrap_or_default() } else { String::new() };
+    let window = session.looked_at().filter(|_| is_of_steps);
+    let mut head = window.clone().filter(|_| people).unwrap_or_default();
     if people && analyses == STEPS {
         head.push_str(&marks(&session));
     }
@@ -83,7 +86,9 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         }
         shown
     });
-    Answer { command, session: &session, extra: Vec::new(), tables, head, shown }.write(common)
+    let text = window.map_or(Value::Null, |text| text.trim_end().into());
+    let extra = if is_of_steps { vec![("window", Extra::Value(text))] } else { Vec::new() };
+    Answer { command, session: &session, extra, tables, head, shown }.write(common)
 }
 
 /// What tables of GPUs alone have to say of other traces.

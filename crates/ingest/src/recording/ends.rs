@@ -101,6 +101,12 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
 pub(super) fn running_words(stream: &str, thread: &str, frames: &[String]) -> String {
     let [innermost, callers @ ..] = frames else { return format!("{stream}: thread {thread}") };
     let mut words = format!("{stream}: {innermost} on thread {thread}");
+    // Where packages are installed says nothing of the call.
+    let short = |frame: &String| match frame.rsplit_once("site-packages/") {
+        Some((before, file)) => format!("{}({file}", before.split('(').next().unwrap_or_default()),
+        None => frame.clone(),
+    };
+    let callers: Vec<String> = callers.iter().map(short).collect();
     for (at, caller) in callers.iter().take(NAMED).enumerate() {
         words.push_str(if at == 0 { ", called from " } else { " < " });
         words.push_str(caller);

@@ -8,6 +8,7 @@ use regex_lite::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
+use std::hash::Hash;
 
 /// What the name of a mark says.
 type Reading = fn(&str) -> Option<Mark>;
@@ -228,20 +229,45 @@ const AHEAD_PERCENT: i64 = 25;
 /// Ends of steps with what is done after the optimizer and before the next batch is asked for: schedulers, `zero_grad`, logs.
 pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     let later = |(at, &end): (usize, &i64)| {
-        let next = ends.get(at + 1).copied().unwrap_or(i64::MAX);
-        let batch = batches.get(batches.partition_point(|&batch| batch < end)).copied().filter(|&batch| batch < next);
-        // After the last step nothing tells how much later is too late.
-        let is_soon = |batch: &i64| next == i64::MAX || (batch - end) <= (next - end) / 100 * AHEAD_PERCENT;
+        let next = ends.get(at + 1).copied();
+        // After the last step the one before tells how much later is too late: an evaluation has batches, too.
+        let length = match (next, at.checked_sub(1).and_then(|before| ends.get(before))) {
+            (Some(next), _) => next.saturating_sub(end),
+            (None, Some(before)) => end.saturating_sub(*before),
+            (None, None) => 0,
+        };
+        let batch = batches.get(batches.partition_point(|&batch| batch < end)).copied();
+        let is_soon = |&batch: &i64| {
+            next.is_none_or(|next| batch < next) && batch.saturating_sub(end) <= length / 100 * AHEAD_PERCENT
+        };
         batch.filter(is_soon).unwrap_or(end)
     };
     ends.iter().enumerate().map(later).collect()
 }
 
-/// The last one of each turn of optimizers, by their names; without a last turn that was cut off.
-pub(crate) fn ends_of_turns<N: PartialEq>(names: &[N]) -> Vec<usize> {
+/// The last one of each turn of optimizers, by their names; without a last turn that was cut off. An optimizer that takes the
+/// place of those before it, for good, begins turns of its own.
+pub(crate) fn ends_of_turns<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
+    let last: FxHashMap<N, usize> = names.iter().enumerate().map(|(at, &name)| (name, at)).collect();
+    let (mut ends, mut from) = (Vec::new(), 0);
+    while from < names.len() {
+        // The first of a turn comes for the last time here, after it came before.
+        let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
+        let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
+        let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
+        let to = next.map_or(names.len(), |at| behind + at);
+        ends.extend(ends_of_alike(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
+        from = to;
+    }
+    ends
+}
+
+/// The same of turns that are all alike, but for a last one if it may be cut off.
+fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let is_last = |&at: &usize| names.get(at + 1).is_none_or(|next| Some(next) == names.first());
     let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
     if let [usual, .., last] = ends[..]
+        && may_be_cut
         && names[usual] != names[last]
     {
         ends.pop();
@@ -312,6 +338,10 @@ mod tests {
         assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
         assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
         assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last turn is cut off");
+        assert_eq!(ends(&[7, 8, 8]), [2], "one turn");
+        assert_eq!(ends(&[7, 7, 7, 8, 8, 8]), [0, 1, 2, 3, 4, 5], "another optimizer from then on");
+        assert_eq!(ends(&[7, 8, 7, 8, 9, 9, 8, 9]), [1, 3, 4, 6, 7]);
+        assert_eq!(ends(&[]), [0; 0]);
     }
 
     #[test]
@@ -321,5 +351,8 @@ mod tests {
         assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
         assert_eq!(up_to_batches(&ends, &[]), ends);
         assert_eq!(up_to_batches(&ends, &[205]), [100, 205, 300]);
+        assert_eq!(up_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
+        assert_eq!(up_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
+        assert_eq!(up_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
     }
 }

@@ -229,7 +229,17 @@ const SPREAD: [&str; 4] = ["mean_us", "median_us", "min_us", "max_us"];
 fn of_spread(columns: &[Column], own: human::Scale) -> human::Scale {
     let of = |name: &str| columns.iter().find(|column| column.name == name);
     match of("median_us") {
-        Some(median) if SPREAD.iter().all(|name| of(name).is_some()) => human::scale(median),
+        Some(median) if SPREAD.iter().all(|name| of(name).is_some()) => {
+            let scale = human::scale(median);
+            let shows =
+                |value: f64| value == 0.0 || value.abs() / scale.divisor >= 0.5 / 10_f64.powi(scale.decimals as i32);
+            let shows_all = SPREAD.iter().filter_map(|name| of(name)).all(|column| match &column.values {
+                Values::I64(values) => values.iter().flatten().all(|&value| shows(value as f64)),
+                Values::F64(values) => values.iter().flatten().all(|&value| shows(value)),
+                _ => true,
+            });
+            if shows_all { scale } else { own }
+        }
         _ => own,
     }
 }

@@ -35,6 +35,10 @@ if __name__ == "__main__":
     time.sleep(0.2)
     child.terminate()
     print(child.pid)
-    loader = iter(DataLoader(Slow(), batch_size=4, num_workers=2, persistent_workers=True))
-    next(loader)
+    # Children of the program, and of a fork server.
+    loaders = []
+    for context in ["fork", "forkserver"]:
+        loader = iter(DataLoader(Slow(), batch_size=4, num_workers=2, persistent_workers=True, multiprocessing_context=context))
+        next(loader)
+        loaders.append(loader)
     time.sleep(0.7)

@@ -155,6 +155,12 @@ impl Planted {
         Some(self.planted.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
     }
 
+    /// Whether workers load the data.
+    #[must_use]
+    pub fn has_workers(&self) -> bool {
+        self.planted.program.loader.is_some()
+    }
+
     /// The program with so many more workers that load data, in place of another repair.
     #[must_use]
     pub fn with_workers(self, more: usize) -> Option<Self> {

@@ -201,7 +201,8 @@ fn truth(planted: Planted, findings: &Findings, finding: &Finding) -> Option<i64
     // The first step may be left out.
     let first = first.max(last + 1 - steps);
     let workers = finding.edits.iter().find_map(|edit| edit.strip_prefix("more-workers ")?.parse().ok());
-    let planted = match workers {
+    // Without workers the repair is that there are some, enough of them.
+    let planted = match workers.filter(|_| planted.has_workers()) {
         Some(workers) => planted.with_workers(workers)?,
         None => planted,
     };

@@ -9,10 +9,19 @@ use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Verdict};
 /// Cells of a bar.
 const BAR: usize = 10;
 
+/// What is said first where one run stands against one.
+const UNTESTED: &str = "Not tested from run to run: there is one run on each side. Intervals and \"noise\" are those of steps within a run; \
+                        two runs of one program often differ by more. Give several runs of each to test.";
+
 /// A comparison as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
-    let mut out = format!("{}{}", remark(&format!("A: {before}"), style), remark(&format!("B: {after}"), style));
+    let mut out = match shown.diff.method {
+        Method::Runs => String::new(),
+        Method::Steps | Method::None => remark(UNTESTED, style),
+    };
+    out.push_str(&remark(&format!("A: {before}"), style));
+    out.push_str(&remark(&format!("B: {after}"), style));
     out.push_str(&wrapped(&format!("{}.", capital(&headline(shown))), ("", ""), style));
     out.push('\n');
     if !shown.diff.warnings.is_empty() {
