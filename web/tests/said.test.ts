@@ -21,7 +21,7 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
     expect(numbers).toContain("from the first to the last of its operations");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(`a step takes ${ms} with all its work (4 steps, to the end of the work that was launched in them, by their number)`);
+    expect(issues).toContain(`a step takes ${ms} with all its work (mean of 4 steps, to the end of the work that was launched in them)`);
     expect(issues).toContain("This page is of steps 10 to 13, not of those that are chosen elsewhere (11).");
     // The page of a rule, as the command line explains it.
     await open(page, url, "page=issues&sel=finding:0");
