@@ -205,3 +205,22 @@ test("memory peaks of the Overview are those of the command line", async () => {
     expect(await violations(page)).toEqual([]);
   });
 });
+
+test("what no rule covers is told in the sentences of the terminal: what waits meanwhile, and what could record it", async () => {
+  const file = trace("amd-mi300-sglang-decode-graph-replay.json.gz");
+  type Uncovered = { uncovered: { groups: Array<{ name: string; wait_percent: number; advice: string }> } };
+  const { groups } = (JSON.parse(stackline("findings", file, "--format", "json")) as Uncovered).uncovered;
+  expect(groups.length).toBeGreaterThan(0);
+  await here.view([file], async (page, url) => {
+    await open(page, url, "page=issues");
+    const lines = await page.locator(".uncovered li").allInnerTexts();
+    expect(lines.length).toBe(groups.length);
+    for (const [at, { name, wait_percent, advice }] of groups.entries()) {
+      expect(lines[at]).toContain(name.slice(0, 40));
+      expect(lines[at]).toContain(`${wait_percent.toFixed(0)} % of the critical path waits meanwhile`);
+      expect(lines[at]).toContain(`To see more: ${advice}`);
+    }
+    expect(await page.locator("main").innerText()).toContain("No rule covers it; most time is in:");
+    expect(await violations(page)).toEqual([]);
+  });
+});
