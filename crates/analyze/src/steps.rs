@@ -93,11 +93,13 @@ fn first_and_last(trace: &Trace, (first, last): (i64, i64)) -> Option<(&Step, &S
     Some((from, trace.steps.iter().filter(chosen).max_by_key(|step| step.end)?))
 }
 
-/// Whether steps of these numbers launched GPU work, and it is not all done before work from before them is.
+/// Whether GPU work makes the window of steps another one than their spans on the CPU: not where they launched none and none from
+/// before them reaches into them, nor where work from before outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
     let Some((from, to)) = first_and_last(trace, numbers) else { return !trace.gpu.is_empty() };
     let has_launched = [Some(process_of(trace, to)), None].iter().any(|p| work.has_launched(*p, (from.start, to.end)));
-    has_launched && work.done(trace, from, from.start) < work.done(trace, to, to.end)
+    let (start, end) = (work.done(trace, from, from.start), work.done(trace, to, to.end));
+    start < end && (has_launched || (start, end) != (from.start, to.end))
 }
 
 fn is_timed(trace: &Trace) -> impl Fn(GpuId) -> bool {
