@@ -93,6 +93,8 @@ export interface Rule {
 export interface Findings {
   readonly step_ns: number;
   readonly steps: number;
+  /** Whether steps take until the GPU work that they launched is done; reports of before do not say. */
+  readonly with_gpu_work?: boolean;
   readonly together: Gain | null;
   readonly left_out: number;
   /** How high the memory of each device stands at most, as far as anything tells of it. */
@@ -101,8 +103,10 @@ export interface Findings {
   /** What no finding is about: names that take most of the rest; reports of before have none. */
   readonly uncovered?: {
     readonly covered_percent: number | null;
-    readonly groups: ReadonlyArray<{ kind: string; name: string; count: number; percent: number; path_percent: number; gain: Gain | null }>;
+    readonly groups: ReadonlyArray<{ name: string }>;
   };
+  /** The same in sentences: one for all, and one for each group. */
+  readonly uncovered_text?: ReadonlyArray<string>;
   /** The ranks that were looked at together; empty if there is one. */
   readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;
   /** What gains too little to be a finding: the largest first, by its part of a step or of a device's peak. */

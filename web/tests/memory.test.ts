@@ -5,7 +5,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { beyond, binary, none, open, PAGES, part, serve, type Served, settled, squeezed, stackline, suite, trace, violations, watched } from "./harness";
+import { beyond, binary, corpus, none, open, PAGES, part, serve, type Served, settled, squeezed, stackline, suite, trace, violations, watched } from "./harness";
 
 const here = suite();
 const fixture = (name: string): string => new URL(`../../fixtures/memory/${name}`, import.meta.url).pathname;
@@ -360,5 +360,36 @@ test.skipIf(!isThere)("a program that was recorded with its memory: waste stands
   expect(await page.locator("main canvas").getAttribute("aria-label")).toContain("Flame graph of memory freed");
   none(faults);
   await page.close();
+  await served.stop();
+});
+
+const train = join(corpus, "memory", "snapshot-train-step.pickle");
+
+test.skipIf(!existsSync(train))("a real snapshot: the peaks are made of parameters, gradients and both moments; what helps against that, and what does not", async () => {
+  const served = await serve(train);
+  const report = join(here.folder.path, "train.html");
+  stackline("report", train, "--html", report);
+  const composition = told(train).tables.memory_composition as unknown as { rows: Array<Record<string, unknown>>; notes: string[] };
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=memory");
+    expect((await ask(page, "memory")).document.tables.memory_composition).toEqual(composition);
+    const table = page.getByRole("region", { name: "What the peaks are made of" });
+    const rows = (await table.locator("tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
+    // 291 tensors each; the parameters are there at both peaks, gradients and moments at the higher one alone.
+    expect(rows.slice(0, 4)).toEqual([
+      expect.stringMatching(/^parameters 12\.8 GiB 25\.0 % 291 12\.8 GiB 31\.0 % 291 equal sizes/),
+      expect.stringMatching(/^gradients 12\.7 GiB 24\.8 % 291 – – – equal sizes/),
+      expect.stringMatching(/^first moments 12\.7 GiB 24\.8 % 291 – – – equal sizes .*optimizers\.py:82 step/),
+      expect.stringMatching(/^second moments 12\.7 GiB 24\.8 % 291 – – – equal sizes .*optimizers\.py:84 step/),
+    ]);
+    const remedies = await page.locator(".remedies li").allInnerTexts();
+    expect(remedies).toEqual(composition.notes);
+    expect(remedies.join(" ")).toMatch(/FSDP.*Checkpointing activations or a smaller batch won't help/);
+    expect(await violations(page)).toEqual([]);
+    expect(await beyond(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
   await served.stop();
 });

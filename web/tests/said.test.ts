@@ -21,7 +21,7 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
     expect(numbers).toContain("from the first to the last of its operations");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(`a step takes ${ms} with all its work (4 steps, to the end of the work that was launched in them, by their number)`);
+    expect(issues).toContain(`a step takes ${ms} with all its work (mean of 4 steps, to the end of the work that was launched in them)`);
     expect(issues).toContain("This page is of steps 10 to 13, not of those that are chosen elsewhere (11).");
     // The page of a rule, as the command line explains it.
     await open(page, url, "page=issues&sel=finding:0");
@@ -202,6 +202,25 @@ test("memory peaks of the Overview are those of the command line", async () => {
     const numbers = await page.locator("dl.numbers").innerText();
     expect(numbers).toMatch(new RegExp(`Memory peak of cuda:0\\s+${(peak.bytes / 2 ** 20).toFixed(1)} MiB`));
     expect(numbers).not.toContain("Memory peak of cpu");
+    expect(await violations(page)).toEqual([]);
+  });
+});
+
+test("what no rule covers is told in the sentences of the terminal: what waits meanwhile, and what could record it", async () => {
+  const file = trace("amd-mi300-sglang-decode-graph-replay.json.gz");
+  type Uncovered = { uncovered: { groups: Array<{ name: string; wait_percent: number; advice: string }> } };
+  const { groups } = (JSON.parse(stackline("findings", file, "--format", "json")) as Uncovered).uncovered;
+  expect(groups.length).toBeGreaterThan(0);
+  await here.view([file], async (page, url) => {
+    await open(page, url, "page=issues");
+    const lines = await page.locator(".uncovered li").allInnerTexts();
+    expect(lines.length).toBe(groups.length);
+    for (const [at, { name, wait_percent, advice }] of groups.entries()) {
+      expect(lines[at]).toContain(name.slice(0, 40));
+      expect(lines[at]).toContain(`${wait_percent.toFixed(0)} % of the critical path waits meanwhile`);
+      expect(lines[at]).toContain(`To see more: ${advice}`);
+    }
+    expect(await page.locator("main").innerText()).toContain("No rule covers it; most time is in:");
     expect(await violations(page)).toEqual([]);
   });
 });

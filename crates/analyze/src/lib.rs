@@ -18,6 +18,7 @@ mod imports;
 pub mod intervals;
 pub mod kernel_type;
 pub mod large_calls;
+pub mod launch_pattern;
 mod op_groups;
 pub mod op_tree;
 mod recording;

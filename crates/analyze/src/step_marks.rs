@@ -1,5 +1,6 @@
 //! Marks of steps: what those of a trace were made from, and which spans could mark steps where there are none.
 
+use crate::launch_pattern::LaunchPattern;
 use rustc_hash::FxHashMap;
 use stackline_model::words::{count, duration};
 use stackline_model::{EventId, EventKind, INFERRED, Trace, TrackId, TrackKind};
@@ -119,6 +120,16 @@ pub fn made_from(trace: &Trace) -> Option<&'static str> {
     trace.steps.iter().any(|step| is_made(step.event)).then_some(
         "the program marks no steps: they end where its optimizer's do (Optimizer.step), or with the next batch of a loader",
     )
+}
+
+/// What is to be said of a trace's steps where the program does not mark them: what they are made from, or what they could be.
+#[must_use]
+pub fn note(trace: &Trace) -> Option<String> {
+    if !trace.steps.is_empty() {
+        return made_from(trace).map(str::to_owned);
+    }
+    let spans = NumberedSpans::find(trace).map(|spans| spans.to_string());
+    spans.or_else(|| LaunchPattern::find(trace).map(|pattern| pattern.to_string()))
 }
 
 #[cfg(test)]

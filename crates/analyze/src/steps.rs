@@ -35,15 +35,16 @@ impl Looked {
         if scope.whole {
             return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new() };
         }
-        let of_processes = timed_steps(trace);
+        let work = LaunchedWork::of(trace, is_timed(trace));
+        let of_processes = timed_steps(trace, &work);
         // Ranks of one trace have steps of one number, which run side by side.
         let count = |from: i64, to: i64| {
             let of_process = |steps: &Vec<(i64, i64)>| steps.iter().filter(|(n, _)| (from..=to).contains(n)).count();
             of_processes.values().map(of_process).max().unwrap_or(0)
         };
-        let stretch = |from, to| match trace.gpu.is_empty() {
-            true => WindowChoice::Steps(from, to),
-            false => WindowChoice::StepsWithWork(from, to),
+        let stretch = |from, to| match has_work(trace, &work, (from, to)) {
+            false => WindowChoice::Steps(from, to),
+            true => WindowChoice::StepsWithWork(from, to),
         };
         if let Some((from, to)) = scope.steps {
             return Self { choice: stretch(from, to), steps: count(from, to), notes: Vec::new() };
@@ -70,25 +71,48 @@ impl Looked {
     }
 
     /// From when to when its steps take, with their GPU work, in ns since the trace's base: the window of the critical path, too.
-    /// Without GPU work of their own, which may all be done later than theirs, their spans on the CPU. `None` without steps.
+    /// Without GPU work of their own their spans on the CPU. `None` without steps.
     #[must_use]
     pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
-        let &(WindowChoice::StepsWithWork(first, last) | WindowChoice::Steps(first, last)) = &self.choice else {
-            return None;
-        };
-        let chosen = |step: &&Step| (first..=last).contains(&step.number);
-        let from = trace.steps.iter().filter(chosen).min_by_key(|step| step.start)?;
-        let to = trace.steps.iter().filter(chosen).max_by_key(|step| step.end)?;
-        let work = LaunchedWork::of(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
-        let (start, end) = (work.done(trace, from, from.start), work.done(trace, to, to.end));
-        Some(if start < end { (start, end) } else { (from.start, to.end) })
+        match self.choice {
+            WindowChoice::Steps(first, last) => {
+                first_and_last(trace, (first, last)).map(|(from, to)| (from.start, to.end))
+            }
+            WindowChoice::StepsWithWork(first, last) => {
+                let (from, to) = first_and_last(trace, (first, last))?;
+                let work = LaunchedWork::of(trace, is_timed(trace));
+                Some((work.done(trace, from, from.start), work.done(trace, to, to.end)))
+            }
+            _ => None,
+        }
     }
 }
 
+/// The step of these numbers that begins first, and the one that ends last.
+fn first_and_last(trace: &Trace, (first, last): (i64, i64)) -> Option<(&Step, &Step)> {
+    let chosen = |step: &&Step| (first..=last).contains(&step.number);
+    let from = trace.steps.iter().filter(chosen).min_by_key(|step| step.start)?;
+    Some((from, trace.steps.iter().filter(chosen).max_by_key(|step| step.end)?))
+}
+
+/// Whether GPU work makes the window of steps another one than their spans on the CPU: not where they launched none and none from
+/// before them reaches into them, nor where work from before outlasts all of theirs.
+fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
+    let Some((from, to)) = first_and_last(trace, numbers) else { return !trace.gpu.is_empty() };
+    let has_launched = [Some(process_of(trace, to)), None].iter().any(|p| work.has_launched(*p, (from.start, to.end)));
+    let (start, end) = (work.done(trace, from, from.start), work.done(trace, to, to.end));
+    start < end && (has_launched || (start, end) != (from.start, to.end))
+}
+
+fn is_timed(trace: &Trace) -> impl Fn(GpuId) -> bool {
+    |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])
+}
+
 /// Numbers and lengths with GPU work of the steps of each process that take any time, in time order.
-fn timed_steps(trace: &Trace) -> BTreeMap<Key, Vec<(i64, i64)>> {
+fn timed_steps(trace: &Trace, work: &LaunchedWork) -> BTreeMap<Key, Vec<(i64, i64)>> {
     let mut of_processes: BTreeMap<Key, Vec<(i64, i64)>> = BTreeMap::new();
-    for (step, (from, to)) in trace.steps.iter().zip(with_gpu_work(trace)).filter(|(step, _)| step.end > step.start) {
+    let spans = trace.steps.iter().map(|step| work.span(trace, step));
+    for (step, (from, to)) in trace.steps.iter().zip(spans).filter(|(step, _)| step.end > step.start) {
         of_processes.entry(process_of(trace, step)).or_default().push((step.number, to.saturating_sub(from)));
     }
     of_processes
@@ -149,7 +173,7 @@ impl std::fmt::Display for StartUp {
 
 /// From when to when each of [`Trace::steps`] takes with its GPU work, in ns.
 pub(crate) fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
-    spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]))
+    spans(trace, is_timed(trace))
 }
 
 /// A first step that takes so many times as long as the middle one of the others is a warm-up; a last one that takes less than
@@ -159,11 +183,7 @@ pub(crate) const FAR_OFF: i64 = 2;
 /// The same, where only some GPU work is waited for.
 pub(crate) fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
     let work = LaunchedWork::of(trace, counts);
-    let span = |step: &Step| {
-        let from = work.done(trace, step, step.start);
-        (from, work.done(trace, step, step.end).max(from))
-    };
-    trace.steps.iter().map(span).collect()
+    trace.steps.iter().map(|step| work.span(trace, step)).collect()
 }
 
 /// Until when the GPUs are busy with what was launched before a moment.
@@ -195,6 +215,18 @@ impl LaunchedWork {
             });
         }
         Self { of_processes }
+    }
+
+    /// From when all that was launched before a step is done to when all that was launched before its end is.
+    fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
+        let from = self.done(trace, step, step.start);
+        (from, self.done(trace, step, step.end).max(from))
+    }
+
+    /// Whether a process launched any in a stretch.
+    fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
+        let Some(work) = self.of_processes.get(&process) else { return false };
+        work.get(work.partition_point(|&(launched, _)| launched < from)).is_some_and(|&(launched, _)| launched < to)
     }
 
     /// When all that the step's process launched before a moment is done; not before that moment.

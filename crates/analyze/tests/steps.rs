@@ -1,10 +1,13 @@
 //! Which steps a command looks at, and in which window.
 
+use crate::corpus_support::for_each_trace;
 use crate::findings_support::read;
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::Exact;
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_analyze::findings::{Options, find};
+use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::{Looked, StartUp};
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::{Scope, analyses, step_marks};
 use stackline_model::{Trace, Values};
 
 fn span(name: &str, cat: &str, (pid, start, length): (u32, i64, i64), correlation: i64) -> Value {
@@ -91,4 +94,68 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
     assert_eq!(StartUp::of(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
     assert_eq!(StartUp::of(&slow), None);
+}
+
+/// Steps are said to be with their GPU work only where it makes a difference: they launched some, or some reaches into them.
+#[test]
+fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {
+    let of = |events: &[Value], number: i64| {
+        let trace = trace(events.iter().cloned());
+        let found = find(&trace, &Options { scope: one(number), ..Options::default() }).unwrap();
+        (Looked::at(&trace, &one(number)).choice, found.with_gpu_work)
+    };
+    let on_cpu = span("aten::mm", "cpu_op", (1, 320, 50), 0);
+    let mut events = vec![step(0, 100, 100), step(1, 300, 100), on_cpu];
+    events.extend(kernel(1, 110, 120, 30));
+    assert_eq!(of(&events, 0), (WindowChoice::StepsWithWork(0, 0), true));
+    assert_eq!(of(&events, 1), (WindowChoice::Steps(1, 1), false), "launched nothing");
+    // Work from before that is still running where the step has ended.
+    events.extend(kernel(2, 150, 160, 1000));
+    assert_eq!(of(&events, 1), (WindowChoice::Steps(1, 1), false), "falls back to the step");
+}
+
+/// The pattern's repeats are the steps that the program marks: as many, but for the first and the last, and as long.
+#[test]
+fn repeated_launches_are_the_steps_of_real_traces() {
+    let mut offered = Vec::new();
+    for_each_trace(|name, trace| {
+        let Some(pattern) = LaunchPattern::find(trace) else { return };
+        offered.push(name.to_owned());
+        let mut lengths: Vec<i64> = trace.steps.windows(2).map(|two| two[1].start - two[0].start).collect();
+        lengths.sort_unstable();
+        let (found, marked) = (pattern.median_ns() as f64, lengths[lengths.len() / 2] as f64);
+        assert!((found / marked - 1.0).abs() < 0.05, "{name}: {found} of {marked}");
+        assert!(trace.steps.len().abs_diff(pattern.repeats.len()) <= 2, "{name}: {}", pattern.repeats.len());
+    });
+    assert!(offered.len() >= 3 || offered.is_empty(), "{offered:?}");
+}
+
+/// Iterations of ten operations, as many as asked for; each copies its input first, or none does.
+fn iterations(repeats: i64, copies: bool) -> Trace {
+    let mut events = Vec::new();
+    for at in 0..repeats {
+        let first = if copies { ("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy") } else { ("gather", "kernel") };
+        for operation in 0..10 {
+            let (name, cat) =
+                if operation == 0 { first } else { (["gemm", "relu", "norm"][operation as usize % 3], "kernel") };
+            let args = json!({"device": 0, "stream": 7});
+            let start = 1000 * at + 50 * operation;
+            events.push(
+                json!({"ph": "X", "name": name, "cat": cat, "ts": start, "dur": 40, "pid": 0, "tid": 7, "args": args}),
+            );
+        }
+    }
+    trace(events)
+}
+
+#[test]
+fn repeated_launches_are_offered_where_each_is_an_iteration() {
+    let pattern = LaunchPattern::find(&iterations(8, true)).unwrap();
+    assert_eq!((pattern.repeats.len(), pattern.operations, pattern.equal_percent), (8, 10, 100));
+    assert_eq!(pattern.median_ns(), 1_000_000);
+    let note = step_marks::note(&iterations(8, true)).unwrap();
+    assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("1000 µs each"), "{note}");
+    // Layers of one pass repeat, too.
+    assert_eq!(LaunchPattern::find(&iterations(8, false)), None);
+    assert_eq!(LaunchPattern::find(&iterations(4, true)), None, "too few");
 }

@@ -63,6 +63,38 @@ fn launches_without_operations_are_no_missing_launches() {
     assert!(advice.starts_with("3 launch calls are recorded") && !advice.contains("ProfilerActivity"), "{advice}");
 }
 
+/// The advice that a trace gets about something, if any.
+fn advised(events: &[String], what: &str) -> Option<String> {
+    let doctor = answer("doctor", &format!("[{}]", events.join(",")));
+    row(&doctor, "readiness", "what", what)["advice"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn advice_on_collectives_needs_collectives() {
+    let mut events = program(true);
+    let doctor = answer("doctor", &format!("[{}]", events.join(",")));
+    assert_eq!(row(&doctor, "readiness", "what", "collective_sizes")["state"], "no collectives");
+    assert_eq!(advised(&events, "collective_sizes"), None);
+    assert!(!advised(&events, "rank").unwrap().contains("init_process_group"));
+    events.push(span("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, 600, r#""device":0,"stream":20"#));
+    assert!(advised(&events, "collective_sizes").unwrap().contains("PyTorch 2.2"));
+    assert!(advised(&events, "rank").unwrap().contains("init_process_group"));
+}
+
+#[test]
+fn advice_on_modules_follows_from_python_frames() {
+    let mut events = program(true);
+    let modules = |events: &[String]| advised(events, "modules").unwrap();
+    assert!(modules(&events).contains("with_stack=True: Python frames name them"), "{}", modules(&events));
+    events.push(span("python_function", "train.py(3): main", 100, 500, ""));
+    assert!(modules(&events).starts_with("no Python frame (1) is of an nn.Module"), "{}", modules(&events));
+    events.push(span("python_function", "nn.Module: Linear_0", 100, 520, ""));
+    assert!(modules(&events).starts_with("nn.Module frames are recorded (1), but none"), "{}", modules(&events));
+    let cpu = [span("cpu_op", "aten::mm", 100, 0, ""), span("python_function", "nn.Module: Linear_0", 100, 520, "")];
+    assert!(modules(&cpu).ends_with("comes with GPU operations"), "{}", modules(&cpu));
+    assert_eq!(advised(&cpu, "launches").as_deref(), Some("comes with GPU operations, which are missing"));
+}
+
 #[test]
 fn each_producer_gets_its_own_advice() {
     let process = |name: &str| format!(r#"{{"ph":"M","name":"process_name","pid":1,"args":{{"name":"{name}"}}}}"#);

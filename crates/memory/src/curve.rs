@@ -92,7 +92,8 @@ impl Curve {
     }
 
     /// The highest peaks, highest first, at most `most`. Between two of them the curve falls by at least 5 % of the
-    /// lower one, and lie more than a few calls.
+    /// lower one, and lie more than a few calls. Peaks of equal bytes are one, the earliest: a training loop reaches the same peak
+    /// in each step, and a second one of it would hide the next lower peak.
     pub fn peaks(&self, most: usize) -> Vec<Peak> {
         let mut tops: Vec<usize> = (0..self.points.len())
             .filter(|at| {
@@ -113,7 +114,8 @@ impl Curve {
             }
             let is_apart = |low: &u64| *low as f64 <= (1.0 - DIP) * self.points[at].1 as f64;
             let is_far = |other: &usize| self.points[*other].0.abs_diff(self.points[at].0) > near;
-            if lowest.get(at).is_none_or(is_apart) && taken.iter().all(is_far) {
+            let is_lower = |other: &usize| self.points[*other].1 != self.points[at].1;
+            if lowest.get(at).is_none_or(is_apart) && taken.iter().all(|other| is_far(other) && is_lower(other)) {
                 taken.push(at);
                 self.lower_from(at, &mut lowest);
             }

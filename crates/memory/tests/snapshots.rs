@@ -210,6 +210,17 @@ fn real_snapshots_are_read_right() {
     assert!(moment(Use::FirstMoments).ends_with("optimizers.py:82 step"));
     assert!(moment(Use::SecondMoments).ends_with("optimizers.py:84 step"));
     let peaks = tables::named_peaks(&train, 3);
+    // Of 326 older objects; what they are the peak in the optimizer tells, where gradients and moments have their sizes.
+    let (table, in_forward) =
+        (tables::composition_table(&train, &peaks), texts(&tables::composition_table(&train, &peaks[1..2]), "use"));
+    let at_second: Vec<String> = texts(&table, "peak")
+        .into_iter()
+        .zip(texts(&table, "use"))
+        .filter(|(peak, _)| peak == "P2")
+        .map(|(_, of)| of)
+        .collect();
+    assert!(at_second.iter().any(|of| of == "parameters"), "{at_second:?}");
+    assert!(in_forward.iter().all(|of| of != "parameters"), "alone it does not tell: {in_forward:?}");
     let places = texts(&tables::at_peak_table(&train, &peaks, By::Place), "place");
     assert!(places.iter().any(|place| place == "BmmBackward0 / aten::bmm"), "{places:?}");
     let all = tables::objects_table(&train);
@@ -238,6 +249,24 @@ fn two_snapshots_are_compared_by_line() {
     assert_eq!((copies.len(), copies.iter().sum::<i64>()), (4, 242_638_848));
     assert_eq!(numbers(&lines, "change").iter().sum::<i64>(), 222_994_432);
     assert!(numbers(&tables::comparison_table(&after, &after), "change").is_empty());
+}
+
+/// A loop reaches the same peak in each step; the second one is the next lower.
+#[test]
+fn equal_peaks_are_one() {
+    let frames = [frame("train.py", 3, "main")];
+    let mut events = Vec::new();
+    for (at, mib) in [60, 60, 40, 60, 20].into_iter().enumerate() {
+        let (address, time) = (BASE + at as u64 * 64 * MIB, 100 * at as u64);
+        events.push(event("alloc", address, mib * MIB, time, &frames));
+        events.push(event("free_requested", address, mib * MIB, time + 1, &frames));
+        for other in 0..8 {
+            events.push(event("alloc", BASE + (512 + 8 * at as u64 + other) * MIB, 0, time + 2 + other, &frames));
+        }
+    }
+    let trace = read(&json!({"segments": [], "device_traces": [events]}));
+    let peaks: Vec<u64> = tables::named_peaks(&trace, 5).iter().map(|peak| peak.peak.bytes / MIB).collect();
+    assert_eq!(peaks, [60, 40, 20]);
 }
 
 /// What a few calls free and allocate again is one peak; what other work lies between are two.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_analyze::critical_path::{CriticalPathError, hta};
 use stackline_analyze::large_calls::{LargeCall, large_calls};
-use stackline_analyze::step_marks::{NumberedSpans, made_from};
+use stackline_analyze::step_marks;
 use stackline_analyze::steps::{Looked, StartUp};
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{Error, RunOptions, cache};
@@ -124,9 +124,7 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
         Err(error) => format!("{label}: none, for {error}."),
     };
     let told = start_up.map(|start_up| format!("Start-up{rank}: {start_up}."));
-    let marks = made_from(trace).map(str::to_owned);
-    let marks =
-        marks.or_else(|| trace.steps.is_empty().then(|| NumberedSpans::find(trace))?.map(|spans| spans.to_string()));
+    let marks = step_marks::note(trace);
     let more = marks.into_iter().chain(small_part(trace, &looked)).map(|text| format!("Note{rank}: {text}."));
     let told = told.into_iter().chain(more);
     for told in told.chain(notes.iter().map(|note| format!("Note{rank}: {note}."))) {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Tree } from "../flame/layout";
 import type { EventDetail, FindingDetail, Label } from "../types";
-import { eventText, factsOf, frameText } from "./text";
+import { eventText, factsOf, findingText, frameText } from "./text";
 
 const label = (name: string, file = "", line = 0): Label => ["python", name, "", file, line, name];
 
@@ -40,4 +40,11 @@ test("an event with what it lies in", () => {
 
 test("facts have units for people", () => {
   expect(factsOf({ facts: [["waits", 12, "none"], ["waiting", 1_134_725.9, "us"]] } as unknown as FindingDetail)).toBe("waits 12; waiting 1.13 s");
+});
+
+test("a copied finding says where its bounds are not known", () => {
+  const row = { code: "SL001", name: "n", title: "t", gain_ns: 3e6, gain_low_ns: 0, gain_high_ns: 10e6, method: "replay", support: "s", evidence: "e" };
+  const said = (more: object) => findingText({ ...row, ...more } as never, "a.py:1", 10e6, undefined).split("\n")[2];
+  expect(said({})).toBe("Gains 3 ms a step (bounds not known), by replay");
+  expect(said({ gain_low_ns: 2e6 })).toBe("Gains 3 ms a step (bounds 2 ms to 10 ms), by replay");
 });

@@ -1,6 +1,7 @@
 /** Details as plain text, to be copied. */
 
 import { amount, duration, percent } from "../format";
+import { boundsOf } from "../gains";
 import type { Tree } from "../flame/layout";
 import { isAll, labelOf, timesOf } from "../flame/words";
 import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../types";
@@ -54,8 +55,9 @@ export function factsOf(detail: FindingDetail): string {
   return detail.facts.map(([name, value, unit]) => `${name} ${amount(value, unit)}`).join("; ");
 }
 
-export function findingText(row: Row, place: string, detail: FindingDetail | undefined): string {
-  const gain = typeof row.gain_ns === "number" ? [`Gains ${duration(row.gain_ns)} a step (${duration(Number(row.gain_low_ns))} to ${duration(Number(row.gain_high_ns))}), by ${row.method}`] : [];
+export function findingText(row: Row, place: string, step: number, detail: FindingDetail | undefined): string {
+  const bounds = (ns: number) => boundsOf({ ns, low_ns: Number(row.gain_low_ns), high_ns: Number(row.gain_high_ns) }, step, duration);
+  const gain = typeof row.gain_ns === "number" ? [`Gains ${duration(row.gain_ns)} a step (${bounds(row.gain_ns)}), by ${row.method}`] : [];
   return [
     `${row.code} ${row.name}: ${row.title}`,
     `At ${place}`,

@@ -53,7 +53,7 @@ export interface MemoryOverview {
     readonly has_segments: boolean;
     readonly out_of_memory: number;
   };
-  readonly tables: { readonly memory_peaks: Table; readonly memory_waste?: Table; readonly memory_out_of_memory?: Table };
+  readonly tables: { readonly memory_peaks: Table; readonly memory_composition?: Table; readonly memory_waste?: Table; readonly memory_out_of_memory?: Table };
   readonly read_report: ReadonlyArray<{ readonly report?: ReadReport } & Partial<ReadReport>>;
 }
 

@@ -7,10 +7,11 @@ import { area } from "../colors";
 import { selOf } from "../flame/chosen";
 import { run } from "../filter";
 import { useFindings } from "../findings";
+import { boundsOf } from "../gains";
 import { lostOf } from "../lost";
 import { factsOf, findingText } from "../details/text";
 import { Copy } from "../parts/copy";
-import { Name, Sentence } from "../parts/name";
+import { cut, Name, Sentence } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
 import { change, lookAt, page, rank, selection, state, transport } from "../state";
@@ -35,7 +36,11 @@ export function Issues({ meta }: { meta: Meta }) {
 }
 
 /** What the length of a step is that gains are parts of: the Overview has that which the program marks, too. */
-export const WITH_WORK = (steps: number) => (steps === 1 ? "to the end of the work that was launched in it" : `${count(steps)} steps, to the end of the work that was launched in them, by their number`);
+export function lengthWords({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
+  const of = steps === 1 ? "" : `mean of ${count(steps)} steps, `;
+  const [it, them] = steps === 1 ? ["it", "it"] : ["they", "them"];
+  return of + (withWork ? `to the end of the work that was launched in ${them}` : `as the program marks ${them}; ${it} launched no GPU work`);
+}
 
 /** How findings are ordered, which their gains alone do not show. */
 export const UNSURE = "Ordered by gain; behind the others, whatever they gain, come those of low confidence that perhaps gain nothing.";
@@ -46,8 +51,9 @@ export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Num
 /** Whether the gains alone do not tell the order. */
 export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) && !rows.every(isUnsure);
 
-function lengthOf({ steps, step_ns }: Findings): string {
-  if (steps > 0) return `a step takes ${duration(step_ns)} with all its work (${WITH_WORK(steps)})`;
+function lengthOf(found: Findings): string {
+  const { steps, step_ns } = found;
+  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with all its work"} (${lengthWords(found)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
 }
 
@@ -58,7 +64,7 @@ function List({ found }: { found: Findings }) {
     <>
       <p class="quiet">
         {counted(rows.length, "finding")}; {lengthOf(found)}.
-        {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
+        {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
         {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
         {isMixed(rows) && ` ${UNSURE}`}
       </p>
@@ -68,7 +74,7 @@ function List({ found }: { found: Findings }) {
         {rows.map((row, at) => isWanted(row) && (
           <li key={at}>
             <IssueCard row={row} at={at} step={found.step_ns} />
-            {chosen === at && <Detail at={at} row={row} />}
+            {chosen === at && <Detail at={at} row={row} step={found.step_ns} />}
           </li>
         ))}
       </ol>
@@ -105,20 +111,15 @@ function Filters({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-/** What takes much of the time and no finding is about. */
+/** What takes much of the time and no finding is about, in the sentences of the terminal; each has its whole name where one points. */
 function Uncovered({ found }: { found: Findings }) {
-  const groups = found.uncovered?.groups ?? [];
-  if (groups.length === 0) return null;
+  const [head, ...lines] = found.uncovered_text ?? [];
+  if (head === undefined) return null;
   return (
     <>
-      <p>No rule covers it; most of the other time is in:</p>
-      <ul>
-        {groups.map(({ kind, name, count: calls, path_percent, percent: wall, gain }) => (
-          <li key={`${kind} ${name}`}>
-            <Name text={name} lines={2} /> ({count(calls)} × {kind.replaceAll("_", " ")}): {Math.max(path_percent, kind === "gpu_api_call" ? wall : 0).toFixed(0)} % of the time
-            {gain && `; removing it gains ${duration(gain.ns)} (${percent(gain.ns, found.step_ns)})`}
-          </li>
-        ))}
+      <p>{head}</p>
+      <ul class="uncovered long">
+        {lines.map((line, at) => <li key={line} title={cut(found.uncovered?.groups[at]?.name ?? "")}><Sentence text={line} isName /></li>)}
       </ul>
     </>
   );
@@ -180,16 +181,21 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
 }
 
 /** What a finding gains, in words: time of a step, or bytes at a device's peak. */
-function gainOf(row: Row, step: number): { likely: string; share: string; low: string | undefined; high: string } | undefined {
+function gainOf(row: Row, step: number): { likely: string; share: string; bounds: string } | undefined {
   const number = (name: string) => (typeof row[name] === "number" ? (row[name] as number) : undefined);
-  const words = (unit: "ns" | "bytes", say: (value: number) => string, share: (likely: number) => string) => {
-    const likely = number(`gain_${unit}`);
-    if (likely === undefined) return undefined;
-    const low = number(`gain_low_${unit}`) ?? 0;
-    return { likely: say(likely), share: share(likely), low: low > 0 ? say(low) : undefined, high: say(number(`gain_high_${unit}`) ?? likely) };
+  const time = number("gain_ns");
+  if (time !== undefined) {
+    const gain = { ns: time, low_ns: number("gain_low_ns") ?? 0, high_ns: number("gain_high_ns") ?? time };
+    return { likely: duration(time), share: percent(time, step), bounds: boundsOf(gain, step, duration) };
+  }
+  const saved = number("gain_bytes");
+  if (saved === undefined) return undefined;
+  const [low, high] = [number("gain_low_bytes") ?? 0, bytes(number("gain_high_bytes") ?? saved)];
+  return {
+    likely: bytes(saved),
+    share: `${(number("peak_percent") ?? 0).toFixed(1)} % of the peak of ${row.device}`,
+    bounds: low > 0 ? `bounds ${bytes(low)} to ${high}` : `perhaps nothing, upper bound ${high}`,
   };
-  const ofPeak = () => `${(number("peak_percent") ?? 0).toFixed(1)} % of the peak of ${row.device}`;
-  return words("ns", duration, (likely) => percent(likely, step)) ?? words("bytes", bytes, ofPeak);
 }
 
 /** Whether a card of another page was opened, and the keyboard is not at the finding yet. */
@@ -222,7 +228,7 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         <small>
           <span aria-hidden="true">{area(`${row.area}`).icon} </span>
           {row.code} {row.name} · {row.area} · {row.confidence} confidence{row.ranks && ` · on rank ${`${row.ranks}`.replaceAll(" ", ", ")}`}
-          {gain !== undefined && <> · {gain.low === undefined ? "perhaps nothing, at most" : `between ${gain.low} and`} {gain.high}</>}
+          {gain !== undefined && <> · {gain.bounds}</>}
         </small>
       </span>
     </button>
@@ -241,7 +247,7 @@ export function changeOf(row: Row): string {
   return placeOf({ file: row.change_file, line: row.change_line ?? null, function: row.change_function ?? null });
 }
 
-function Detail({ at, row }: { at: number; row: Row }) {
+function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
   const asked = useAnswer<FindingDetail>("finding", { at, rank: rank.value });
   const detail = asked.state === "ok" ? asked.answer.document : undefined;
   return (
@@ -252,7 +258,7 @@ function Detail({ at, row }: { at: number; row: Row }) {
         Estimated by {row.method}{row.edit_labels && `: ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
-        <Copy text={() => findingText(row, placeOf(row), detail)} />
+        <Copy text={() => findingText(row, placeOf(row), step, detail)} />
         <InFlame row={row} />
       </p>
       <Shown asked={asked}>

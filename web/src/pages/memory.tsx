@@ -6,6 +6,7 @@ import { run } from "../filter";
 import { bytes, count, counted } from "../format";
 import { problemsOfMemory } from "../lost";
 import { MemoryCanvas } from "../memory/canvas";
+import { Composition } from "../memory/composition";
 import { around, gutterOf, neighbour, numbersOf } from "../memory/layout";
 import { MemoryLegend } from "../memory/legend";
 import { Applied, Suggestions } from "../memory/suggestions";
@@ -55,6 +56,7 @@ function Body({ overview }: { overview: MemoryOverview }) {
         {memory.devices.length > 0 && ` on ${memory.devices.join(", ")}`}
       </p>
       <Peaks overview={overview} />
+      {device !== undefined && <Composition overview={overview} device={device.device} />}
       {!memory.has_accesses && <p class="notice">The source does not say who touches memory: unused, early and late memory cannot be told, and lives of objects have no marks. <code>stackline record --mode trace --memory</code> says so of tensors.</p>}
       {overview.tables.memory_out_of_memory && <OutOfMemory overview={overview} />}
       <Repairs overview={overview} />

@@ -4,7 +4,7 @@ import { useAnswer } from "../answers";
 import { cause } from "../colors";
 import { selOf } from "../flame/chosen";
 import { bytes, count, counted, duration, percent } from "../format";
-import { isMixed, IssueCard, UNSURE, WITH_WORK } from "./issues";
+import { isMixed, IssueCard, lengthWords, UNSURE } from "./issues";
 import { lostOf, noGpu } from "../lost";
 import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
@@ -178,12 +178,12 @@ function Step({ row }: { row: Row }) {
 function WithWork() {
   const findings = useFindings(rank.value);
   if (findings.state !== "ok" || findings.answer.document.steps === 0) return null;
-  const { step_ns, steps, notes } = findings.answer.document;
+  const { step_ns, notes, with_gpu_work } = findings.answer.document;
   return (
     <div>
-      <dt>Step with all its work, mean</dt>
+      <dt>{with_gpu_work === false ? "Step, mean" : "Step with all its work, mean"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{WITH_WORK(steps)}{notes.some((note) => note.startsWith("recording cost")) && ", without what recording them cost"}; gains are parts of that{state.value.steps && ", whatever steps are chosen above"}</dd>
+      <dd class="quiet">{lengthWords(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without what recording them cost"}; gains are parts of that{state.value.steps && ", whatever steps are chosen above"}</dd>
     </div>
   );
 }

@@ -90,7 +90,11 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
         .f64("time_us", Unit::Us, time_us.iter().copied())
         .f64("with_gpu_us", Unit::Us, (0..selected.len()).map(with_gpu))
         .f64("gpu_busy_us", Unit::Us, busy.iter().copied().map(of_gpu))
-        .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| of_gpu(percent(*b, *t))))
+        .f64(
+            "gpu_busy_percent",
+            Unit::Percent,
+            busy.iter().zip(time_us).map(|(b, t)| of_gpu(*b).and_then(|b| percent(b, *t))),
+        )
         .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns).into_iter().map(of_gpu))
         .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| has_gpu.then_some(work[*i].kernels)));
     if selected.is_empty() {

@@ -4,7 +4,7 @@ use stackline_model::Trace;
 use std::path::PathBuf;
 
 /// Calls `test` with the name of each Kineto trace of the corpus, and the trace.
-pub(crate) fn for_each_trace(test: impl Fn(&str, &Trace)) {
+pub(crate) fn for_each_trace(mut test: impl FnMut(&str, &Trace)) {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from);
     if !corpus.is_dir() {

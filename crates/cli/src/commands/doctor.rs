@@ -211,19 +211,29 @@ const RECORDED: &[(&str, &str)] = &[
     ("synchronisation_records", "`record` does not see the GPU yet: torch.profiler does"),
 ];
 
+/// Whether a trace has nothing that the need is about. A cut one may have it in the rest.
+fn is_idle(trace: &Trace, need: &str) -> bool {
+    need == "collective_sizes" && !doctor_advice::is_cut(trace) && !doctor_advice::has_collectives(trace)
+}
+
 fn advice(session: &Session<'_>) -> Table {
     let traces = &session.set.traces;
+    // What a trace cannot have it does not lack.
     let with = |n: &Need| traces.iter().filter(|t| (n.has)(t)).count();
-    let state = |n: &Need| match with(n) {
-        0 => "missing".to_owned(),
-        all if all == traces.len() => "there".to_owned(),
-        some => format!("in {some} of {}", traces.len()),
+    let concerned = |n: &Need| traces.iter().filter(|t| (n.has)(t) || !is_idle(t, n.name)).count();
+    let state = |n: &Need| match (with(n), concerned(n)) {
+        (0, 0) => "no collectives".to_owned(),
+        (0, _) => "missing".to_owned(),
+        (with, of) if with == of => "there".to_owned(),
+        (with, of) => format!("in {with} of {of}"),
     };
     let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
     let how =
         |n: &Need| RECORDED.iter().find(|(name, _)| is_recording && *name == n.name).map_or(n.advice, |(_, how)| how);
-    let lacks = |n: &Need| traces.iter().find(|t| !(n.has)(t));
-    let advice = |n: &Need| lacks(n).map(|t| doctor_advice::advice(t, n.name).unwrap_or_else(|| how(n).to_owned()));
+    let lacks = |n: &Need| traces.iter().find(|t| !(n.has)(t) && !is_idle(t, n.name));
+    let of_recording = |n: &Need| is_recording && RECORDED.iter().any(|(name, _)| *name == n.name);
+    let of_trace = |t, n: &Need| doctor_advice::advice(t, n.name, !of_recording(n));
+    let advice = |n: &Need| lacks(n).map(|t| of_trace(t, n).unwrap_or_else(|| how(n).to_owned()));
     Table::new("readiness", "What the analyses need")
         .text("what", NEEDS.iter().map(|n| n.name.to_owned()))
         .text("state", NEEDS.iter().map(state))

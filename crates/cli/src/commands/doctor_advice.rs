@@ -1,6 +1,8 @@
 //! Advice that follows from what a file holds: how to get what is missing, by the program that wrote it.
 
-use stackline_model::{Severity, Trace, TrackKind};
+use stackline_analyze::findings::Need;
+use stackline_model::words::count;
+use stackline_model::{EventKind, Severity, Trace, TrackKind, names};
 
 /// Programs that write traces, other than torch.profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +51,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
 ];
 
-/// How to get what is missing of one trace; none where the usual advice fits.
-pub(super) fn advice(trace: &Trace, need: &str) -> Option<String> {
+/// How to get what is missing of one trace; none where the usual advice fits. `is_profiled`: a recording of ours has its own.
+pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<String> {
     if is_cut(trace) && !matches!(need, "rank") {
         return Some("the file is cut: the rest is missing, and this may be in it; copy or record it again".to_owned());
     }
@@ -62,8 +64,50 @@ pub(super) fn advice(trace: &Trace, need: &str) -> Option<String> {
              (torch.cuda.synchronize()) before the profiler stops"
         ));
     }
-    let producer = producer(trace)?;
-    ADVICE.iter().find(|(p, n, _)| *p == producer && *n == need).map(|(.., text)| (*text).to_owned())
+    let of_producer = producer(trace).and_then(|producer| ADVICE.iter().find(|(p, n, _)| *p == producer && *n == need));
+    of_producer.map(|(.., text)| (*text).to_owned()).or_else(|| by_contents(trace, need).filter(|_| is_profiled))
+}
+
+/// What a trace of torch.profiler lacks because it lacks something else.
+fn by_contents(trace: &Trace, need: &str) -> Option<String> {
+    let has_gpu = !trace.gpu.is_empty();
+    match need {
+        "launches" | "synchronisation_records" if !has_gpu => {
+            Some("comes with GPU operations, which are missing".to_owned())
+        }
+        "modules" => Some(of_modules(trace, has_gpu)),
+        "rank" if !has_collectives(trace) => Some(
+            "without collectives it is of one process alone; of several write the rank into the file name (rank0.json)"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Modules come from Python frames (`nn.Module: Linear_0`), and are told of the operations that these launched.
+fn of_modules(trace: &Trace, has_gpu: bool) -> String {
+    let frames = || trace.events.ids().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    let modules = frames().filter(|&e| trace.name(e).starts_with(names::MODULE_PREFIX)).count();
+    match (frames().count(), modules) {
+        (0, _) => "record with with_stack=True: Python frames name them, and are missing (with_modules=True alone names those of \
+                   TorchScript)"
+            .to_owned(),
+        (all, 0) => format!(
+            "no Python frame ({}) is of an nn.Module: record while the model is called; a compiled model or a CUDA graph calls none",
+            count(all as u64)
+        ),
+        (_, modules) if has_gpu => {
+            format!("nn.Module frames are recorded ({}), but none launched a GPU operation", count(modules as u64))
+        }
+        (_, modules) => {
+            format!("nn.Module frames are recorded ({}); which kernels they launched comes with GPU operations", count(modules as u64))
+        }
+    }
+}
+
+/// Whether anything of a trace is a collective: without any there are no sizes to record.
+pub(super) fn has_collectives(trace: &Trace) -> bool {
+    Need::Collectives.is_met(trace)
 }
 
 /// Whether launch calls are recorded: then they are not missing, even if no operation belongs to them.
@@ -71,7 +115,7 @@ pub(super) fn has_launch_calls(trace: &Trace) -> bool {
     trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.launches_without_work().is_empty()
 }
 
-fn is_cut(trace: &Trace) -> bool {
+pub(super) fn is_cut(trace: &Trace) -> bool {
     let cut = ["truncated", "damaged_compression"];
     trace.report.problems.iter().any(|p| p.severity == Severity::Lost && cut.contains(&p.code.as_str()))
 }

@@ -7,8 +7,8 @@ use crate::session::Session;
 use crate::view::{number, without_gpu};
 use anyhow::Result;
 use serde_json::Value;
-use stackline_analyze::step_marks::{NumberedSpans, made_from};
-use stackline_model::{Table, Trace};
+use stackline_analyze::step_marks;
+use stackline_model::Table;
 use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
@@ -102,12 +102,7 @@ fn has_numbers(table: &Table) -> bool {
 
 /// What steps were made from, or could be, where the program does not mark them.
 fn marks(session: &Session<'_>) -> String {
-    let of = |trace: &Trace| match made_from(trace) {
-        Some(text) => Some(text.to_owned()),
-        None if trace.steps.is_empty() => NumberedSpans::find(trace).map(|spans| spans.to_string()),
-        None => None,
-    };
-    let mut texts: Vec<String> = session.set.traces.iter().filter_map(of).collect();
+    let mut texts: Vec<String> = session.set.traces.iter().filter_map(step_marks::note).collect();
     texts.dedup();
     terminal::clean_lines(&texts.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }

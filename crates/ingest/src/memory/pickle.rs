@@ -347,7 +347,7 @@ fn underflow() -> String {
 }
 
 fn full() -> String {
-    "more than 2^32 values".to_owned()
+    "more than 2^32 values, or 2^28 in one container".to_owned()
 }
 
 fn ended(error: &std::io::Error) -> String {

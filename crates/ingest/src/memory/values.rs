@@ -4,6 +4,7 @@
 mod packed;
 
 use packed::Packed;
+use rustc_hash::FxHashMap;
 use stackline_model::{StrId, StringTable};
 
 /// A value: eight bytes, whatever it is. Only meaningful together with the [`Values`] that it came from.
@@ -44,14 +45,35 @@ pub(super) enum NodeKind {
     Dict,
 }
 
+/// A list, tuple or dict in eight bytes: a snapshot has one for each of millions of events.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    kind: NodeKind,
-    storage: Storage,
     start: u32,
-    len: u32,
-    /// Items that have room, of a packed dict its keys.
-    room: u32,
+    /// Kind and storage in the upper bits; below the number of items, of a packed dict that of its set of keys.
+    word: u32,
+}
+
+const COUNT_BITS: u32 = 28;
+const MOST_ITEMS: u32 = (1 << COUNT_BITS) - 1;
+
+impl Node {
+    /// `None` if it has more items than there are numbers for.
+    fn new(kind: NodeKind, storage: Storage, start: u32, count: u32) -> Option<Self> {
+        let word = (kind as u32) << (COUNT_BITS + 2) | (storage as u32) << COUNT_BITS | count;
+        (count <= MOST_ITEMS).then_some(Self { start, word })
+    }
+
+    fn kind(self) -> NodeKind {
+        [NodeKind::List, NodeKind::Tuple, NodeKind::Dict][(self.word >> (COUNT_BITS + 2)).min(2) as usize]
+    }
+
+    fn storage(self) -> Storage {
+        [Storage::Items, Storage::Long, Storage::Packed][(self.word >> COUNT_BITS & 3).min(2) as usize]
+    }
+
+    fn count(self) -> u32 {
+        self.word & MOST_ITEMS
+    }
 }
 
 /// Where the items of a node lie.
@@ -120,6 +142,8 @@ pub struct Values {
     /// All texts.
     pub strings: StringTable,
     nodes: Vec<Node>,
+    /// For how many items those have room that have more room than items.
+    rooms: FxHashMap<NodeId, u32>,
     items: Vec<Value>,
     wide: Vec<i128>,
     floats: Vec<f64>,
@@ -140,7 +164,7 @@ impl Values {
             BYTES => Kind::Bytes(StrId(value.payload() as u32)),
             NODE => {
                 let node = NodeId(value.payload() as u32);
-                match self.nodes[value.payload()].kind {
+                match self.nodes[value.payload()].kind() {
                     NodeKind::List => Kind::List(node),
                     NodeKind::Tuple => Kind::Tuple(node),
                     NodeKind::Dict => Kind::Dict(node),
@@ -153,18 +177,20 @@ impl Values {
 
     /// The items of a list or tuple. Of a dict see [`Self::entries`].
     pub fn items(&self, node: NodeId) -> &[Value] {
-        let Node { start, len, storage, .. } = self.nodes[node.0 as usize];
-        match storage {
-            Storage::Items => &self.items[start as usize..(start + len) as usize],
-            Storage::Long => &self.long[start as usize],
+        let node = self.nodes[node.0 as usize];
+        let start = node.start as usize;
+        match node.storage() {
+            Storage::Items => &self.items[start..start + node.count() as usize],
+            Storage::Long => &self.long[start],
             Storage::Packed => &[],
         }
     }
 
     /// The entries of a dict, in the order of the file (a key may occur again: the last one counts).
     pub fn entries(&self, dict: NodeId) -> impl DoubleEndedIterator<Item = (Value, Value)> + '_ {
-        let Node { start, room, storage, .. } = self.nodes[dict.0 as usize];
-        let packed = if storage == Storage::Packed { self.packed.entries(room, start) } else { Vec::new() };
+        let node = self.nodes[dict.0 as usize];
+        let is_packed = node.storage() == Storage::Packed;
+        let packed = if is_packed { self.packed.entries(node.count(), node.start) } else { Vec::new() };
         self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1])).chain(packed)
     }
 
@@ -172,9 +198,9 @@ impl Values {
     /// some twenty, and a damaged file may refer to a large one from everywhere.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
         let wanted = Value::text(key);
-        let Node { start, room, storage, .. } = self.nodes[dict.0 as usize];
-        if storage == Storage::Packed {
-            return self.packed.get(room, start, wanted);
+        let node = self.nodes[dict.0 as usize];
+        if node.storage() == Storage::Packed {
+            return self.packed.get(node.count(), node.start, wanted);
         }
         self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == wanted).map(|(_, value)| value)
     }
@@ -224,6 +250,7 @@ impl Values {
             + of(self.items.len(), size_of::<Value>())
             + of(self.wide.len(), 16)
             + of(self.floats.len(), 8)
+            + of(self.rooms.len(), 12)
             + of(self.strings.len(), 16)
             + of(self.long_items, size_of::<Value>())
             + of(self.long.len(), size_of::<Vec<Value>>())
@@ -252,44 +279,45 @@ impl Values {
         if kind == NodeKind::Dict
             && let Some((keys, start)) = self.packed.add(items)
         {
-            self.nodes.push(Node { kind, storage: Storage::Packed, start, len: 0, room: keys });
+            self.nodes.push(Node::new(kind, Storage::Packed, start, keys)?);
             return Some(NodeId(id));
         }
         let start = u32::try_from(self.items.len()).ok()?;
-        let len = u32::try_from(items.len()).ok()?;
-        start.checked_add(len)?;
+        let count = u32::try_from(items.len()).ok()?;
+        start.checked_add(count)?;
+        self.nodes.push(Node::new(kind, Storage::Items, start, count)?);
         self.items.extend_from_slice(items);
-        self.nodes.push(Node { kind, storage: Storage::Items, start, len, room: len });
         Some(NodeId(id))
     }
 
     pub(super) fn node_kind(&self, node: NodeId) -> NodeKind {
-        self.nodes[node.0 as usize].kind
+        self.nodes[node.0 as usize].kind()
     }
 
     /// Adds items to a list or dict; `None` if the table is full. What does not fit behind the items that are there
     /// moves to the end, with as much room again.
     pub(super) fn extend(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
-        let Node { kind, storage, start, len, room } = self.nodes[node.0 as usize];
-        match storage {
+        let old = self.nodes[node.0 as usize];
+        let (kind, start, has_room) = (old.kind(), old.start, self.rooms.contains_key(&node));
+        match old.storage() {
             Storage::Long => {
                 self.long[start as usize].extend_from_slice(more);
                 self.long_items += more.len();
                 return Some(());
             }
             Storage::Packed => self.unpack(node)?,
-            Storage::Items if kind == NodeKind::Dict && room == 0 => {
+            Storage::Items if kind == NodeKind::Dict && old.count() == 0 && !has_room => {
                 if let Some((keys, start)) = self.packed.add(more) {
-                    self.nodes[node.0 as usize] = Node { kind, storage: Storage::Packed, start, len: 0, room: keys };
+                    self.nodes[node.0 as usize] = Node::new(kind, Storage::Packed, start, keys)?;
                     return Some(());
                 }
             }
-            Storage::Items if kind == NodeKind::List && room == len && len >= LONG => {
-                let items = &self.items[start as usize..(start + len) as usize];
+            Storage::Items if kind == NodeKind::List && !has_room && old.count() >= LONG => {
+                let items = &self.items[start as usize..(start + old.count()) as usize];
                 let list = u32::try_from(self.long.len()).ok()?;
                 self.long.push([items, more].concat());
-                self.long_items += items.len() + more.len();
-                self.nodes[node.0 as usize] = Node { kind, storage: Storage::Long, start: list, len: 0, room: 0 };
+                self.long_items += old.count() as usize + more.len();
+                self.nodes[node.0 as usize] = Node::new(kind, Storage::Long, list, 0)?;
                 return Some(());
             }
             Storage::Items => {}
@@ -299,37 +327,41 @@ impl Values {
 
     /// Makes of a packed dict one with its own keys.
     fn unpack(&mut self, node: NodeId) -> Option<()> {
-        let Node { kind, start, room, .. } = self.nodes[node.0 as usize];
+        let old = self.nodes[node.0 as usize];
         let first = u32::try_from(self.items.len()).ok()?;
-        let entries = self.packed.entries(room, start);
+        let entries = self.packed.entries(old.count(), old.start);
         self.items.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
-        let len = u32::try_from(self.items.len()).ok()? - first;
-        self.nodes[node.0 as usize] = Node { kind, storage: Storage::Items, start: first, len, room: len };
+        let count = u32::try_from(self.items.len()).ok()? - first;
+        self.nodes[node.0 as usize] = Node::new(old.kind(), Storage::Items, first, count)?;
         Some(())
     }
 
     fn extend_items(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
-        let Node { start, len, room, .. } = self.nodes[node.0 as usize];
-        let count = u32::try_from(more.len()).ok()?;
-        let new_len = len.checked_add(count)?;
+        let old = self.nodes[node.0 as usize];
+        let (start, len) = (old.start, old.count());
+        let room = self.rooms.get(&node).copied().unwrap_or(len);
+        let new_len = len.checked_add(u32::try_from(more.len()).ok()?)?;
+        let (mut new_start, mut new_room) = (start, room.max(new_len));
         if new_len <= room {
             let first = (start + len) as usize;
             self.items[first..first + more.len()].copy_from_slice(more);
         } else if (start + room) as usize == self.items.len() && room == len {
             start.checked_add(new_len)?;
             self.items.extend_from_slice(more);
-            self.nodes[node.0 as usize].room = new_len;
         } else {
-            let new_start = u32::try_from(self.items.len()).ok()?;
-            let new_room = if len == 0 { new_len } else { new_len.checked_mul(2)? };
+            new_start = u32::try_from(self.items.len()).ok()?;
+            new_room = if len == 0 { new_len } else { new_len.checked_mul(2)? };
             new_start.checked_add(new_room)?;
             self.items.extend_from_within(start as usize..(start + len) as usize);
             self.items.extend_from_slice(more);
             self.items.resize((new_start + new_room) as usize, Value::NONE);
-            let moved = &mut self.nodes[node.0 as usize];
-            (moved.start, moved.room) = (new_start, new_room);
         }
-        self.nodes[node.0 as usize].len = new_len;
+        self.nodes[node.0 as usize] = Node::new(old.kind(), Storage::Items, new_start, new_len)?;
+        if new_room > new_len {
+            self.rooms.insert(node, new_room);
+        } else {
+            self.rooms.remove(&node);
+        }
         Some(())
     }
 }
@@ -401,6 +433,21 @@ mod tests {
         }
         assert!(values.memory() < 100_000 * 9 + 1000 * 40, "{}", values.memory());
         assert_eq!(values.item_count(), values.items.len() + values.items(list).len());
+    }
+
+    #[test]
+    fn a_node_keeps_what_it_is_in_eight_bytes() {
+        assert_eq!(size_of::<Node>(), 8);
+        for kind in [NodeKind::List, NodeKind::Tuple, NodeKind::Dict] {
+            for storage in [Storage::Items, Storage::Long, Storage::Packed] {
+                let node = Node::new(kind, storage, u32::MAX, MOST_ITEMS).unwrap();
+                assert_eq!(
+                    (node.kind(), node.storage(), node.start, node.count()),
+                    (kind, storage, u32::MAX, MOST_ITEMS)
+                );
+            }
+        }
+        assert!(Node::new(NodeKind::List, Storage::Items, 0, MOST_ITEMS + 1).is_none());
     }
 
     #[test]

@@ -112,17 +112,38 @@ pub struct Part {
 
 /// The parts of what is in use on a device at a position, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
+    parts(trace, &uses_at(trace, device, position))
+}
+
+/// The parts at each of some peaks. What an object is stays the same: the parameters of a peak in the forward pass are those that
+/// gradients and moments of another peak tell apart.
+pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
+    let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(trace, device, at)).collect();
+    let mut known: FxHashMap<MemoryObjectId, Use> = FxHashMap::default();
+    for (object, of, _) in all.iter().flatten().filter(|(.., evidence)| *evidence == Evidence::EqualSizes) {
+        known.entry(*object).or_insert(*of);
+    }
+    for (object, of, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
+        if let Some(recognized) = known.get(object) {
+            (*of, *evidence) = (*recognized, Evidence::EqualSizes);
+        }
+    }
+    all.iter().map(|uses| parts(trace, uses)).collect()
+}
+
+/// What an object is for, and how that is known.
+type ObjectUse = (MemoryObjectId, Use, Evidence);
+
+fn uses_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
     let alive = alive_at(trace, device, position);
     let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
     let kind = |object: &MemoryObjectId| trace.kind_at(*object, position);
     let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
     let told = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
-    let uses: Vec<(MemoryObjectId, Use, Evidence)> = if told > 0 && told >= sum(&mut alive.iter()) / 2 {
-        alive.iter().map(|object| (*object, of_kind(kind(object)), Evidence::Source)).collect()
-    } else {
-        by_sets(trace, &alive)
-    };
-    parts(trace, uses)
+    if told > 0 && told >= sum(&mut alive.iter()) / 2 {
+        return alive.iter().map(|object| (*object, of_kind(kind(object)), Evidence::Source)).collect();
+    }
+    by_sets(trace, &alive)
 }
 
 fn of_kind(kind: MemoryObjectKind) -> Use {
@@ -138,7 +159,7 @@ fn of_kind(kind: MemoryObjectKind) -> Use {
 }
 
 /// By sets of equal sizes; what is in none of them by its call path.
-fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<(MemoryObjectId, Use, Evidence)> {
+fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
     let callers = Callers::new(trace);
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
     let (mut classes, mut uses) = (Classes::default(), Vec::new());
@@ -175,10 +196,10 @@ fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<(MemoryObjectId
     uses
 }
 
-fn parts(trace: &MemoryTrace, uses: Vec<(MemoryObjectId, Use, Evidence)>) -> Vec<Part> {
+fn parts(trace: &MemoryTrace, uses: &[ObjectUse]) -> Vec<Part> {
     let mut parts = BTreeMap::<Use, Part>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
-    for (object, of, evidence) in uses {
+    for &(object, of, evidence) in uses {
         let stack = trace.objects.stack[object.index()];
         let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
         let new = || Part { of, evidence, bytes: 0, objects: 0, place: place.clone() };

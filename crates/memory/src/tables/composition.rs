@@ -1,13 +1,13 @@
 //! What the peaks are made of, as a table.
 
 use super::{NamedPeak, int, percent};
-use crate::composition::{Part, composition, remedies};
+use crate::composition::{Part, compositions, remedies};
 use stackline_model::{MemoryTrace, Table, Unit, Values};
 
 /// The parts of each peak, and what lowers the highest one.
 pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
-    let of_peak = |peak: &NamedPeak| composition(trace, peak.device, peak.peak.position);
-    let parts: Vec<(&NamedPeak, Vec<Part>)> = peaks.iter().map(|peak| (peak, of_peak(peak))).collect();
+    let at: Vec<_> = peaks.iter().map(|peak| (peak.device, peak.peak.position)).collect();
+    let parts: Vec<(&NamedPeak, Vec<Part>)> = peaks.iter().zip(compositions(trace, &at)).collect();
     let rows: Vec<(&NamedPeak, &Part)> =
         parts.iter().flat_map(|(peak, parts)| parts.iter().map(|part| (*peak, part))).collect();
     let table = Table::new("memory_composition", "What the peaks are made of")

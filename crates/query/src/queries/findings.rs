@@ -5,7 +5,7 @@ use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding, Findings, RuleInfo};
 use stackline_model::{EventId, Trace};
-use stackline_present::findings::keys;
+use stackline_present::findings::{keys, uncovered};
 use stackline_present::json::{Document, SCHEMA_VERSION};
 use std::sync::Arc;
 
@@ -16,7 +16,14 @@ const NEAREST: usize = 5;
 
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
-    let looked = [("rules", looked(found)), ("nearest", nearest(found))];
+    // In the words of the terminal, so that both say the same.
+    let uncovered = uncovered(found).iter().map(|line| line.trim_start_matches("- ")).collect();
+    let looked = [
+        ("rules", looked(found)),
+        ("nearest", nearest(found)),
+        ("uncovered_text", uncovered),
+        ("with_gpu_work", found.with_gpu_work.into()),
+    ];
     let extra: Vec<_> = keys(found).into_iter().chain(looked).map(|(key, value)| (key, value.into())).collect();
     let tables = findings::tables(found);
     let document = Document {

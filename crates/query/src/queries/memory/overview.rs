@@ -14,6 +14,8 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
     let mut all = vec![tables::peaks_table(trace, &memory.peaks)];
+    let composition = tables::composition_table(trace, &memory.peaks);
+    all.extend(Some(composition).filter(|table| !tables::is_unknown(table)));
     all.extend(tables::out_of_memory_table(trace).map(|table| super::cut(table, ROWS)));
     if !memory.matches.is_empty() {
         all.push(super::cut(tables::waste_table(trace, &memory.matches), ROWS));

@@ -1,0 +1,233 @@
+//! Inferred steps: a sequence of kernels that a stream repeats, where a program marks no steps.
+//!
+//! A name that comes once in each step cuts the stream's sequence of names into equal pieces. The rarest such name does: one that
+//! comes in each layer is more frequent. But a single pass through equal layers repeats, too, and only their kernels do. So each
+//! repeat has to hold what layers do not: a copy between host and device, or a kernel of an optimizer.
+
+use rustc_hash::FxHashMap;
+use stackline_model::words::{count, duration};
+use stackline_model::{EventKind, GpuId, StrId, Trace};
+use std::collections::BTreeMap;
+
+/// So often a pattern repeats at least.
+const LEAST_REPEATS: usize = 5;
+/// So many operations it has at least.
+const LEAST_OPERATIONS: usize = 8;
+/// Equal repeats hold this share of the GPU's operations from the first to the last of them, in percent,
+const LEAST_EQUAL: u64 = 80;
+/// and this share of all of the GPU's time.
+const LEAST_TIME: i64 = 50;
+/// So many of the repeats, in percent, hold what a step has and a layer has not.
+const LEAST_BOUNDED: usize = 80;
+
+/// A sequence of operations that a stream of a GPU repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchPattern {
+    /// From when to when each repeat takes, up to the beginning of the next one, in ns since the trace's base.
+    pub repeats: Vec<(i64, i64)>,
+    /// Operations of a repeat.
+    pub operations: usize,
+    /// Operations of the GPU in equal repeats, of those from the first to the last repeat, in percent.
+    pub equal_percent: u64,
+}
+
+impl LaunchPattern {
+    /// The pattern of the stream with most operations on the GPU with most time, if the evidence is strong.
+    #[must_use]
+    pub fn find(trace: &Trace) -> Option<Self> {
+        let gpu = Operations::of_busiest(trace)?;
+        let mut by_count: BTreeMap<usize, Vec<&[u32]>> = BTreeMap::new();
+        for at in gpu.positions.iter().filter(|at| at.len() >= LEAST_REPEATS) {
+            by_count.entry(at.len()).or_default().push(at);
+        }
+        // Of names that come equally often that before which the GPU is idle longest: there a step begins.
+        let best = |anchors: Vec<&[u32]>| {
+            let found = anchors.into_iter().filter_map(|at| Some((gpu.idle_before(at), gpu.cut_at(at)?)));
+            found.max_by_key(|(idle, pattern)| (*idle, std::cmp::Reverse(pattern.repeats[0].0)))
+        };
+        by_count.into_values().find_map(best).map(|(_, pattern)| pattern)
+    }
+
+    /// How long the middle repeat takes, in ns.
+    #[must_use]
+    pub fn median_ns(&self) -> i64 {
+        let lengths: Vec<i64> = self.repeats.iter().map(|(from, to)| to - from).collect();
+        crate::steps::middle(&lengths).unwrap_or(0)
+    }
+}
+
+impl std::fmt::Display for LaunchPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Some(first), Some(last)) = (self.repeats.first(), self.repeats.last()) else { return Ok(()) };
+        let middle = self.repeats[self.repeats.len() / 2];
+        write!(
+            f,
+            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}, equal \
+             in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). To \
+             have steps, call prof.step() after each iteration, or record it in torch.profiler.record_function('step') and use \
+             --step-annotation step",
+            count(self.repeats.len() as i64),
+            count(self.operations as i64),
+            duration(self.median_ns()),
+            duration(first.0),
+            duration(last.1),
+            self.equal_percent,
+            duration(middle.0),
+            duration(middle.1),
+        )
+    }
+}
+
+/// The operations of a GPU, and of these the sequence of one stream.
+struct Operations {
+    /// Start, end and name of the stream's, in time order.
+    sequence: Vec<(i64, i64, StrId)>,
+    /// Where each name is in the sequence, by name.
+    positions: Vec<Vec<u32>>,
+    /// Sums of the hashes of names before each position: equal pieces have equal hashes.
+    hashes: Vec<u64>,
+    /// The start of all operations of the GPU, and of those that bound steps, ascending.
+    starts: Vec<i64>,
+    bounds: Vec<i64>,
+    /// Time of all operations of the GPU.
+    all_ns: i64,
+}
+
+impl Operations {
+    fn of_busiest(trace: &Trace) -> Option<Self> {
+        let timed = |gpu: &GpuId| trace.events.is_timed(trace.gpu.event[gpu.index()]);
+        let times = |gpu: GpuId| {
+            let event = trace.gpu.event[gpu.index()];
+            (trace.events.start[event.index()], trace.events.end(event))
+        };
+        let mut devices: BTreeMap<i32, i64> = BTreeMap::new();
+        let mut streams: BTreeMap<(i32, i64), usize> = BTreeMap::new();
+        for gpu in trace.gpu.ids().filter(timed) {
+            let (device, stream) = (trace.gpu.device[gpu.index()], trace.gpu.stream[gpu.index()]);
+            *devices.entry(device).or_default() += times(gpu).1 - times(gpu).0;
+            *streams.entry((device, stream)).or_default() += 1;
+        }
+        let (&device, &all_ns) = devices.iter().max_by_key(|(_, ns)| **ns)?;
+        let (&(_, stream), _) = streams.iter().filter(|((on, _), _)| *on == device).max_by_key(|(_, n)| **n)?;
+        let name = |gpu: GpuId| trace.events.name[trace.gpu.event[gpu.index()].index()];
+        let here: Vec<GpuId> =
+            trace.gpu.ids().filter(timed).filter(|gpu| trace.gpu.device[gpu.index()] == device).collect();
+        let on_stream = here.iter().filter(|gpu| trace.gpu.stream[gpu.index()] == stream);
+        let mut sequence: Vec<(i64, i64, StrId)> =
+            on_stream.map(|&gpu| (times(gpu).0, times(gpu).1, name(gpu))).collect();
+        sequence.sort_by_key(|&(start, end, _)| (start, end));
+        let mut starts: Vec<i64> = here.iter().map(|&gpu| times(gpu).0).collect();
+        starts.sort_unstable();
+        let bounding = here.iter().filter(|gpu| bounds_a_step(trace, trace.gpu.event[gpu.index()]));
+        let mut bounds: Vec<i64> = bounding.map(|&gpu| times(gpu).0).collect();
+        bounds.sort_unstable();
+        Some(Self { positions: positions(&sequence), hashes: hashes(&sequence), sequence, starts, bounds, all_ns })
+    }
+
+    /// The hash of the names from a position up to, and without, another.
+    fn hash(&self, from: usize, to: usize) -> u64 {
+        let before = times_mod(self.hashes[from], power(BASE, (to - from) as u64));
+        (self.hashes[to] + PRIME - before) % PRIME
+    }
+
+    /// How long the stream is idle before these positions: the middle one of them.
+    fn idle_before(&self, at: &[u32]) -> i64 {
+        let at = at.iter().map(|&at| at as usize).filter(|&at| at > 0);
+        let idle: Vec<i64> = at.map(|at| self.sequence[at].0 - self.sequence[at - 1].1).collect();
+        crate::steps::middle(&idle).unwrap_or(0)
+    }
+
+    /// The pattern that begins at each of these positions, if it is one.
+    fn cut_at(&self, at: &[u32]) -> Option<LaunchPattern> {
+        let at: Vec<usize> = at.iter().map(|&at| at as usize).collect();
+        let mut pieces: Vec<(usize, usize)> = at.windows(2).map(|two| (two[0], two[1])).collect();
+        let (operations, hash) = self.most_frequent(&pieces)?;
+        let last = *at.last()?;
+        let is_equal = |&(from, to): &(usize, usize)| to - from == operations && self.hash(from, to) == hash;
+        let tail = (last, last + operations);
+        pieces.extend(Some(tail).filter(|tail| tail.1 <= self.sequence.len() && is_equal(tail)));
+        let equal: Vec<(usize, usize)> = pieces.iter().copied().filter(is_equal).collect();
+        let repeats: Vec<(i64, i64)> = pieces.iter().map(|&piece| self.span(piece)).collect();
+        let (from, to) = (repeats.first()?.0, repeats.last()?.1);
+        let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
+        let equal_percent = (100 * equal.len() * operations / all.max(1)) as u64;
+        let time = |&(from, to): &(usize, usize)| {
+            self.sequence[from..to].iter().map(|(start, end, _)| end - start).sum::<i64>()
+        };
+        let equal_ns: i64 = equal.iter().map(time).sum();
+        let is_bounded = |&&(from, to): &&(i64, i64)| {
+            self.bounds.get(self.bounds.partition_point(|&at| at < from)).is_some_and(|&at| at < to)
+        };
+        let is_strong = equal.len() >= LEAST_REPEATS
+            && operations >= LEAST_OPERATIONS
+            && equal_percent >= LEAST_EQUAL
+            && equal_ns >= self.all_ns / 100 * LEAST_TIME
+            && 100 * repeats.iter().filter(is_bounded).count() >= LEAST_BOUNDED * repeats.len();
+        is_strong.then_some(LaunchPattern { repeats, operations, equal_percent })
+    }
+
+    /// Length and hash of the piece that covers most: the first of equal ones.
+    fn most_frequent(&self, pieces: &[(usize, usize)]) -> Option<(usize, u64)> {
+        let mut known: FxHashMap<(usize, u64), (usize, usize)> = FxHashMap::default();
+        for (order, &(from, to)) in pieces.iter().enumerate() {
+            known.entry((to - from, self.hash(from, to))).or_insert((0, order)).0 += 1;
+        }
+        let most =
+            known.into_iter().max_by_key(|((length, _), (times, order))| (length * times, std::cmp::Reverse(*order)));
+        most.map(|(piece, _)| piece)
+    }
+
+    /// From when to when a piece takes: up to the start of the next operation, at the end of the sequence up to its own end.
+    fn span(&self, (from, to): (usize, usize)) -> (i64, i64) {
+        let end = self.sequence.get(to).map_or_else(|| self.sequence[to - 1].1, |next| next.0);
+        (self.sequence[from].0, end)
+    }
+}
+
+/// Whether an operation is one that each iteration of a program has and a layer has not.
+fn bounds_a_step(trace: &Trace, event: stackline_model::EventId) -> bool {
+    let name = trace.name(event);
+    let is_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    match trace.kind(event) {
+        EventKind::Memcpy => is_any(&["HtoD", "DtoH", "HostToDevice", "DeviceToHost"]),
+        _ => is_any(&["multi_tensor_apply", "FusedAdam", "fused_adam", "FusedSgd"]),
+    }
+}
+
+fn positions(sequence: &[(i64, i64, StrId)]) -> Vec<Vec<u32>> {
+    let mut by_name: BTreeMap<StrId, Vec<u32>> = BTreeMap::new();
+    for (at, (.., name)) in (0u32..).zip(sequence) {
+        by_name.entry(*name).or_default().push(at);
+    }
+    by_name.into_values().collect()
+}
+
+/// A prime below 2^61, and the base of the polynomial hash.
+const PRIME: u64 = (1 << 61) - 1;
+const BASE: u64 = 0x1d3f_84a5_9c17_e26b % PRIME;
+
+fn times_mod(a: u64, b: u64) -> u64 {
+    (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
+}
+
+fn power(mut base: u64, mut exponent: u64) -> u64 {
+    let mut result = 1;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = times_mod(result, base);
+        }
+        base = times_mod(base, base);
+        exponent >>= 1;
+    }
+    result
+}
+
+fn hashes(sequence: &[(i64, i64, StrId)]) -> Vec<u64> {
+    let mut hashes = vec![0];
+    let mut hash = 0;
+    for (.., name) in sequence {
+        hash = (times_mod(hash, BASE) + name.index() as u64 + 1) % PRIME;
+        hashes.push(hash);
+    }
+    hashes
+}
