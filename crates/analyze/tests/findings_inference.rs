@@ -83,6 +83,38 @@ fn what_is_no_evaluation_in_each_step() {
     assert_eq!(both.of("SL047"), []);
 }
 
+/// A helper of the user's own in a module that is trained, such as one that makes a mask, runs no module.
+#[test]
+fn helpers_of_modules_are_no_forward_passes() {
+    let mut program = Program::new();
+    for number in 0..6 {
+        let node = 10 * number as i64;
+        program.step(number, |p| {
+            p.python("train.py(30): train_step", |p| {
+                p.python("nn.Module: Net_0", |p| {
+                    p.python("model.py(20): forward", |p| {
+                        p.python("model.py(40): validate_mask", |p| p.op("aten::triu", |p| p.work(998)));
+                        linear(p, Some(node));
+                    });
+                });
+                backward(p, node);
+            });
+        });
+    }
+    assert_eq!(program.of("SL047"), []);
+}
+
+#[test]
+fn parts_of_words_are_no_evaluation() {
+    for name in ["retrieval", "latest_logits", "attention_scores", "invalidate"] {
+        let found = evaluation(name, false);
+        assert_eq!((found[0].method, found[0].confidence), (HOPE, Confidence::Low), "{name}: {}", text(&found));
+    }
+    for name in ["run_test", "Trainer.validate", "evalModel"] {
+        assert!(evaluation(name, false)[0].title.contains("an evaluation"), "{name}");
+    }
+}
+
 /// Steps of 20 products of 100 µs.
 fn serving(numbered: bool, grows: bool) -> Program {
     serving_with("aten::linear", numbered, grows)
@@ -113,6 +145,29 @@ fn autograd_in_inference() {
     let gain = found[0].gain.unwrap();
     let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 2_500;
     assert!(near(gain.ns, 48) && near(gain.low_ns, 16) && near(gain.high_ns, 99), "{gain:?}");
+}
+
+/// Numbers go on while nothing is recorded, and may be anything in damaged traces: an operator makes one node at most.
+#[test]
+fn nodes_that_were_not_recorded_do_not_count() {
+    let told = |jump: i64| {
+        let mut program = Program::new();
+        for step in 0..4_i64 {
+            program.step(step as usize, |p| {
+                for i in 0..20 {
+                    let number = 20 * step + i + if step >= 2 { jump } else { 0 };
+                    let args = json!({"Sequence number": number, "Fwd thread id": 0});
+                    p.op_with("aten::linear", args, |p| p.work(98));
+                }
+            });
+        }
+        let found = program.of("SL048");
+        (found[0].title.clone(), found[0].gain.unwrap())
+    };
+    let (title, gain) = told(0);
+    assert_eq!(told(100_000), (title.clone(), gain));
+    assert_eq!(told(1 << 62), (title.clone(), gain));
+    assert!(title.starts_with("autograd makes 19 nodes a step"), "{title}");
 }
 
 /// Under no_grad operators have no number; where nothing needs gradients the number does not grow; with a backward pass it is training.

@@ -55,5 +55,6 @@ mod tl_reference;
 mod tl_support;
 mod what_if_corpus;
 mod what_if_findings;
+mod what_if_loaders;
 mod what_if_nothing;
 mod what_if_recordings;

@@ -42,7 +42,7 @@ pub use place::{Place, place_of};
 pub(crate) use place::{frame as python_frame_parts, is_own as is_users_file};
 pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
 pub use ranks::{RankTimes, merge, ranges};
-pub use recording::recording_in_gain;
+pub use recording::{Gone, recorded_in};
 pub(crate) use rule::STALL_REASON;
 pub use rule::{Area, Elsewhere, Need, Rule, RuleInfo, Setting};
 pub use settings::{Settings, SettingsError};

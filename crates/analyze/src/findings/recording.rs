@@ -86,7 +86,7 @@ impl RecordedOperators {
 
 /// Recorded operators that edits do away with.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Gone {
+pub struct Gone {
     /// What it cost to record them, in ns.
     cost_ns: f64,
     /// Length of the spans that they were in, in ns.
@@ -99,23 +99,26 @@ impl Gone {
     pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
+
+    /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
+    pub fn sentence(self, gain_ns: i64, steps: usize) -> Option<String> {
+        let gone = self.of_gain(gain_ns);
+        let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
+        let a_step = if steps > 0 { " a step" } else { "" };
+        (gone > 0).then(|| {
+            format!(
+                "{} of the gain{a_step} is what it cost to record the operators that go: `findings` takes that out, and tells {}{a_step}",
+                per_step(gone),
+                per_step(gain_ns - gone.min(gain_ns))
+            )
+        })
+    }
 }
 
-/// What recording cost of operators that edits do away with, as a sentence behind a gain that replay predicts for so many steps:
-/// findings take it out. None where it is nothing, or not known.
-pub fn recording_in_gain(trace: &Trace, edits: &[Edit], gain_ns: i64, steps: usize) -> Option<String> {
-    let recording = Recording::of(trace);
-    let recorded = RecordedOperators::of(trace, recording.as_ref())?;
-    let gone = recorded.gone_with(&Exact::new(trace), edits).of_gain(gain_ns);
-    let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
-    let a_step = if steps > 0 { " a step" } else { "" };
-    (gone > 0).then(|| {
-        format!(
-            "{} of the gain{a_step} is what it cost to record the operators that go: `findings` takes that out, and tells {}{a_step}",
-            per_step(gone),
-            per_step(gain_ns - gone.min(gain_ns))
-        )
-    })
+/// Recorded operators that edits do away with; none if it is not known what recording costs.
+pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<Gone> {
+    let recording = Recording::of(exact.trace());
+    Some(RecordedOperators::of(exact.trace(), recording.as_ref())?.gone_with(exact, edits))
 }
 
 impl Ground<'_> {

@@ -8,11 +8,11 @@ use crate::output::{Answer, say};
 use crate::session::Session;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::WindowChoice;
 use stackline_analyze::critical_path::exact::what_if::{
     self, Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
-use stackline_analyze::findings::recording_in_gain;
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_analyze::findings::{Gone, recorded_in};
 use stackline_analyze::steps::Looked;
 use stackline_present::{human, terminal};
 use stackline_query::window_in_words;
@@ -51,14 +51,14 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
             sweep_head(&sweep, &choice),
         )
     } else {
-        let (mut prediction, path) = if common.tables.iter().any(|name| name == what_if::PATH) {
-            let (prediction, hops) = what_if::predict_with_hops(trace, &choice, &edits).map_err(refuse)?;
-            (prediction, Some(what_if::path_table(trace, &hops)))
-        } else {
-            (what_if::predict(trace, &choice, &edits).map_err(refuse)?, None)
-        };
+        let exact = Exact::new(trace);
+        let recorded = recorded_in(&exact, &edits);
+        let mut hops = common.tables.iter().any(|name| name == what_if::PATH).then(Vec::new);
+        let mut prediction = what_if::predict_in(exact, &choice, &edits, hops.as_mut()).map_err(refuse)?;
         prediction.notes.splice(0..0, notes);
-        prediction.notes.extend(recording_in_gain(trace, &edits, prediction.gain.ns, steps.unwrap_or(0)));
+        let in_gain = |recorded: Gone| recorded.sentence(prediction.gain.ns, steps.unwrap_or(0));
+        prediction.notes.extend(recorded.and_then(in_gain));
+        let path = hops.map(|hops| what_if::path_table(trace, &hops));
         let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction, steps), head(&prediction, &choice, steps))
     };

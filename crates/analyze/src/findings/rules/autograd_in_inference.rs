@@ -88,17 +88,22 @@ fn trains(subject: &Subject<'_>) -> bool {
 fn nodes(subject: &Subject<'_>) -> (i64, Vec<EventId>) {
     let trace = subject.trace();
     let sequence = trace.attr("Sequence number");
-    let mut numbers: FxHashMap<TrackId, (i64, i64)> = FxHashMap::default();
+    let mut numbers: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
     let mut numbered = Vec::new();
     // A torch.autograd.Function of the program's own, which has no namespace, makes its node in any mode.
     for operator in subject.operators().into_iter().filter(|&operator| trace.name(operator).contains("::")) {
         // Without autograd it is -1, or not there.
         let Some(number) = sequence.i64(operator).filter(|&number| number >= 0) else { continue };
-        let known = numbers.entry(trace.events.track[operator.index()]).or_insert((number, number));
-        *known = (known.0.min(number), known.1.max(number));
+        let of_track = numbers.entry(trace.events.track[operator.index()]).or_default();
+        of_track.push((trace.events.start[operator.index()], number));
         numbered.push(operator);
     }
-    // An operator has the number of the node that it may make: of n nodes in a row the last number is n - 1 more than the first.
-    let grown = numbers.values().map(|(first, last)| last - first).sum();
-    (grown, subject.outermost(&numbered))
+    (numbers.into_values().map(grown).sum(), subject.outermost(&numbered))
+}
+
+/// By how much the numbers of a thread's operators, each with its start, grow. An operator has the number of the node that it may
+/// make, so that the next one's is one more if it made it; what was not recorded in between may have made any number.
+fn grown(mut numbers: Vec<(i64, i64)>) -> i64 {
+    numbers.sort_unstable();
+    numbers.windows(2).map(|pair| (pair[1].1 - pair[0].1).clamp(0, 1)).sum()
 }

@@ -171,13 +171,16 @@ impl Room {
     }
 }
 
-/// Whether the program that trains loads its batches itself.
+/// Whether the program that trains loads its batches itself, or most of them where it has several loaders.
 fn loads_itself(subject: &Subject<'_>, takes: &[EventId]) -> bool {
-    let is_inside = |name: &str| takes.iter().any(|&take| calls_inside(subject, take, name));
+    let with = |name: &str| -> Vec<EventId> {
+        takes.iter().copied().filter(|&take| calls_inside(subject, take, name)).collect()
+    };
     // What makes workers may lie before the window.
     let has_workers =
         !subject.loader_workers().is_empty() || subject.trace().strings.iter().any(|name| name.contains(OF_WORKERS));
-    is_inside("_SingleProcessDataLoaderIter") || (!has_workers && !is_inside("_try_get_data"))
+    let by_itself = subject.total(&with("_SingleProcessDataLoaderIter"));
+    2 * by_itself > subject.total(takes) || (!has_workers && with("_try_get_data").is_empty())
 }
 
 /// Its functions are called for loaders with workers alone.

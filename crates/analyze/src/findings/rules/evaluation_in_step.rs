@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "one line; what the evaluation tells is seen less often",
     wrong_when: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
-                 gain is a hope. It is taken for an evaluation where the function's name, or a call of Module.eval in it, says so. Seen are \
-                 functions of the user's own whose modules run without a single operator that autograd differentiates, in every step; \
+                 gain is a hope. It is taken for an evaluation where a word of the function's name (eval, evaluate, evaluation, validate, \
+                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step; \
                  the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate.",
     source: "field practice",
     needs: &[Need::PythonFrames, Need::Steps, Need::BackwardLinks],
@@ -38,8 +38,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// The edits' least: it is done in every tenth step.
 const SELDOM: f64 = 0.1;
-/// Parts of names of functions that evaluate.
-const EVALUATES: &[&str] = &["eval", "valid", "test", "score", "metric"];
+/// Words in names of functions that evaluate.
+const EVALUATES: &[&str] = &["eval", "evaluate", "evaluation", "validate", "validation", "test"];
 /// What runs modules forward and backward later: it is part of training.
 const RECOMPUTED: &[&str] = &["utils/checkpoint.py(", "CheckpointFunction"];
 
@@ -83,11 +83,15 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
             continue;
         }
         let is_trained = differentiated.contains(&operator);
-        let is_forward = !is_trained && around().any(|e| trace.kind(e) == EventKind::PythonFunction && is_module(e));
-        for call in around().filter(|&e| subject.is_own_frame(e)) {
-            let held = held.entry(call).or_default();
-            held.is_trained |= is_trained;
-            held.is_forward |= is_forward;
+        // A module that a call is inside of is not run by it.
+        let mut in_module = false;
+        for around in around() {
+            if subject.is_own_frame(around) {
+                let held = held.entry(around).or_default();
+                held.is_trained |= is_trained;
+                held.is_forward |= in_module && !is_trained;
+            }
+            in_module |= trace.kind(around) == EventKind::PythonFunction && is_module(around);
         }
     }
     let forward = |(call, held): (EventId, Held)| (held.is_forward && !held.is_trained).then_some(call);
@@ -137,10 +141,39 @@ fn draft(subject: &Subject<'_>, calls: Vec<EventId>) -> Option<Draft> {
 /// Whether the function's name, or a call of `Module.eval` in it, says that it evaluates.
 fn evaluates(subject: &Subject<'_>, calls: &[EventId]) -> bool {
     let trace = subject.trace();
-    let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default().to_ascii_lowercase();
+    let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
     let sets_mode = |name: &str| super::fits(name, &["torch/nn/modules/module.py(", "): eval"]);
     let all: FxHashSet<EventId> = calls.iter().copied().collect();
     let mut modes = subject.named(&[EventKind::PythonFunction], sets_mode).into_iter();
-    EVALUATES.iter().any(|part| function.contains(part))
+    words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))
         || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
+}
+
+/// The words of a name such as `run_test` or `runTest`, in small letters.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = '_';
+    for letter in name.chars() {
+        let begins = letter.is_uppercase() && before.is_lowercase();
+        if begins || !letter.is_alphabetic() {
+            words.push(String::new());
+        }
+        if letter.is_alphabetic() {
+            words.last_mut().map(|word| word.extend(letter.to_lowercase()));
+        }
+        before = letter;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn names_are_read_by_words() {
+        assert_eq!(words("retrieval"), ["retrieval"]);
+        assert_eq!(words("_run_Test2"), ["", "run", "test", ""]);
+        assert_eq!(words("Trainer.evaluateAll"), ["trainer", "evaluate", "all"]);
+    }
 }

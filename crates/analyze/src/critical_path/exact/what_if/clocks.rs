@@ -118,7 +118,7 @@ const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
 /// # Errors
 /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
 pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
-    predict_hops(trace, choice, edits, None)
+    predict_in(Exact::new(trace), choice, edits, None)
 }
 
 /// The same, with all of the path after the edits: each hop from the end of the one before (the first from the window's
@@ -132,18 +132,21 @@ pub fn predict_with_hops(
     edits: &[Edit],
 ) -> Result<(Prediction, Vec<NewHop>), CriticalPathError> {
     let mut hops = Vec::new();
-    let found = predict_hops(trace, choice, edits, Some(&mut hops))?;
+    let found = predict_in(Exact::new(trace), choice, edits, Some(&mut hops))?;
     Ok((found, hops))
 }
 
-fn predict_hops(
-    trace: &Trace,
+/// The same of a trace whose graph is made. If `hops` are wanted, they get all of the path after the edits.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_in(
+    exact: Exact<'_>,
     choice: &WindowChoice,
     edits: &[Edit],
     hops: Option<&mut Vec<NewHop>>,
 ) -> Result<Prediction, CriticalPathError> {
-    let exact = Exact::new(trace);
-    let corrected = if exact.clocks_disagree() { Corrected::new(trace) } else { None };
+    let corrected = if exact.clocks_disagree() { Corrected::new(exact.trace()) } else { None };
     let Some(mut corrected) = corrected else { return exact.what_if().predict_hops(choice, edits, hops) };
     drop(exact);
     corrected.move_to(|s| s.likely);

@@ -40,7 +40,7 @@ impl Applier<'_, '_> {
     pub(super) fn more_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let batches = self.batches();
         if batches.is_empty() {
-            return self.load_in_workers(more).map_or_else(|| self.shrink_waits(more), Ok);
+            return self.more_unseen_workers(more);
         }
         let graph = &self.exact.graph;
         let mut lanes: Vec<u32> = batches.iter().map(|b| graph.place[b.done as usize]).collect();
@@ -76,6 +76,22 @@ impl Applier<'_, '_> {
         }
         let more = more as u32;
         self.doubt_workers(more);
+        Ok(count)
+    }
+
+    /// Where the batches of workers are not seen. A program may load for training in workers, and itself for an evaluation, or
+    /// the other way round: what it loads itself workers do, and waits for the others shrink.
+    fn more_unseen_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
+        let own = self.own_stretches();
+        let count = match self.load_in_workers(more, &own) {
+            None => self.shrink_waits(more, &[]),
+            Some(loaded) if self.shows_workers() => loaded + self.shrink_waits(more, &own),
+            Some(loaded) => loaded,
+        };
+        if count == 0 {
+            let reason = "the trace shows no wait for a loader of data".to_owned();
+            return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
+        }
         Ok(count)
     }
 
@@ -163,14 +179,14 @@ impl Applier<'_, '_> {
     }
 
     /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
-    /// loop stays. Where workers are seen, but not which batch is whose, they do so much less; else one is assumed.
-    fn shrink_waits(&mut self, more: u32) -> Result<usize, CriticalPathError> {
-        let waits = self.loader_waits();
-        if waits.is_empty() {
-            let reason = "the trace shows no wait for a loader of data".to_owned();
-            return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
-        }
+    /// loop stays. Where workers are seen, but not which batch is whose, they do so much less; else one is assumed. What the
+    /// program loads itself, if that is edited too, is no wait. How many waits there are.
+    fn shrink_waits(&mut self, more: u32, own: &[Stretch]) -> usize {
+        let waits = self.loader_waits(own);
         let (count, mut before) = (waits.len(), None);
+        if waits.is_empty() {
+            return 0;
+        }
         // Where the processors are busy, more workers find none.
         let room = self.exact.recording().and_then(|recording| {
             let (from, to) = (waits.iter().map(|w| w.1).min()?, waits.iter().map(|w| w.2).max()?);
@@ -184,17 +200,25 @@ impl Applier<'_, '_> {
             let workers: Vec<&LoaderWorker> = self.exact.loader_workers().during(from, to).collect();
             let gone = part_gone(workers.len(), more, room);
             let saved = scaled(period, gone).min(to - from);
+            if !own.is_empty() {
+                // What is gained of the program's own loading is gained in any case: only this wait may stay.
+                let cut = |factor: f64| Cut { lane, from: to - saved, to, factor };
+                self.partly.push([cut(1.0), cut(0.0), cut(0.0)]);
+                continue;
+            }
             let lanes = workers.iter().flat_map(|worker| &worker.lanes).copied();
             for lane in std::iter::once(lane).chain(lanes) {
                 self.cut_out((lane, to - saved, to));
             }
         }
         // As many workers as there were may have been enough.
-        self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
+        if own.is_empty() {
+            self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
+        }
         if self.exact.loader_workers().is_empty() {
             self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
         }
-        Ok(count)
+        count
     }
 
     /// Workers that are not in the trace go on as they did, whatever becomes of the thread that waits for their batches:
@@ -241,12 +265,16 @@ impl Applier<'_, '_> {
         is_one && graph.end[node as usize] >= to
     }
 
-    /// Stretches in which threads wait inside the loader's frames. Where no frame that waits is recorded, all time inside
-    /// the loader's: it may load in the process itself.
-    fn loader_waits(&self) -> Vec<Stretch> {
-        let known = self.loader_stretches(|event| self.is_wait(event));
+    /// Stretches in which threads wait inside the loader's frames, but for those in which the program loads itself. Where no
+    /// frame that waits is recorded, all time inside the loader's: it may load in the process itself.
+    fn loader_waits(&self, own: &[Stretch]) -> Vec<Stretch> {
+        let others = |mut stretches: Vec<Stretch>| {
+            stretches.retain(|&stretch| !overlaps(own, stretch));
+            stretches
+        };
+        let known = others(self.loader_stretches(|event| self.is_wait(event)));
         // Taking over a batch that is there, and unpacking it, takes as long with more workers.
-        if known.is_empty() { self.loader_stretches(|_| true) } else { known }
+        if known.is_empty() { others(self.loader_stretches(|_| true)) } else { known }
     }
 
     /// Stretches of the loader's frames whose innermost span passes a test.
@@ -266,6 +294,12 @@ impl Applier<'_, '_> {
         }
         found
     }
+}
+
+/// Whether one of some stretches that do not overlap, by thread and time, shares time with another one.
+pub(super) fn overlaps(stretches: &[Stretch], (lane, from, to): Stretch) -> bool {
+    let before = &stretches[..stretches.partition_point(|s| (s.0, s.1) < (lane, to))];
+    before.last().is_some_and(|last| last.0 == lane && last.2 > from)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::super::names::bits;
 use super::apply::Applier;
 use super::host_time::Cut;
 use super::index::Stretch;
+use super::loader::overlaps;
 use stackline_model::{EventId, EventKind};
 
 /// What it takes to get a batch that a worker has ready, in ns: where processors are idle, and at most, as measured where they are busy.
@@ -15,6 +16,11 @@ const COLLATES: &[&str] = &["aten::stack", "aten::cat"];
 /// Frames of loaders without workers, and of those with them.
 const WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
 const WITH_WORKERS: [&str; 2] = ["_MultiProcessingDataLoaderIter", "_try_get_data"];
+
+/// A batch that takes so many times as long as usual is one of a cold start, or of a file that is opened.
+const COLD: i64 = 10;
+/// So many batches a worker is asked for ahead (`prefetch_factor`).
+const AHEAD: i64 = 2;
 
 /// How long a batch took, and how long the program did other things before it, in ns.
 #[derive(Clone, Copy)]
@@ -29,43 +35,59 @@ impl Take {
     }
 }
 
-/// Whether a trace shows no workers of loaders, nor frames of loaders that have some, but for those without.
-fn may_load_itself(exact: &Exact<'_>) -> bool {
-    exact.loader_workers().is_empty()
-        && (has(exact, WITHOUT_WORKERS) || !WITH_WORKERS.iter().any(|part| has(exact, part)))
-}
-
 fn has(exact: &Exact<'_>, part: &str) -> bool {
     exact.trace.strings.iter().any(|name| name.contains(part))
 }
 
-/// The outermost spans in which the process that trains loads data; none where workers do.
+/// The outermost spans in which the process that trains loads data: those with frames of a loader without workers, or, where no
+/// frame says which kind it is, all. None where the trace shows workers.
 pub(crate) fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
-    if !may_load_itself(exact) {
+    let is_known = has(exact, WITHOUT_WORKERS);
+    if !exact.loader_workers().is_empty() || (!is_known && WITH_WORKERS.iter().any(|part| has(exact, part))) {
         return Vec::new();
     }
     let (trace, names) = (exact.trace, &exact.names);
+    let fits: Vec<bool> = trace.strings.iter().map(|name| !is_known || name.contains(WITHOUT_WORKERS)).collect();
+    let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
     let loads = |e: EventId| names.of(trace, e) & bits::LOADS_DATA != 0;
-    trace.events.ids().filter(|&e| loads(e) && !trace.ancestors(e).any(loads)).collect()
+    let outermost = |e: EventId| std::iter::once(e).chain(trace.ancestors(e)).filter(|&e| loads(e)).last();
+    let mut spans: Vec<EventId> = trace.events.ids().filter(|&e| loads(e) && fits(e)).filter_map(outermost).collect();
+    spans.sort_unstable();
+    spans.dedup();
+    spans
+}
+
+/// Batches but those of cold starts: what one of a running program takes.
+fn steady(takes: &[Take]) -> Vec<Take> {
+    let mut lengths: Vec<i64> = takes.iter().map(Take::length).collect();
+    lengths.sort_unstable();
+    let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    takes.iter().copied().filter(|take| take.length() <= COLD.saturating_mul(usual)).collect()
 }
 
 impl Applier<'_, '_> {
     /// Takes the loading out of the process that trains, as far as so many workers keep up with it; how many batches that are.
     /// None where workers load, or may.
-    pub(super) fn load_in_workers(&mut self, workers: u32) -> Option<usize> {
-        let takes = self.own_takes();
-        let loading: i64 = takes.iter().map(Take::length).sum();
-        let count = takes.len() as i64;
+    pub(super) fn load_in_workers(&mut self, workers: u32, own: &[Stretch]) -> Option<usize> {
+        let long: Vec<Stretch> = own.iter().copied().filter(|(_, from, to)| to - from > READY_NS).collect();
+        let takes = self.with_time_before(&long);
+        let steady = steady(&takes);
+        let loading: i64 = steady.iter().map(Take::length).sum();
+        let count = steady.len() as i64;
         if loading == 0 {
             return None;
         }
-        let (collating, each) = (self.collating_ns(&takes) / count, loading / count / i64::from(workers));
-        // Batches of so many workers come no faster than this.
-        let behind = |take: &Take| (each - take.since_last).max(0);
+        let (collating, each) = (self.collating_ns(&steady) / count, loading / count / i64::from(workers));
+        let ahead = AHEAD * i64::from(workers);
+        // Batches of so many workers come no faster than one in `each`, and none is begun earlier than it is asked for.
+        let behind = |take: &Take| {
+            let before = ahead.saturating_mul(each.max(take.since_last));
+            (each - take.since_last).max(take.length() - before).max(0)
+        };
         let left = |take: &Take, ready: i64| (ready.max(behind(take)) as f64 / take.length() as f64).min(1.0);
         let busy = |take: &Take| (READY_BUSY_NS + collating).min(take.length() / 2).max(READY_NS);
-        let saved: f64 = takes.iter().map(|take| take.length() as f64 * (1.0 - left(take, READY_NS))).sum();
-        let allowed = self.most_saved(&takes).map_or(1.0, |most| (most / saved.max(1.0)).min(1.0));
+        let saved: f64 = steady.iter().map(|take| take.length() as f64 * (1.0 - left(take, READY_NS))).sum();
+        let allowed = self.most_saved(&steady).map_or(1.0, |most| (most / saved.max(1.0)).min(1.0));
         for take in &takes {
             let (lane, from, to) = take.stretch;
             let cut = |factor: f64| Cut { lane, from, to, factor };
@@ -86,21 +108,20 @@ impl Applier<'_, '_> {
     }
 
     /// Stretches in which the process that trains loads a batch, in time order by thread.
-    fn own_takes(&self) -> Vec<Take> {
-        let exact = self.exact;
-        if !may_load_itself(exact) {
-            return Vec::new();
-        }
-        let mut stretches = self.loader_stretches(|_| true);
-        if has(exact, WITHOUT_WORKERS) {
-            let own = self.without_workers();
-            // Of frames within frames the last one that began is enough: all lie in the stretch.
-            let last_before = |lane: u32, to: i64| own[..own.partition_point(|own| (own.0, own.1) < (lane, to))].last();
-            stretches
-                .retain(|&(lane, from, to)| last_before(lane, to).is_some_and(|own| own.0 == lane && own.2 > from));
-        }
-        stretches.retain(|(_, from, to)| to - from > READY_NS);
-        self.with_time_before(&stretches)
+    pub(super) fn own_stretches(&self) -> Vec<Stretch> {
+        let trace = self.exact.trace;
+        let stretch =
+            |e: EventId| Some((self.index.lane(trace, e)?, trace.events.start[e.index()], trace.events.end(e)));
+        let mut own: Vec<Stretch> = own_loading(self.exact).into_iter().filter_map(stretch).collect();
+        own.sort_unstable();
+        let mut stretches = if own.is_empty() { Vec::new() } else { self.loader_stretches(|_| true) };
+        stretches.retain(|&stretch| overlaps(&own, stretch));
+        stretches
+    }
+
+    /// Whether frames are those of loaders with workers.
+    pub(super) fn shows_workers(&self) -> bool {
+        WITH_WORKERS.iter().any(|part| has(self.exact, part))
     }
 
     /// Batches with the time since the one before; for the first of a thread that behind the last one, once more.
@@ -118,20 +139,6 @@ impl Applier<'_, '_> {
             );
         }
         takes
-    }
-
-    /// Frames of loaders without workers, by thread and time.
-    fn without_workers(&self) -> Vec<Stretch> {
-        let trace = self.exact.trace;
-        let fits: Vec<bool> = trace.strings.iter().map(|name| name.contains(WITHOUT_WORKERS)).collect();
-        let is_one = |e: &EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
-        let stretch = |e: EventId| {
-            let lane = self.index.lane(trace, e)?;
-            Some((lane, trace.events.start[e.index()], trace.events.end(e)))
-        };
-        let mut found: Vec<Stretch> = trace.events.ids().filter(is_one).filter_map(stretch).collect();
-        found.sort_unstable();
-        found
     }
 
     /// Time in which batches are put together, in ns.

@@ -31,7 +31,7 @@ mod tables;
 mod turns;
 mod waits;
 
-pub use clocks::{Gains, predict, predict_with_hops, sweep};
+pub use clocks::{Gains, predict, predict_in, predict_with_hops, sweep};
 pub use edit::{Action, Edit};
 pub(crate) use index::module_class;
 pub(crate) use main_process_loader::own_loading;
