@@ -60,6 +60,28 @@ fn networks_that_are_not_trained_are_a_hope() {
     assert!(found[0].title.starts_with("each step holds a forward pass that no backward pass follows"));
 }
 
+/// What follows the optimizer lies in the next step where steps end with it.
+#[test]
+fn the_first_step_may_hold_no_evaluation() {
+    let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
+    assert_eq!(training(|number| number > 0, |p, _| evaluate(p)).of("SL047").len(), 1);
+    assert_eq!(training(|number| number != 2, |p, _| evaluate(p)).of("SL047"), []);
+}
+
+/// `torch.autograd.Function` runs its forward without autograd, and has a backward of its own.
+#[test]
+fn functions_of_autograd_are_trained() {
+    let program = training(
+        |_| true,
+        |p, node| {
+            let args = json!({"Sequence number": node, "Fwd thread id": 0});
+            p.op_with("Swish", args, |p| p.python("model.py(5): forward", |p| linear(p, None)));
+            backward(p, node);
+        },
+    );
+    assert_eq!(program.of("SL047"), []);
+}
+
 /// Not in each step; trained in the same function; the first pass of checkpointing; an optimizer that multiplies.
 #[test]
 fn what_is_no_evaluation_in_each_step() {

@@ -5,7 +5,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL047",
@@ -60,8 +60,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         by_function.entry(trace.events.name[call.index()]).or_default().push(call);
     }
     let in_each_step = |calls: &[EventId]| {
-        let steps: FxHashSet<usize> = calls.iter().filter_map(|&call| subject.step_of(&trace.steps, call)).collect();
-        steps.len() >= subject.steps().max(2)
+        let steps: BTreeSet<usize> = calls.iter().filter_map(|&call| subject.step_of(&trace.steps, call)).collect();
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+        // Steps that end with the optimizer have what follows it in the next one: the first step has none.
+        let is_but_first = steps.len() + 1 == subject.steps() && last - first + 1 == steps.len();
+        steps.len() >= 2 && (steps.len() >= subject.steps() || is_but_first)
     };
     by_function.into_values().filter(|calls| in_each_step(calls)).filter_map(|calls| draft(subject, calls)).collect()
 }
@@ -82,7 +85,8 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
         if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
             continue;
         }
-        let is_trained = differentiated.contains(&operator);
+        // What a function of autograd does within itself is differentiated as a whole.
+        let is_trained = differentiated.contains(&operator) || around().any(|e| differentiated.contains(&e));
         // A module that a call is inside of is not run by it.
         let mut in_module = false;
         for around in around() {
