@@ -154,19 +154,15 @@ fn evaluates(subject: &Subject<'_>, calls: &[EventId]) -> bool {
 
 /// The words of a name such as `run_test` or `runTest`, in small letters.
 fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before = '_';
+    let (mut parted, mut before) = (String::new(), '_');
     for letter in name.chars() {
-        let begins = letter.is_uppercase() && before.is_lowercase();
-        if begins || !letter.is_alphabetic() {
-            words.push(String::new());
+        if letter.is_uppercase() && before.is_lowercase() {
+            parted.push('_');
         }
-        if letter.is_alphabetic() {
-            words.last_mut().map(|word| word.extend(letter.to_lowercase()));
-        }
+        parted.extend(letter.to_lowercase());
         before = letter;
     }
-    words
+    parted.split(|letter: char| !letter.is_alphabetic()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
