@@ -24,7 +24,8 @@ fn uncovered_row(trace: &str, group: &LargeGroup, step_ns: i64) -> String {
         group.gain.map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.ns as f64 / step_ns.max(1) as f64));
     let name: String = group.name.replace('|', "\\|").replace('<', "&lt;").chars().take(60).collect();
     let (kind, calls) = (group.kind.name().replace('_', " "), group.count);
-    format!("| {trace} | {kind} | {name} | {calls} | {:.1} | {:.1} | {gain} |\n", group.percent, group.path_percent)
+    let (window, path, waits) = (group.percent, group.path_percent, group.wait_percent);
+    format!("| {trace} | {kind} | {name} | {calls} | {window:.1} | {path:.1} | {waits:.1} | {gain} |\n")
 }
 
 #[test]
@@ -51,8 +52,8 @@ fn what_fires_on_real_traces_is_written_down() {
     write!(table, "\nNothing is found in {}.\n\n", silent.into_inner().join(", ")).unwrap();
     table.push_str(
         "What no finding is about, where it takes 20 % of the window or findings cover less than half of the critical path:\n\n\
-         | trace | kind | name | calls | time, % of the window | % of the critical path | removal gains, % of the step |\n\
-         |---|---|---|---|---|---|---|\n",
+         | trace | kind | name | calls | time, % of the window | % of the critical path | waits of unknown cause meanwhile, % of it | removal gains, % of the step |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     table.push_str(&uncovered.into_inner());
     table.push('\n');

@@ -112,17 +112,23 @@ fn the_copy_of_a_real_trace_is_named() {
     let call = found.uncovered.groups.iter().find(|group| group.name == "hipMemcpyWithStream").unwrap();
     assert!((97.0..99.0).contains(&call.percent) && call.count == 1, "{call:?}");
     // What the GPU waits for meanwhile is not recorded: it is not the kernel of 6.6 µs that comes after it.
-    assert!(call.wait_percent > 97.0, "{call:?}");
+    assert!(call.wait_percent > 97.0 && call.path_percent < 1.0 && call.is_wait(), "{call:?}");
+    // Of AMD's runtime, whatever the category says.
+    assert!(!call.advice.contains("cuda_sync"), "{call:?}");
     assert!(found.uncovered.groups.iter().all(|group| group.kind != LargeKind::Gpu), "{:?}", found.uncovered);
 }
 
 /// A kernel of 100 µs that starts 9 ms after its launch, and nothing says why.
 fn held_back(after_launch: impl FnOnce(&mut Program)) -> Program {
+    held_by("cudaLaunchKernel", after_launch)
+}
+
+fn held_by(call: &str, after_launch: impl FnOnce(&mut Program)) -> Program {
     let mut program = Program::new();
     program.step(0, |p| {
         p.op("aten::mm", |p| {
             p.hold_stream(9000);
-            p.kernel("gemm", 100);
+            p.launch((call, "kernel"), "gemm", 100, 7, serde_json::json!({}));
         });
         after_launch(p);
     });
@@ -145,7 +151,7 @@ fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
     let found = held_back(|p| p.pageable(2, 4096)).findings();
     let [call] = &found.uncovered.groups[..] else { panic!("{:?}", found.uncovered) };
     assert_eq!((call.kind, call.name.as_str()), (LargeKind::Call, "cudaMemcpyAsync"), "{call:?}");
-    assert!(call.wait_percent > 95.0 && call.percent > 95.0, "{call:?}");
+    assert!(call.wait_percent > 95.0 && call.percent > 95.0 && call.path_percent < 5.0, "{call:?}");
 }
 
 /// Removing an operation does not remove what held it back: it may, at best.
@@ -173,4 +179,41 @@ fn time_without_recorded_calls_is_named() {
     let group = found.uncovered.groups.iter().find(|group| group.kind == LargeKind::UnrecordedPython).unwrap();
     assert!((60.0..70.0).contains(&group.path_percent) && group.gain.is_none(), "{group:?}");
     assert!(group.advice.contains("with_stack=True"), "{group:?}");
+}
+
+/// The same where frames are recorded, and where nothing says that it is a program of Python.
+#[test]
+fn time_without_recorded_calls_is_pythons_where_that_is_known() {
+    let gap = |program: Program, kind: LargeKind| {
+        let found = program.findings();
+        found.uncovered.groups.iter().find(|group| group.kind == kind).cloned().unwrap_or_else(|| panic!("{found:?}"))
+    };
+    let mut framed = Program::new();
+    for number in 0..4 {
+        framed.step(number, |p| {
+            p.python("train.py(3): part", |p| p.op("aten::mm", |p| p.work(500)));
+            p.work(3000);
+        });
+    }
+    let framed = gap(framed, LargeKind::UnrecordedPython);
+    assert!(!framed.advice.contains("with_stack") && framed.advice.contains("samples"), "{framed:?}");
+    let mut service = Program::new();
+    for _ in 0..4 {
+        service.op("aten::mm", |p| p.work(500));
+        service.work(3000);
+    }
+    let service = gap(service, LargeKind::UnrecordedHost);
+    assert_eq!(service.name, "host time without recorded calls");
+    assert!(!service.advice.contains("with_stack"), "{service:?}");
+}
+
+/// Waits of streams are recorded by CUPTI alone: not advised where they are recorded, nor of calls of other vendors.
+#[test]
+fn waits_of_streams_are_asked_for_where_they_are_missing() {
+    let advice = |program: Program| program.findings().uncovered.groups[0].advice;
+    assert!(advice(held_back(|_| ())).contains("enable_cuda_sync_events"));
+    let recorded = held_back(|p| p.span("cuda_sync", "Stream Sync", p.now, 1, serde_json::json!({})));
+    assert!(!advice(recorded).contains("enable_cuda_sync_events"));
+    let amd = held_by("hipLaunchKernel", |_| ());
+    assert!(!advice(amd).contains("enable_cuda_sync_events"));
 }

@@ -5,6 +5,7 @@ mod deep_ep;
 mod engines;
 mod libraries;
 mod mtia;
+pub(crate) mod python;
 mod rocm;
 
 use crate::kernel_type::Rule;

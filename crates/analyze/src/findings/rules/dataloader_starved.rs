@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
                  its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
                  Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
-                 workers told is for each that there is. The gain assumes workers that load as fast as the program does now, each on a processor of its own: no more than so many \
+                 workers told is for each that there is; nor do they tell whether a processor is free for them, so that confidence is \
+                 high in recordings alone, and they count no threads of other programs. The gain assumes workers that load as fast as the program does now, each on a processor of its own: no more than so many \
                  workers can load, and no more than the processors allow that a recording knows of, then perhaps nothing, as other programs \
                  take their part. Taking a batch from a worker costs 0.1 ms; the upper bound leaves \
                  nothing, the lower one 1.1 ms, as measured where all processors were busy, and what it took to put the batch together \
@@ -80,7 +81,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let is_bounded = room.most_gain(subject).is_some_and(|most| most < subject.total(&takes));
     let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
     let worth = if is_full { Worth::None } else { Worth::Edits(vec![edit]) };
-    let confidence = if loads_itself && !is_full && !is_bounded { Confidence::High } else { Confidence::Medium };
+    // That workers find a processor only a recording tells.
+    let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
+    let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
     let how = match () {
         () if loads_itself => "its loading runs in the program itself",
         () => "its workers are too slow",

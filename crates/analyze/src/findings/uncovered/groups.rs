@@ -110,6 +110,7 @@ impl Groups {
         let large_calls = large_calls(subject);
         let calls = CallsInProgress::new(trace, large_calls.iter().flat_map(|(_, calls)| calls.iter().copied()));
         let (mut path_ns, mut covered_ns) = (0, 0);
+        let is_python = super::is_python(subject);
         // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, hop) in (0u32..).zip(subject.path().hops.iter()) {
@@ -117,7 +118,7 @@ impl Groups {
             path_ns += ns;
             let wait = if hop.category == Category::Unknown { ns } else { 0 };
             let Some(event) = event_of(&hop, &calls) else {
-                found.entry((kind_without_event(&hop), StrId::NONE)).or_default().push((at, ns, wait));
+                found.entry((kind_without_event(&hop, is_python), StrId::NONE)).or_default().push((at, ns, wait));
                 continue;
             };
             let is_covered = *known.entry(event).or_insert_with(|| {
@@ -139,7 +140,7 @@ impl Groups {
             let mut keys = keys(subject, event);
             // Such as the annotation of a step alone.
             if keys.is_empty() {
-                keys.push((kind_without_event(&hop), StrId::NONE));
+                keys.push((kind_without_event(&hop, is_python), StrId::NONE));
             }
             for key in keys {
                 found.entry(key).or_default().push((at, ns, wait));
@@ -196,10 +197,11 @@ fn event_of(hop: &Hop, calls: &CallsInProgress) -> Option<EventId> {
     if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
 }
 
-/// What a hop of the path in no event is.
-fn kind_without_event(hop: &Hop) -> LargeKind {
+/// What a hop of the path in no event is, in a program that runs Python or may not.
+fn kind_without_event(hop: &Hop, is_python: bool) -> LargeKind {
     match hop.category {
-        Category::HostPython => LargeKind::UnrecordedPython,
+        Category::HostPython if is_python => LargeKind::UnrecordedPython,
+        Category::HostPython => LargeKind::UnrecordedHost,
         Category::HostOperator | Category::HostRuntime | Category::HostDataLoading => LargeKind::UnrecordedNative,
         Category::Unknown => LargeKind::Wait,
         _ => LargeKind::Lag,

@@ -15,9 +15,10 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::WindowChoice;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use crate::vocabulary::python;
 use groups::{Group, Groups};
 use rustc_hash::FxHashSet;
-use stackline_model::EventId;
+use stackline_model::{EventId, EventKind};
 
 /// What a group of events of one name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +35,8 @@ pub enum LargeKind {
     Wait,
     /// Time of Python threads in which no call is recorded.
     UnrecordedPython,
+    /// The same of threads of which nobody knows whether they run Python.
+    UnrecordedHost,
     /// The same of threads that run no Python, such as the autograd engine's.
     UnrecordedNative,
     /// Latencies: from launches to operations, between operations of a queue, from the end of a wait to the thread that waited.
@@ -50,6 +53,7 @@ impl LargeKind {
             Self::Frame => "function",
             Self::Wait => "wait",
             Self::UnrecordedPython => "unrecorded_python",
+            Self::UnrecordedHost => "unrecorded_host",
             Self::UnrecordedNative => "unrecorded_native",
             Self::Lag => "latency",
         }
@@ -66,6 +70,7 @@ impl LargeKind {
             Self::Call | Self::Operator | Self::Gpu | Self::Frame => None,
             Self::Wait => Some("waits, cause not recorded"),
             Self::UnrecordedPython => Some("Python time without recorded calls"),
+            Self::UnrecordedHost => Some("host time without recorded calls"),
             Self::UnrecordedNative => Some("time of native threads without recorded calls"),
             Self::Lag => Some("latency of launches, queues and waits"),
         }
@@ -84,8 +89,8 @@ impl LargeKind {
             (Self::Frame, _) => "calls",
             (Self::Wait, 1) => "wait",
             (Self::Wait, _) => "waits",
-            (Self::UnrecordedPython | Self::UnrecordedNative, 1) => "gap",
-            (Self::UnrecordedPython | Self::UnrecordedNative, _) => "gaps",
+            (Self::UnrecordedPython | Self::UnrecordedHost | Self::UnrecordedNative, 1) => "gap",
+            (Self::UnrecordedPython | Self::UnrecordedHost | Self::UnrecordedNative, _) => "gaps",
             (Self::Lag, 1) => "latency",
             (Self::Lag, _) => "latencies",
         }
@@ -105,14 +110,22 @@ pub struct LargeGroup {
     pub count: usize,
     /// Their time within the window on the thread or stream that has most of it, in percent of the window.
     pub percent: f64,
-    /// Their time on the critical path with what they call and launch, in percent of it; of functions without other ones that they call.
+    /// Their time on the critical path with what they call and launch, in percent of it; of functions without other ones that they
+    /// call, and of all events without waits whose cause is not recorded.
     pub path_percent: f64,
-    /// How much of that is waits whose cause is not recorded, in percent of the path: calls that were in progress meanwhile have it.
+    /// Waits on the path whose cause is not recorded, in percent of it: calls that were in progress meanwhile have them.
     pub wait_percent: f64,
     /// What could record it; empty of what is recorded.
     pub advice: &'static str,
     /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
     pub gain: Option<Gain>,
+}
+
+impl LargeGroup {
+    /// Whether most of its time on the path is waits of unknown cause.
+    pub fn is_wait(&self) -> bool {
+        self.kind == LargeKind::Wait || self.wait_percent > self.path_percent
+    }
 }
 
 /// Time that no finding covers.
@@ -184,91 +197,126 @@ fn function_of(place: &Place) -> Place {
 pub(super) fn find<'a>(
     ground: &'a Ground<'a>,
     covered: &Covered,
-    (gains, choice): (&Gains<'_, '_>, &WindowChoice),
+    replay: (&Gains<'_, '_>, &WindowChoice),
     (step_ns, threads): (i64, usize),
 ) -> Result<Uncovered, CriticalPathError> {
     // Groups need nothing of a rule.
     let Some(rule) = rules::of_traces().next() else { return Ok(Uncovered::default()) };
     let subject = Subject::new(ground, rule);
-    let length_ns = ground.window.length_ns();
-    if length_ns < SHORTEST_NS {
+    if ground.window.length_ns() < SHORTEST_NS {
         return Ok(Uncovered::default());
     }
     let groups = Groups::of(&subject, (&covered.events, &covered.functions));
-    let steps = ground.steps as i64;
     let by_path = 100.0 * groups.covered_ns as f64 / groups.path_ns.max(1) as f64;
     let by_gain = 100.0 * covered.gain_ns as f64 / step_ns.max(1) as f64;
     let covered_percent = by_path.max(by_gain).min(100.0);
     let is_most = covered_percent < MOST_PERCENT;
-    let percent = |group: &Group| subject.percent(group.largest_ns());
-    let mut wanted = groups.distinct();
-    wanted.retain(|group| percent(group) >= if is_most { LEAST_PERCENT } else { LARGE_PERCENT });
-    wanted.retain(|group| {
-        let place = || function_of(&subject.place(group.longest(&subject)));
-        group.kind != LargeKind::Frame || !covered.places.contains(&place())
-    });
+    let least = if is_most { LEAST_PERCENT } else { LARGE_PERCENT };
+    let wanted = wanted(&subject, covered, (groups.distinct(), least));
+    let found = groups::apart(priced((ground, &subject), &wanted, replay, (step_ns, threads))?);
+    let gains_much =
+        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
+    let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
+    let named = found.into_iter().filter(|(group, gain)| is_large(&subject, group) || is_small_named(group, *gain));
+    let row = |(group, gain): (&Group, Option<Gain>)| large_group(&subject, (group, groups.path_ns), gain);
+    Ok(Uncovered { covered_percent: Some(covered_percent), groups: named.take(NAMED).map(row).collect() })
+}
+
+/// Of groups those that take this much of the window, in percent, and that tell something new.
+fn wanted(subject: &Subject<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
+    let is_covered = |group: &Group| {
+        let place = || function_of(&subject.place(group.longest(subject)));
+        group.kind == LargeKind::Frame && covered.places.contains(&place())
+    };
     // Rules know latencies: where none fires there is nothing to say of them.
-    wanted.retain(|group| group.kind != LargeKind::Lag);
+    let is_told = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
+    groups.retain(|group| subject.percent(group.largest_ns()) >= least && !is_told(group));
     // The function that all of it runs in says nothing, unless there is nothing else.
     let is_all = |group: &Group| group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT;
-    if !wanted.iter().all(is_all) {
-        wanted.retain(|group| !is_all(group));
+    if !groups.iter().all(is_all) {
+        groups.retain(|group| !is_all(group));
     }
-    wanted.truncate(REPLAYED);
-    let edits: Vec<Vec<Edit>> = wanted.iter().map(|group| removal(&subject, group).into_iter().collect()).collect();
+    groups.truncate(REPLAYED);
+    groups
+}
+
+/// Groups with what a step gains if they are removed, in the order in which they are listed.
+fn priced<'g>(
+    (ground, subject): (&Ground<'_>, &Subject<'_>),
+    groups: &'g [Group],
+    (gains, choice): (&Gains<'_, '_>, &WindowChoice),
+    (step_ns, threads): (i64, usize),
+) -> Result<Vec<(&'g Group, Option<Gain>)>, CriticalPathError> {
+    let edits: Vec<Vec<Edit>> = groups.iter().map(|group| removal(subject, group).into_iter().collect()).collect();
     let replayed = gains.of(choice, &edits, threads)?;
     let price = |(gain, edits): (Option<Gain>, &Vec<Edit>)| {
         let gain = gain.filter(|_| !edits.is_empty())?;
-        let gain = scaled(without(gain, recording_ns(ground, edits, gain.ns)), steps.max(1));
+        let gain = scaled(without(gain, recording_ns(ground, edits, gain.ns)), (ground.steps as i64).max(1));
         Some(within_step(gain, step_ns))
     };
     let mut found: Vec<(&Group, Option<Gain>)> =
-        wanted.iter().zip(replayed.into_iter().zip(&edits).map(price)).collect();
+        groups.iter().zip(replayed.into_iter().zip(&edits).map(price)).collect();
     found.sort_by_key(|(group, gain)| std::cmp::Reverse((group.weight(*gain), group.largest_ns())));
-    let found = groups::apart(found);
-    let gains_much =
-        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
+    Ok(found)
+}
+
+/// Whether a group is named in any case.
+fn is_large(subject: &Subject<'_>, group: &Group) -> bool {
     // A call that does nothing but wait, and whose wait costs nothing, is how a program on a busy GPU looks.
-    let is_idle_wait = |group: &Group| {
-        let is_wait = kind_of_name(ground.exact.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
-        group.kind == LargeKind::Call && is_wait && subject.percent(group.path_ns) < LARGE_PERCENT
-    };
-    let is_large = |group: &Group| percent(group) >= LARGE_PERCENT && !is_idle_wait(group);
-    let is_unrecorded = |group: &Group| !group.kind.is_of_events();
-    let named = found
-        .into_iter()
-        .filter(|(group, gain)| is_large(group) || (is_most && (is_unrecorded(group) || gains_much(*gain))));
-    let row = |(group, gain): (&Group, Option<Gain>)| large_group(&subject, (group, groups.path_ns), gain);
-    Ok(Uncovered { covered_percent: Some(covered_percent), groups: named.take(NAMED).map(row).collect() })
+    let waits = || kind_of_name(subject.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
+    let is_idle_wait = group.kind == LargeKind::Call && subject.percent(group.path_ns) < LARGE_PERCENT && waits();
+    subject.percent(group.largest_ns()) >= LARGE_PERCENT && !is_idle_wait
 }
 
 fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
     let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
     let named = || subject.trace().strings.get(group.name).to_owned();
-    let is_wait = group.kind == LargeKind::Wait || 2 * group.wait_ns > group.path_ns;
-    LargeGroup {
+    let is_of_events = group.kind.is_of_events();
+    let mut row = LargeGroup {
         kind: group.kind,
         name: group.kind.title().map_or_else(named, str::to_owned),
-        place: if group.kind.is_of_events() { subject.place(group.longest(subject)) } else { Place::default() },
+        place: if is_of_events { subject.place(group.longest(subject)) } else { Place::default() },
         count: group.count(),
         percent: subject.percent(group.wall_ns),
-        path_percent: of_path(group.path_ns),
+        // An event does not take the path that waits meanwhile; a wait is that path.
+        path_percent: of_path(if is_of_events { group.path_ns - group.wait_ns } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
-        advice: if is_wait { wait_advice(subject) } else { gap_advice(subject, group.kind) },
+        advice: "",
         gain,
-    }
+    };
+    row.advice = if row.is_wait() { wait_advice(subject) } else { gap_advice(subject, group.kind) };
+    row
+}
+
+/// Whether a program is known to run Python.
+fn is_python(subject: &Subject<'_>) -> bool {
+    let is_mark = |name: &str| python::MARKS.iter().any(|mark| name.starts_with(mark));
+    has_frames(subject) || subject.recording().is_some() || subject.trace().strings.iter().any(is_mark)
+}
+
+/// Whether functions of Python are recorded.
+fn has_frames(subject: &Subject<'_>) -> bool {
+    subject.trace().events.kind.contains(&EventKind::PythonFunction)
+}
+
+/// Whether waits of streams could have been recorded and were not: CUPTI alone can.
+fn lacks_stream_waits(subject: &Subject<'_>) -> bool {
+    let trace = subject.trace();
+    // Other vendors' calls, too, have the category `cuda_runtime`.
+    let is_cuda = |e: EventId| trace.kind(e).is_api_call() && trace.name(e).starts_with("cuda");
+    !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
 /// What could record what the path waits for.
 fn wait_advice(subject: &Subject<'_>) -> &'static str {
-    let has = |part: &str| subject.trace().strings.iter().any(|name| name.starts_with(part));
+    let has_operators = || subject.trace().strings.iter().any(|name| name.starts_with("aten::"));
     match () {
-        () if subject.uses_gpu() && has("cuda") => {
+        () if subject.uses_gpu() && lacks_stream_waits(subject) => {
             "begin to record earlier, record all processes that use this GPU, and waits of streams with \
              _ExperimentalConfig(enable_cuda_sync_events=True)"
         }
         () if subject.uses_gpu() => "begin to record earlier, and record all processes that use this device",
-        () if has("aten::") => "record all threads and processes; `stackline record` samples threads that wait",
+        () if has_operators() => "record all threads and processes; `stackline record` samples threads that wait",
         () => "record all threads and processes of the program",
     }
 }
@@ -279,7 +327,11 @@ fn gap_advice(subject: &Subject<'_>, kind: LargeKind) -> &'static str {
         LargeKind::UnrecordedPython if subject.recording().is_some() => {
             "samples did not hit it: `stackline record` with a higher --sample-hz"
         }
-        LargeKind::UnrecordedPython => "record with_stack=True, or with `stackline record --mode trace`",
+        LargeKind::UnrecordedPython if !has_frames(subject) => {
+            "record with_stack=True, or with `stackline record --mode trace`"
+        }
+        LargeKind::UnrecordedPython => "`stackline record` samples what threads do between recorded calls",
+        LargeKind::UnrecordedHost => "`perf record` shows what these threads run",
         LargeKind::UnrecordedNative => "`perf record` or py-spy --native show what these threads run",
         _ => "",
     }

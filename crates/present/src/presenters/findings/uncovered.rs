@@ -33,7 +33,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let place = if is_place { format!(" at {place}") } else { String::new() };
     let (of_window, of_path) = (group.percent, group.path_percent);
     // A call that waits is not on the path: what it waits for is.
-    let share = if is_wait(group) && group.kind.is_of_events() {
+    let share = if group.is_wait() && group.kind.is_of_events() {
         let waits = group.wait_percent;
         format!("{of_window:.0} % of the window; {waits:.0} % of the critical path waits meanwhile, cause not recorded")
     } else if group.kind == LargeKind::Call && of_window > of_path {
@@ -45,7 +45,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     };
     let gain = match group.gain {
         _ if !group.kind.is_of_events() => String::new(),
-        Some(gain) if is_wait(group) => {
+        Some(gain) if group.is_wait() => {
             let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
             format!("; removing it gains {low} to {high} {}: not known", of_what(found))
         }
@@ -60,11 +60,6 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     };
     let words = group.kind.words(group.count);
     format!("{name}{dots} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
-}
-
-/// Whether most of a group's time on the path is waits of unknown cause.
-fn is_wait(group: &LargeGroup) -> bool {
-    group.kind == LargeKind::Wait || 2.0 * group.wait_percent > group.path_percent
 }
 
 /// The same for programs.
