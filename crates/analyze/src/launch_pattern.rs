@@ -25,6 +25,8 @@ const LEAST_BOUNDED: usize = 80;
 pub struct LaunchPattern {
     /// From when to when each repeat takes, up to the beginning of the next one, in ns since the trace's base.
     pub repeats: Vec<(i64, i64)>,
+    /// When the trace's first event begins.
+    pub begin: i64,
     /// Operations of a repeat.
     pub operations: usize,
     /// Operations of the GPU in equal repeats, of those from the first to the last repeat, in percent.
@@ -60,6 +62,7 @@ impl std::fmt::Display for LaunchPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Some(first), Some(last)) = (self.repeats.first(), self.repeats.last()) else { return Ok(()) };
         let middle = self.repeats[self.repeats.len() / 2];
+        let since = |time: i64| duration(time.saturating_sub(self.begin));
         write!(
             f,
             "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}, equal \
@@ -69,11 +72,11 @@ impl std::fmt::Display for LaunchPattern {
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),
-            duration(first.0),
-            duration(last.1),
+            since(first.0),
+            since(last.1),
             self.equal_percent,
-            duration(middle.0),
-            duration(middle.1),
+            since(middle.0),
+            since(middle.1),
         )
     }
 }
@@ -86,11 +89,14 @@ struct Operations {
     positions: Vec<Vec<u32>>,
     /// Sums of the hashes of names before each position: equal pieces have equal hashes.
     hashes: Vec<u64>,
+    /// Sums of times before each position.
+    busy_ns: Vec<i64>,
     /// The start of all operations of the GPU, and of those that bound steps, ascending.
     starts: Vec<i64>,
     bounds: Vec<i64>,
     /// Time of all operations of the GPU.
     all_ns: i64,
+    begin: i64,
 }
 
 impl Operations {
@@ -104,7 +110,8 @@ impl Operations {
         let mut streams: BTreeMap<(i32, i64), usize> = BTreeMap::new();
         for gpu in trace.gpu.ids().filter(timed) {
             let (device, stream) = (trace.gpu.device[gpu.index()], trace.gpu.stream[gpu.index()]);
-            *devices.entry(device).or_default() += times(gpu).1 - times(gpu).0;
+            let sum = devices.entry(device).or_default();
+            *sum = sum.saturating_add(times(gpu).1 - times(gpu).0);
             *streams.entry((device, stream)).or_default() += 1;
         }
         let (&device, &all_ns) = devices.iter().max_by_key(|(_, ns)| **ns)?;
@@ -121,7 +128,13 @@ impl Operations {
         let bounding = here.iter().filter(|gpu| bounds_a_step(trace, trace.gpu.event[gpu.index()]));
         let mut bounds: Vec<i64> = bounding.map(|&gpu| times(gpu).0).collect();
         bounds.sort_unstable();
-        Some(Self { positions: positions(&sequence), hashes: hashes(&sequence), sequence, starts, bounds, all_ns })
+        let mut busy_ns = vec![0i64];
+        for (start, end, _) in &sequence {
+            busy_ns.push(busy_ns[busy_ns.len() - 1].saturating_add(end - start));
+        }
+        let (positions, hashes) = (positions(&sequence), hashes(&sequence));
+        let begin = trace.span().map_or(0, |(start, _)| start);
+        Some(Self { sequence, positions, hashes, busy_ns, starts, bounds, all_ns, begin })
     }
 
     /// The hash of the names from a position up to, and without, another.
@@ -151,10 +164,8 @@ impl Operations {
         let (from, to) = (repeats.first()?.0, repeats.last()?.1);
         let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
         let equal_percent = (100 * equal.len() * operations / all.max(1)) as u64;
-        let time = |&(from, to): &(usize, usize)| {
-            self.sequence[from..to].iter().map(|(start, end, _)| end - start).sum::<i64>()
-        };
-        let equal_ns: i64 = equal.iter().map(time).sum();
+        let equal_ns: i64 =
+            equal.iter().map(|&(from, to)| self.busy_ns[to] - self.busy_ns[from]).fold(0, i64::saturating_add);
         let is_bounded = |&&(from, to): &&(i64, i64)| {
             self.bounds.get(self.bounds.partition_point(|&at| at < from)).is_some_and(|&at| at < to)
         };
@@ -163,7 +174,7 @@ impl Operations {
             && equal_percent >= LEAST_EQUAL
             && equal_ns >= self.all_ns / 100 * LEAST_TIME
             && 100 * repeats.iter().filter(is_bounded).count() >= LEAST_BOUNDED * repeats.len();
-        is_strong.then_some(LaunchPattern { repeats, operations, equal_percent })
+        is_strong.then_some(LaunchPattern { repeats, begin: self.begin, operations, equal_percent })
     }
 
     /// Length and hash of the piece that covers most: the first of equal ones.

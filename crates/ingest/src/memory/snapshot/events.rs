@@ -79,6 +79,7 @@ impl Reader<'_> {
             let device = self.trace.device(name);
             open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN });
         }
+        self.reserve(open.iter().map(|lane| self.values.items(lane.events).len()).sum());
         while let Some((lane, time_ns)) = self.next_event(&mut open) {
             let (device, events, at) = (lane.device, lane.events, lane.next - 1);
             self.trace.report.records += 1;
@@ -88,6 +89,17 @@ impl Reader<'_> {
             }
         }
         live
+    }
+
+    /// Room for the calls of so many events, and for the objects: most are freed, which is a second event. Columns that grow by copying
+    /// are in memory twice meanwhile, next to all values of the file; room that nothing uses takes no memory. Without it they grow.
+    fn reserve(&mut self, events: usize) {
+        macro_rules! reserve {
+            ($table:expr, $rows:expr, $($column:ident)*) => { $(let _ = $table.$column.try_reserve($rows);)* };
+        }
+        reserve!(self.trace.calls, events, kind start_ns duration_ns stream name stack flags target access_end);
+        reserve!(self.trace.objects, events / 2, address bytes requested device stream pool stack name module operator dtype shape);
+        reserve!(self.trace.objects, events / 2, kind allocated_by freed_by);
     }
 
     /// The device whose next event is the earliest, moved on by it, and the event's time.
