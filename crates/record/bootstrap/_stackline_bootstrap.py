@@ -131,28 +131,20 @@ def _first(action):
     return lambda theirs: lambda self, *arguments: (action(self), theirs(self, *arguments))[1]
 
 
-def _is_alive(child):
-    try:
-        return not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        # Made by a fork server: the other end of its pipe closes when it ends.
-        import select
-
-        ended = select.poll()
-        ended.register(child.sentinel, select.POLLIN)
-        return not ended.poll(0)
-
-
 def _note_end(child):
     """Says that this process ends a worker of a loader or pool (those are daemons), whose stream then breaks off as if something
     else had killed it."""
     try:
         processes = sys.modules["multiprocessing.process"]._children
-        is_worker = any(process._popen is child and process.daemon for process in list(processes))
-        # What is dead already, something else has killed.
-        if is_worker and child.returncode is None and _is_alive(child):
-            with open(os.path.join(os.environ["STACKLINE_RECORD"], "streams", "ended_by_parent"), "a") as ended:
-                ended.write("%d\n" % child.pid)
+        if any(process._popen is child and process.daemon for process in list(processes)):
+            import select
+
+            # What is dead already, something else has killed: the other end of its pipe is closed.
+            pipe = select.poll()
+            pipe.register(child.sentinel, select.POLLIN)
+            if not pipe.poll(0):
+                with open(os.path.join(os.environ["STACKLINE_RECORD"], "streams", "ended_by_parent"), "a") as ended:
+                    ended.write("%d\n" % child.pid)
     except Exception as error:
         _pass_on(error)
 
