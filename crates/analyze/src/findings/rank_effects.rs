@@ -15,11 +15,8 @@ const MUCH_LESS: i64 = 4;
 pub(super) fn joined(straggler: &mut Finding, findings: &mut Vec<Finding>) -> Option<String> {
     let last = straggler.told_of()?;
     if let Some(at) = cause(last, findings) {
+        // It stays a finding of its own: who looks for its rule finds it.
         with_cause(straggler, &findings[at]);
-        // One cause is told once, where it is found on that rank alone.
-        if findings[at].ranks.iter().all(|of| of.rank == last) {
-            findings.remove(at);
-        }
     }
     // The last one may wait, too, for what it sent to come back: far less.
     let is_effect = |finding: &Finding| {
