@@ -72,7 +72,7 @@ test("sides are called A and B, as the command line calls them", async () => {
   await open(page, served.url, "page=compare");
   expect(await page.locator("main").innerText()).toMatch(/A, before: .*a\.json\. B, after: .*b\.json/);
   expect(await page.locator("th").allInnerTexts()).toContain("Change from A to B");
-  expect(stackline("diff", join(here.folder.path, "a.json"), join(here.folder.path, "b.json"))).toMatch(/^A: .*a\.json\nB: .*b\.json/);
+  expect(stackline("diff", join(here.folder.path, "a.json"), join(here.folder.path, "b.json"))).toMatch(/^A: .*a\.json\nB: .*b\.json/m);
   await page.close();
 });
 
