@@ -96,8 +96,12 @@ impl<'a> Session<'a> {
 
     /// Runs analyses by name over all traces.
     pub(crate) fn run(&self, names: &[&str]) -> Result<Vec<Table>> {
+        self.run_with(names, &self.run_options())
+    }
+
+    fn run_with(&self, names: &[&str], options: &RunOptions) -> Result<Vec<Table>> {
         let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
-        Ok(stackline_engine::run(&self.set, &analyses, &self.run_options())?)
+        Ok(stackline_engine::run(&self.set, &analyses, options)?)
     }
 
     /// How analyses run over the traces.
@@ -107,17 +111,15 @@ impl<'a> Session<'a> {
 
     /// The same over the steps that are looked at, as `report` has them. Tables that reproduce HTA's keep its window, the whole
     /// trace, and say so.
-    pub(crate) fn run_of_steps(&self, names: &[&str]) -> Result<Vec<Table>> {
-        let analyses = |names: &[&str]| -> Vec<&Analysis> {
-            names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect()
-        };
+    /// `is_part`: whether that is less than the whole trace, and not what the user chose.
+    pub(crate) fn run_of_steps(&self, names: &[&str], is_part: bool) -> Result<Vec<Table>> {
         let options = RunOptions { scope: Scope { chosen: true, ..self.scope }, ..self.run_options() };
-        let mut tables = stackline_engine::run(&self.set, &analyses(names), &options)?;
-        if self.looked_at().is_none() {
+        let mut tables = self.run_with(names, &options)?;
+        if !is_part {
             return Ok(tables);
         }
         let of_hta: Vec<&str> = names.iter().copied().filter(|name| name.starts_with(OF_HTA)).collect();
-        for table in stackline_engine::run(&self.set, &analyses(&of_hta), &self.run_options())? {
+        for table in self.run(&of_hta)? {
             if let Some(known) =
                 tables.iter_mut().find(|known| known.name == table.name && table.name.starts_with(OF_HTA))
             {
@@ -142,22 +144,23 @@ impl<'a> Session<'a> {
 
     /// Keeps the trace whose steps take longest, or which takes longest itself; says which, where there are several.
     pub(crate) fn keep_slowest(&mut self) -> Option<String> {
+        if self.set.traces.len() < 2 {
+            return None;
+        }
         // A rank with fewer steps in its trace is not faster.
         let length = |trace: &Trace| {
             let looked = Looked::at(trace, &self.scope);
             let window = looked.window(trace).or_else(|| trace.span());
-            window.map_or(0, |(start, end)| end.saturating_sub(start)) / looked.steps.max(1) as i64
+            let whole = window.map_or(0, |(start, end)| end.saturating_sub(start));
+            (whole / looked.steps.max(1) as i64, looked.steps)
         };
-        let lengths: Vec<i64> = self.set.traces.iter().map(length).collect();
-        let slowest = (0..lengths.len()).max_by_key(|&at| (lengths[at], std::cmp::Reverse(at)))?;
-        if lengths.len() < 2 {
-            return None;
-        }
+        let lengths: Vec<(i64, usize)> = self.set.traces.iter().map(length).collect();
+        let slowest = (0..lengths.len()).max_by_key(|&at| (lengths[at].0, std::cmp::Reverse(at)))?;
         let ranks = self.ranks();
         self.set.traces = vec![self.set.traces.swap_remove(slowest)];
         self.infos = vec![self.infos.swap_remove(slowest)];
-        let (rank, took) = (self.infos.first()?.rank, human::duration(lengths[slowest]));
-        let steps = self.set.traces.first().map_or(0, |trace| Looked::at(trace, &self.scope).steps);
+        let (length, steps) = lengths[slowest];
+        let (rank, took) = (self.infos.first()?.rank, human::duration(length));
         let each = if steps > 1 { " a step" } else { "" };
         Some(format!(
             "of {} ranks this is rank {rank}, which takes longest ({took}{each}); --rank {ranks} chooses another",

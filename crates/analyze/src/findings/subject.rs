@@ -13,7 +13,7 @@ use crate::kernel_type::{NameTypes, RULES};
 use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Step, StrId, Trace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 /// What all rules share.
@@ -338,6 +338,11 @@ impl<'a> Subject<'a> {
         let from = steps.partition_point(|s| s.start < step.start);
         let together = steps[from..].iter().take_while(|s| s.start == step.start);
         together.enumerate().find(|(_, s)| s.event == step.event).map(|(after, _)| from + after)
+    }
+
+    /// The places in a list of steps of those in which events start.
+    pub fn steps_with(&self, steps: &[Step], events: impl IntoIterator<Item = EventId>) -> BTreeSet<usize> {
+        events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
     /// Events by name, most time first.

@@ -4,6 +4,7 @@ use crate::session::Session;
 use crate::view::{number, text, top};
 use stackline_analyze::findings::{self, Finding, Findings, Options};
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
+use stackline_present::findings::bounds_are_unknown;
 use stackline_present::human;
 use stackline_query::Content;
 use std::collections::BTreeMap;
@@ -140,11 +141,9 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
-        // From nothing to all of a step: bounds that any gain has.
-        let bounds = if low < 0.05 && high >= 99.95 {
-            "bounds not known".to_owned()
-        } else {
-            format!("{low:.1} to {high:.1} %")
+        let bounds = match bounds_are_unknown(found, gain) {
+            true => "bounds not known".to_owned(),
+            false => format!("{low:.1} to {high:.1} %"),
         };
         format!("; predicted gain {:.1} % ({bounds})", percent(gain.ns))
     })

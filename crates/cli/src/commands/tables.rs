@@ -53,7 +53,9 @@ const BULKY: &[&str] = &[
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
     let is_of_steps = [KERNELS, OPERATORS, COLLECTIVES].contains(&analyses);
-    let mut tables = if is_of_steps { session.run_of_steps(analyses)? } else { session.run(analyses)? };
+    let window = if is_of_steps { session.looked_at() } else { None };
+    let mut tables =
+        if is_of_steps { session.run_of_steps(analyses, window.is_some())? } else { session.run(analyses)? };
     if analyses == COLLECTIVES && session.set.traces.len() > 1 {
         tables.push(stackline_engine::rank_clock_table(&session.set));
     }
@@ -61,7 +63,6 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
     let people = common.format == Format::Table && common.tables.is_empty();
     let of_host = session.is_of_host_alone();
     let of_gpu = [KERNELS, TIMELINE].contains(&analyses);
-    let window = session.looked_at().filter(|_| is_of_steps);
     let mut head = window.clone().filter(|_| people).unwrap_or_default();
     if people && analyses == STEPS {
         head.push_str(&marks(&session));

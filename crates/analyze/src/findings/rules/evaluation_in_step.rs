@@ -5,7 +5,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, Unit};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL047",
@@ -61,7 +61,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         by_function.entry(trace.events.name[call.index()]).or_default().push(call);
     }
     let in_each_step = |calls: &[EventId]| {
-        let steps: BTreeSet<usize> = calls.iter().filter_map(|&call| subject.step_of(&trace.steps, call)).collect();
+        let steps = subject.steps_with(&trace.steps, calls.iter().copied());
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         // Steps that end with the optimizer have what follows it in the next one: the first step has none.
         let is_but_first = steps.len() + 1 == subject.steps() && last - first + 1 == steps.len();

@@ -80,7 +80,8 @@ fn growing(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     chains.retain(|chain| chain.len() as f64 >= least);
     let begins_anew = begins_anew(&chains);
     let is_long = |chain: &[Call]| chain.len() as f64 >= LONG * least && !begins_anew.contains(&chain[0].largest);
-    chains.retain(|chain| steps_of(subject, chain) >= LEAST_STEPS || is_long(chain));
+    let steps = |chain: &[Call]| subject.steps_with(&subject.trace().steps, chain.iter().map(|call| call.event)).len();
+    chains.retain(|chain| steps(chain) >= LEAST_STEPS || is_long(chain));
     chains
 }
 
@@ -124,15 +125,6 @@ fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     }
     let is_behind = |chain: &&Vec<Call>| first_end.get(&chain[0].largest).is_some_and(|end| *end < chain[0].start);
     chains.iter().filter(is_behind).map(|chain| chain[0].largest).collect()
-}
-
-/// In how many steps a tensor grows.
-fn steps_of(subject: &Subject<'_>, chain: &[Call]) -> usize {
-    let steps = &subject.trace().steps;
-    let mut of: Vec<usize> = chain.iter().filter_map(|call| subject.step_of(steps, call.event)).collect();
-    of.sort_unstable();
-    of.dedup();
-    of.len()
 }
 
 /// Elements of the largest input of a call, and of all of them; none where one is not a part of the other, or nothing is as large.

@@ -4,7 +4,6 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
-use std::collections::BTreeSet;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL004",
@@ -82,7 +81,7 @@ fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
 /// How often calls occur, and whether each step has some.
 fn times(subject: &Subject<'_>, calls: &[EventId]) -> String {
     let (per_step, steps) = (calls.len() as f64 / subject.steps() as f64, &subject.trace().steps);
-    let with_calls: BTreeSet<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
+    let with_calls = subject.steps_with(steps, calls.iter().copied());
     match with_calls.len() {
         // Such as before the first one, or where a measurement ends.
         0 if !steps.is_empty() => format!(

@@ -51,9 +51,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 
 fn draft(subject: &Subject<'_>, mut place: Place, spans: Vec<EventId>) -> Option<Draft> {
     let steps = subject.later_steps();
-    let mut of_steps: Vec<usize> = spans.iter().filter_map(|&span| subject.step_of(steps, span)).collect();
-    of_steps.sort_unstable();
-    of_steps.dedup();
+    let of_steps = subject.steps_with(steps, spans.iter().copied());
     // The operators of a compilation say nothing of what is compiled.
     place.operator = None;
     let edit = subject.edit(Action::Remove, format!("operator:{}", subject.trace().name(spans[0])), &spans)?;

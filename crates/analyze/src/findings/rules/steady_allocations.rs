@@ -89,9 +89,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let (calls, before): (Vec<EventId>, Vec<EventId>) =
         all.into_iter().partition(|&call| subject.step_of(steps, call).is_some());
-    let mut of_steps: Vec<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
-    of_steps.sort_unstable();
-    of_steps.dedup();
+    let of_steps = subject.steps_with(steps, calls.iter().copied());
     let share = 100.0 * of_steps.len() as f64 / steps.len().max(1) as f64;
     if of_steps.is_empty() || share < subject.setting("steps") {
         return Vec::new();

@@ -119,15 +119,16 @@ fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
     match percent(found, gain.low_ns) {
-        _ if says_nothing(found, gain) => "; bounds not known".to_owned(),
+        _ if bounds_are_unknown(found, gain) => "; bounds not known".to_owned(),
         least if least == likely && most == likely => String::new(),
         least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, upper bound {most}"),
         least => format!("; {least} to {most}"),
     }
 }
 
-/// Whether bounds are those that any gain has: from nothing to all of a step.
-fn says_nothing(found: &Findings, gain: Gain) -> bool {
+/// Whether bounds are those that any gain has, from nothing to all of a step, as far as they are shown.
+#[must_use]
+pub fn bounds_are_unknown(found: &Findings, gain: Gain) -> bool {
     (gain.low_ns <= 0 || percent(found, gain.low_ns) == NOTHING) && percent(found, gain.high_ns) == ALL
 }
 
@@ -187,7 +188,7 @@ fn together(found: &Findings) -> Option<String> {
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
     let bounds = match () {
-        () if says_nothing(found, all) => "bounds not known".to_owned(),
+        () if bounds_are_unknown(found, all) => "bounds not known".to_owned(),
         () if all.low_ns <= 0 || least == NOTHING => format!("perhaps nothing, upper bound {most}"),
         () => format!("bounds {least} to {most}"),
     };

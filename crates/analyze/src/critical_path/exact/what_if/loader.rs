@@ -7,6 +7,7 @@ use super::super::threads::{Gap, ThreadRule};
 use super::apply::{Applier, scaled};
 use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
+use super::main_process_loader::shows_workers;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::LoaderWorker;
 use rustc_hash::FxHashMap;
@@ -85,7 +86,7 @@ impl Applier<'_, '_> {
         let own = self.own_stretches();
         let count = match self.load_in_workers(more, &own) {
             None => self.shrink_waits(more, &[]),
-            Some(loaded) if self.shows_workers() => loaded + self.shrink_waits(more, &own),
+            Some(loaded) if shows_workers(self.exact) => loaded + self.shrink_waits(more, &own),
             Some(loaded) => loaded,
         };
         if count == 0 {

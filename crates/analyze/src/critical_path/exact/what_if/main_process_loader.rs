@@ -39,11 +39,16 @@ fn has(exact: &Exact<'_>, part: &str) -> bool {
     exact.trace.strings.iter().any(|name| name.contains(part))
 }
 
+/// Whether frames are those of loaders with workers.
+pub(super) fn shows_workers(exact: &Exact<'_>) -> bool {
+    WITH_WORKERS.iter().any(|part| has(exact, part))
+}
+
 /// The outermost spans in which the process that trains loads data: those with frames of a loader without workers, or, where no
 /// frame says which kind it is, all. None where the trace shows workers.
 pub(crate) fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
     let is_known = has(exact, WITHOUT_WORKERS);
-    if !exact.loader_workers().is_empty() || (!is_known && WITH_WORKERS.iter().any(|part| has(exact, part))) {
+    if !exact.loader_workers().is_empty() || (!is_known && shows_workers(exact)) {
         return Vec::new();
     }
     let (trace, names) = (exact.trace, &exact.names);
@@ -117,11 +122,6 @@ impl Applier<'_, '_> {
         let mut stretches = if own.is_empty() { Vec::new() } else { self.loader_stretches(|_| true) };
         stretches.retain(|&stretch| overlaps(&own, stretch));
         stretches
-    }
-
-    /// Whether frames are those of loaders with workers.
-    pub(super) fn shows_workers(&self) -> bool {
-        WITH_WORKERS.iter().any(|part| has(self.exact, part))
     }
 
     /// Batches with the time since the one before; for the first of a thread that behind the last one, once more.
