@@ -6,9 +6,10 @@ use crate::critical_path_support;
 use critical_path_support::{Mini, corpus, read_json, read_trace, read_trace_bytes, unpacked};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
-    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
+    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, TrackKey, WarningCode,
 };
 use stackline_present::exports::overlay::write_overlay;
 
@@ -383,5 +384,45 @@ proptest! {
             prop_assert_eq!(summary.marked as usize, overlay.critical.len());
             prop_assert!(serde_json::from_slice::<Value>(&out).is_ok());
         }
+    }
+}
+
+/// Marks are found, and arrows drawn, where the file has a device whose clock was off: in the file's own time.
+#[test]
+fn an_overlay_has_the_file_s_own_time() {
+    const OFF_US: i64 = -9_000;
+    let event = |cat: &str, name: &str, (tid, ts, dur): (i64, i64, i64), args: Value| {
+        let pid = i64::from(cat == "cpu_op" || cat == "cuda_runtime");
+        json!({ "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
+    };
+    let mut list = vec![event("user_annotation", "ProfilerStep#1", (1, 9_990, 900), json!({}))];
+    list[0]["pid"] = json!(1);
+    for n in 0..6i64 {
+        let at = 10_000 + n * 100;
+        let on_device = json!({ "correlation": n + 1, "stream": 7, "device": 0 });
+        list.push(event("cpu_op", "aten::mm", (1, at, 30), json!({})));
+        list.push(event("cuda_runtime", "cudaLaunchKernel", (1, at + 5, 10), json!({ "correlation": n + 1 })));
+        list.push(event("kernel", "gemm", (7, at + 20 + OFF_US, 99), on_device));
+    }
+    list.push(event("cuda_runtime", "cudaDeviceSynchronize", (1, 10_540, 100), json!({ "correlation": 9 })));
+    let text = serde_json::to_vec(&json!({ "traceEvents": list })).unwrap();
+    let trace = read_trace_bytes(&text);
+    assert_eq!(trace.meta.clocks.iter().filter(|clock| clock.applied_ns > 1_000_000).count(), 1, "{:?}", trace.meta);
+    let cp = hta::analyze(&trace, &HtaOptions::default()).unwrap();
+    let mut saved = Vec::new();
+    cp.save(&mut saved).unwrap();
+    let exact = Exact::new(&trace);
+    let overlays = [
+        cp.overlay(OverlayMode::default()),
+        CriticalPath::restore(&saved[..]).unwrap().overlay(OverlayMode::default()),
+        exact.overlay(&exact.path(&WindowChoice::default()).unwrap(), false),
+    ];
+    for overlay in overlays {
+        let on_device: Vec<i64> =
+            overlay.flows.iter().filter(|flow| flow.to.tid == TrackKey::Number(7)).map(|flow| flow.to.ts_us).collect();
+        assert!(!on_device.is_empty());
+        assert!(on_device.iter().all(|ts_us| (1_000..2_000).contains(ts_us)), "{on_device:?}");
+        let summary = write_overlay(&text[..], &mut Vec::new(), &overlay).unwrap();
+        assert_eq!(summary.marked as usize, overlay.critical.len());
     }
 }

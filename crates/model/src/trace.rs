@@ -2,7 +2,7 @@
 
 use crate::{
     AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, LinkTable, ReadReport, StackTable,
-    StrId, StringTable, TrackId, TrackTable,
+    StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
 
@@ -202,6 +202,15 @@ impl Trace {
             last = last.max(if counts { end } else { i64::MIN });
         }
         any.then_some((first, last))
+    }
+
+    /// What reading added to the times of a stream's operations, ns: their device's clock was off ([`DeviceClock::applied_ns`]).
+    /// Records of synchronization may have kept the host's time.
+    pub fn clock_shift(&self, track: TrackId) -> i64 {
+        let track = self.tracks.get(track);
+        let clock =
+            self.meta.clocks.iter().find(|clock| track.kind == TrackKind::Stream && clock.device == track.device);
+        clock.map_or(0, |clock| clock.applied_ns)
     }
 
     /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) and launched no operation of the GPU

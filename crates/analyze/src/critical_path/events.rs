@@ -36,6 +36,14 @@ pub struct PathTrack {
     pub tid: TrackKey,
     /// For people: the thread's name, or device and stream.
     pub label: String,
+    /// What reading added to the times of events here, ns ([`Trace::clock_shift`]).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_shift_ns: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
 }
 
 /// Events of a path's graph as columns of equal length: those with nodes and those that time is charged to.
@@ -186,7 +194,7 @@ impl<'a> EventsBuilder<'a> {
         };
         let (pid, tid) = (TrackKey::of(trace, pid), TrackKey::of(trace, track.tid));
         self.track[id.index()] = self.events.tracks.len() as u32;
-        self.events.tracks.push(PathTrack { pid, tid, label });
+        self.events.tracks.push(PathTrack { pid, tid, label, clock_shift_ns: trace.clock_shift(id) });
         self.track[id.index()]
     }
 

@@ -1,7 +1,7 @@
 //! The critical path as marks and arrows on top of the trace file (section 2.7).
 
 use super::graph::{Edge, EdgeKind};
-use super::{CriticalPath, PathTrack, TrackKey};
+use super::{CriticalPath, TrackKey};
 
 /// What an overlay shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +49,10 @@ pub struct Mark {
     pub index: u32,
     /// The event's name.
     pub name: String,
-    /// The event's start in ns, in the file's own time.
+    /// The event's start in ns, as the path has it.
     pub start_ns: i64,
+    /// What reading may have added to it, ns: in the file it starts as much earlier, or there.
+    pub clock_shift_ns: i64,
 }
 
 /// What to mark in the trace file and what to add to it.
@@ -99,6 +101,7 @@ impl CriticalPath {
             index: self.events.index[row as usize],
             name: self.events.name(row).to_owned(),
             start_ns: self.events.start_ns[row as usize],
+            clock_shift_ns: self.events.track(row).map_or(0, |track| track.clock_shift_ns),
         };
         let critical = self.path_events().iter().map(mark).collect();
         Overlay { critical, flows, only_critical: mode.only_critical }
@@ -112,9 +115,10 @@ impl CriticalPath {
         let (start, dur) = (self.events.start_ns[row], self.events.dur_ns[row]);
         let inset = if self.events.on_device[row] { dur.min(1_000) } else { 0 };
         let time = if is_start { start } else { start.saturating_add(dur).saturating_sub(inset) };
-        let missing = PathTrack { pid: TrackKey::Missing, tid: TrackKey::Missing, label: String::new() };
-        let track = self.events.track(event).cloned().unwrap_or(missing);
-        FlowEnd { pid: track.pid, tid: track.tid, ts_us: time / 1000 }
+        let Some(track) = self.events.track(event).cloned() else {
+            return FlowEnd { pid: TrackKey::Missing, tid: TrackKey::Missing, ts_us: time / 1000 };
+        };
+        FlowEnd { pid: track.pid, tid: track.tid, ts_us: time.saturating_sub(track.clock_shift_ns) / 1000 }
     }
 }
 

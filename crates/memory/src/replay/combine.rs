@@ -53,7 +53,7 @@ impl Replay<'_> {
     ///
     /// A small effort may rule out what saves more. So the same is done with what saves most first whatever the effort, and
     /// from each of the suggestions that lower the peak furthest alone; the best of these is applied in the end. It is never
-    /// worse than the best suggestion alone.
+    /// worse than the best suggestion alone, nor than none.
     ///
     /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
@@ -65,10 +65,12 @@ impl Replay<'_> {
         let mut by_bytes = by_effort.clone();
         by_bytes.sort_by_key(bytes);
         let among = Among { by_effort: &by_effort, by_bytes: &by_bytes, least };
-        let mut best = self.tried(None, First::LeastEffort, &among, &mut MOST_LOOKS.clone());
+        // To do nothing is better than what raises the peak: members that others ruled out may do so once those are taken back.
+        let mut best = Combination { chosen: Vec::new(), before: self.peak(), after: self.peak(), cost_ns: 0 };
         let mut looks = MOST_LOOKS;
         let singles = self.best_singles(&by_effort, least);
-        let mut others = vec![self.tried(None, First::MostBytes, &among, &mut looks)];
+        let mut others = vec![self.tried(None, First::LeastEffort, &among, &mut MOST_LOOKS.clone())];
+        others.push(self.tried(None, First::MostBytes, &among, &mut looks));
         others.extend(singles.iter().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut looks)));
         // And nothing with the best one: what else there is can hardly make it worse, but this is certain.
         others.extend(singles.first().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut 0)));

@@ -158,11 +158,15 @@ impl Program {
         self.ops.insert(at, (None, op));
     }
 
-    /// Runs a kernel once more before a call: what it reads and writes under these other names, what it writes besides to memory
-    /// that is freed after the call.
-    fn again(&mut self, by: usize, before: usize, names: &mut BTreeMap<usize, usize>) {
+    /// Runs a kernel once more before a call: what it writes, and what it reads and is not there, under these other names; what it
+    /// writes besides goes to memory that is freed after the call.
+    fn again(&mut self, by: usize, before: usize, there: &[MemoryObjectId], names: &mut BTreeMap<usize, usize>) {
         let (_, Op::Kernel(kernel)) = self.ops[self.at(by)].clone() else { panic!("{by} is no kernel") };
-        let reads = kernel.reads.iter().map(|read| names.get(read).copied().unwrap_or(*read)).collect();
+        let name = |read: &usize| match there.contains(&MemoryObjectId::new(*read)) {
+            true => *read,
+            false => names.get(read).copied().unwrap_or(*read),
+        };
+        let reads = kernel.reads.iter().map(name).collect();
         for written in &kernel.writes {
             names.entry(*written).or_insert_with(|| {
                 self.sizes.push(self.sizes[*written]);
@@ -180,15 +184,15 @@ impl Program {
     fn apply(&mut self, suggestion: &Suggestion) {
         let object = suggestion.object.index();
         match &suggestion.action {
-            Action::Recompute { after, before, by, first, .. } => {
+            Action::Recompute { after, before, by, first, needs, .. } => {
                 self.insert_after(after.index(), Op::Free(object));
                 let mut names = BTreeMap::new();
                 if let Some(first) = first {
-                    self.again(first.index(), before.index(), &mut names);
+                    self.again(first.index(), before.index(), needs, &mut names);
                 }
                 self.insert_before(before.index(), Op::Allocate(object));
                 names.insert(object, object);
-                self.again(by.index(), before.index(), &mut names);
+                self.again(by.index(), before.index(), needs, &mut names);
             }
             Action::Offload { after, before } => {
                 self.insert_after(after.index(), Op::Leave(object));

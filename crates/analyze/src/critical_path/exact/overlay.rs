@@ -19,6 +19,7 @@ impl Exact<'_> {
             index: index(e),
             name: self.trace.name(*e).to_owned(),
             start_ns: self.trace.events.start[e.index()],
+            clock_shift_ns: self.trace.clock_shift(self.trace.events.track[e.index()]),
         };
         Overlay { critical: events.iter().map(mark).collect(), flows: self.arrows(path), only_critical }
     }
@@ -69,8 +70,11 @@ impl Exact<'_> {
         let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;
         let inset = if is_gpu && at == hop.end { (hop.end - hop.start).min(1_000) } else { 0 };
         let key = |key| TrackKey::of(trace, key);
+        let shift = trace.clock_shift(hop.track);
+        let (at, start, end) =
+            (at.saturating_sub(shift), hop.start.saturating_sub(shift), hop.end.saturating_sub(shift));
         let floor = (at - inset).div_euclid(1_000);
-        let ts_us = if floor * 1_000 < hop.start && (floor + 1) * 1_000 <= hop.end { floor + 1 } else { floor };
+        let ts_us = if floor * 1_000 < start && (floor + 1) * 1_000 <= end { floor + 1 } else { floor };
         FlowEnd { pid: key(trace.tracks.pid(hop.track)), tid: key(trace.tracks.get(hop.track).tid), ts_us }
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
     let start = text("ts").and_then(number);
     let near = |ts: f64| {
         let ns = if ts.abs() < NANOSECONDS_FROM { ts * 1e3 } else { ts };
-        (ns - mark.start_ns as f64).abs() <= SAME_NS
+        let is = |start: i64| (ns - start as f64).abs() <= SAME_NS;
+        is(mark.start_ns) || is(mark.start_ns.saturating_sub(mark.clock_shift_ns))
     };
     name.is_none_or(|name| name == mark.name) && start.is_none_or(near)
 }
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_event_fits_by_name_and_start() {
-        let mark = Mark { index: 0, name: "a\"b".to_owned(), start_ns: 1_500 };
+        let mark = Mark { index: 0, name: "a\"b".to_owned(), start_ns: 1_500, clock_shift_ns: 0 };
         for (event, expected) in [
             (r#"{"name": "a\"b", "ts": 1.5}"#, true),
             (r#"{"name": "a\"b", "ts": "1.5"}"#, true),

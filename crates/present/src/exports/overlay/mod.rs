@@ -291,7 +291,7 @@ mod tests {
             critical: true,
             kind: "critical_path_dependency",
         };
-        let mark = |index| Mark { index, name: "a".into(), start_ns: 0 };
+        let mark = |index| Mark { index, name: "a".into(), start_ns: 0, clock_shift_ns: 0 };
         Overlay { critical: vec![mark(0), mark(2), mark(3)], flows: vec![flow], only_critical }
     }
 
