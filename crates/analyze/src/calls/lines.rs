@@ -2,7 +2,7 @@
 
 use super::metric_name;
 use rustc_hash::FxHashMap;
-use stackline_model::{CallFrame, CallMetric, CallStats, CallTree, StrId, Table, Unit};
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallTree, StrId, Table, Unit};
 use std::collections::BTreeSet;
 
 /// What a line of source cost.
@@ -22,52 +22,108 @@ pub struct SourceLine {
 
 /// The lines that cost something, by file and line.
 pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
-    let exclusive = tree.exclusive(metric, |_| true);
-    let mut values: FxHashMap<(StrId, u32), Cost> = FxHashMap::default();
-    for node in tree.nodes.ids().filter(|node| exclusive[node.index()].count > 0) {
-        let mut lines = Vec::new();
-        let mut held = false;
-        for &at in tree.path(node).iter().rev() {
-            // Times of calls within calls are held by the outer ones already.
-            held |= at != node && !metric.adds_up() && exclusive[at.index()].count > 0;
-            // Functions that are built in have no file: what runs below them is their caller's.
-            let python = tree.frame(at).filter(|frame| frame.file().is_some());
-            if let Some(&CallFrame::Python { function, file, line, .. }) = python {
-                values.entry((file, line)).or_default().functions.insert(tree.strings.get(function));
-                if !lines.contains(&(file, line)) {
-                    lines.push((file, line));
-                }
-            }
-        }
-        for (position, &line) in lines.iter().enumerate().filter(|_| !held) {
-            let cost = values.entry(line).or_default();
-            cost.inclusive.merge(&exclusive[node.index()]);
-            if position == 0 {
-                cost.exclusive.merge(&exclusive[node.index()]);
+    let mut costs = Costs::new(tree, metric);
+    let children = tree.children();
+    // Nodes to enter, and lines to leave, last first.
+    let mut left = vec![Move::Enter { node: CallTree::ROOT, caller: None, is_held: false }];
+    while let Some(next) = left.pop() {
+        match next {
+            Move::Leave(line) => costs.lines[line].open -= 1,
+            Move::Enter { node, caller, is_held } => {
+                let own = costs.enter(node, is_held);
+                left.extend(own.map(Move::Leave));
+                let caller = own.or(caller);
+                costs.add_own(node, caller, is_held);
+                // Times of calls within calls are held by the outer ones already.
+                let is_held = is_held || !metric.adds_up() && costs.exclusive[node.index()].count > 0;
+                left.extend(children.of(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
             }
         }
     }
-    let mut lines: Vec<SourceLine> = values
-        .into_iter()
-        .filter(|(_, cost)| cost.inclusive.count > 0)
-        .map(|((file, line), cost)| SourceLine {
-            file: tree.strings.get(file).to_owned(),
-            line,
-            function: cost.functions.into_iter().collect::<Vec<_>>().join(", "),
-            inclusive: cost.inclusive,
-            exclusive: cost.exclusive,
-        })
-        .collect();
+    let mut lines: Vec<SourceLine> = costs.lines.into_iter().filter_map(|line| line.finish(tree)).collect();
     lines.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     lines
+}
+
+/// On the way through a tree, outermost first.
+enum Move {
+    Enter {
+        node: CallNodeId,
+        /// The innermost line around it.
+        caller: Option<usize>,
+        /// Whether what was measured there is part of what a node around it has.
+        is_held: bool,
+    },
+    /// All below a node of this line has been seen.
+    Leave(usize),
+}
+
+struct Costs<'a> {
+    tree: &'a CallTree,
+    exclusive: Vec<CallStats>,
+    inclusive: Vec<CallStats>,
+    /// Rows of `lines` by file and line.
+    rows: FxHashMap<(StrId, u32), usize>,
+    lines: Vec<Cost<'a>>,
+}
+
+impl<'a> Costs<'a> {
+    fn new(tree: &'a CallTree, metric: CallMetric) -> Self {
+        let exclusive = tree.exclusive(metric, |_| true);
+        let inclusive = tree.inclusive(metric, &exclusive);
+        Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
+    }
+
+    /// The line of a node, if it is one of Python that cost something, with what it cost. Functions that are built in have no
+    /// file: what runs below them is their caller's.
+    fn enter(&mut self, node: CallNodeId, is_held: bool) -> Option<usize> {
+        let cost = self.inclusive[node.index()];
+        let frame = self.tree.frame(node).filter(|frame| frame.file().is_some() && cost.count > 0);
+        let Some(&CallFrame::Python { function, file, line, .. }) = frame else { return None };
+        let row = *self.rows.entry((file, line)).or_insert(self.lines.len());
+        if row == self.lines.len() {
+            self.lines.push(Cost { file, line, ..Cost::default() });
+        }
+        let line = self.lines.get_mut(row)?;
+        line.functions.insert(self.tree.strings.get(function));
+        // What is below a line twice counts once.
+        if line.open == 0 && !is_held {
+            line.inclusive.merge(&cost);
+        }
+        line.open += 1;
+        Some(row)
+    }
+
+    /// What was measured at a node itself is its innermost line's.
+    fn add_own(&mut self, node: CallNodeId, line: Option<usize>, is_held: bool) {
+        if let Some(line) = line.filter(|_| !is_held).and_then(|line| self.lines.get_mut(line)) {
+            line.exclusive.merge(&self.exclusive[node.index()]);
+        }
+    }
 }
 
 /// What is known of a line.
 #[derive(Default)]
 struct Cost<'a> {
+    file: StrId,
+    line: u32,
+    /// How many nodes around the one that is looked at are of it.
+    open: u32,
     functions: BTreeSet<&'a str>,
     inclusive: CallStats,
     exclusive: CallStats,
+}
+
+impl Cost<'_> {
+    fn finish(self, tree: &CallTree) -> Option<SourceLine> {
+        (self.inclusive.count > 0).then(|| SourceLine {
+            file: tree.strings.get(self.file).to_owned(),
+            line: self.line,
+            function: self.functions.into_iter().collect::<Vec<_>>().join(", "),
+            inclusive: self.inclusive,
+            exclusive: self.exclusive,
+        })
+    }
 }
 
 /// The lines as a table; `text_of` gives the text of a line where it is at hand.
