@@ -23,6 +23,8 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
 MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
+#: What else a program needs recorded.
+ALSO = re.compile(r"^# recorded with: (.*)$", re.MULTILINE)
 #: Steps that are not measured: allocators fill up, compilers compile.
 WARM_UP = 3
 #: Waiting is seen by samples of wall-clock time alone.
@@ -54,7 +56,8 @@ def predicted(stackline: str, program: Path, folder: Path, steps: int) -> tuple[
     folder.mkdir(exist_ok=True)
     recording = folder / f"{program.stem}.stackline"
     command = [sys.executable, str(program), "--steps", str(steps)]
-    run([stackline, "record", *RECORD, "-o", str(recording), "--", *command])
+    also = [option for found in ALSO.findall(program.read_text()) for option in found.split()]
+    run([stackline, "record", *RECORD, *also, "-o", str(recording), "--", *command])
     listing = subprocess.run(
         [stackline, "findings", str(recording), "--format", "json"], capture_output=True, text=True, check=True
     )

@@ -3,7 +3,7 @@
 use crate::launch_pattern::LaunchPattern;
 use rustc_hash::FxHashMap;
 use stackline_model::words::{count, duration};
-use stackline_model::{EventId, EventKind, INFERRED, Trace, TrackId, TrackKind};
+use stackline_model::{EventId, EventKind, INFERRED, Step, Trace, TrackId, TrackKind};
 use std::collections::BTreeMap;
 
 /// What names of PyTorch's spans around an optimizer's step begin with.
@@ -113,11 +113,13 @@ fn may_mark(trace: &Trace, event: EventId) -> bool {
 #[must_use]
 pub fn made_from(trace: &Trace) -> Option<&'static str> {
     let inferred = trace.attr(INFERRED);
-    let is_made = |event: EventId| {
-        let name = trace.strings.get(trace.events.name[event.index()]);
-        name.starts_with(OPTIMIZER_STEP) || inferred.get(event).is_some()
+    let is_made = |step: &Step| {
+        let name = trace.strings.get(trace.events.name[step.event.index()]);
+        // A span that is the step itself was asked for.
+        let ends_with_it = step.start != trace.events.start[step.event.index()];
+        name.starts_with(OPTIMIZER_STEP) && ends_with_it || inferred.get(step.event).is_some()
     };
-    trace.steps.iter().any(|step| is_made(step.event)).then_some(
+    trace.steps.iter().any(is_made).then_some(
         "the program marks no steps: they end where its optimizer's do (Optimizer.step), or with the next batch of a loader",
     )
 }

@@ -117,6 +117,22 @@ fn sound_twins_break_no_other_check() {
     }
 }
 
+/// Three nodes in their order, twice: two losses share a graph, or one is differentiated twice.
+#[test]
+fn a_graph_that_runs_again_breaks_nothing() {
+    let backward = |pass: i64, number: i64, name: &str| {
+        let args = format!(r#""Sequence number":{number},"Fwd thread id":1"#);
+        op(name, 101, B + pass * 1_000 + (9 - number) * 20, &args)
+    };
+    let nodes = [(7, "MseLossBackward0"), (6, "AddmmBackward0"), (5, "ReluBackward0")];
+    let pass = |pass: i64| nodes.map(|(number, name)| backward(pass, number, name));
+    let twice: fn(&Trace) -> Outcome = ALL.iter().find(|check| check.name == "sequence_number_twice").unwrap().run;
+    assert_eq!(twice(&trace(&[pass(0), pass(1), pass(2)].concat())).breaches, []);
+    let of_others = [(7, "MulBackward0"), (6, "DivBackward0"), (5, "SubBackward0")];
+    let mixed = [pass(0), of_others.map(|(number, name)| backward(1, number, name))].concat();
+    assert_eq!(twice(&trace(&mixed)).breaches.len(), 3);
+}
+
 #[test]
 fn real_traces_pass_what_causality_asks_for() {
     let sound = ["nvidia-h100-bert-small", "nvidia-b200-eager-nccl", "amd-mi300-timesformer", "nvidia-2080ti-linear"];

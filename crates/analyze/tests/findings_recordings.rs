@@ -125,6 +125,47 @@ fn a_limit_below_one_processor_counts() {
     assert!(found[0].title.contains("2 threads compute on 1.5 processors"), "{}", text(&found));
 }
 
+/// Four steps of 4 ms, all of it a product of matrices, with a sample of its thread each 100 µs, and of one beside it if that
+/// computes, too.
+fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding> {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op(operator, |p| {
+                    for _ in 0..40 {
+                        p.sample(1, operator, 100);
+                        if beside {
+                            p.sample(2, "(nothing)", 100);
+                        }
+                        p.work(99);
+                    }
+                });
+            });
+        });
+    }
+    let load = busy * 1_000_000_000;
+    let loads = json!([[0, 0, 0], [1_000_000_000, load, 0]]);
+    program.recorded(json!({"machine": 64, "usable_milli": usable * 1000, "loads": loads}));
+    program.of("SL049")
+}
+
+#[test]
+fn large_products_on_one_of_several_processors() {
+    let found = product("aten::mm", false, 4, 1);
+    assert_snapshot!(text(&found));
+    assert!(found[0].edits.len() == 1 && found[0].edits[0].ends_with(" 0.3571"), "{:?}", found[0].edits);
+    // Four of them: 1 / (1 + 0.6 * 3) of 4 ms are left, at least a quarter.
+    let gain = found[0].gain.unwrap();
+    let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 60_000;
+    assert!(near(gain.ns, 2571) && near(gain.low_ns, 1286) && near(gain.high_ns, 3000), "{gain:?}");
+    // The other processors: two threads compute; there is one; others of the program take them; it is not divided among threads.
+    assert_eq!(product("aten::mm", true, 4, 2), []);
+    assert_eq!(product("aten::mm", false, 1, 1), []);
+    assert_eq!(product("aten::mm", false, 4, 4), []);
+    assert_eq!(product("aten::cumsum", false, 4, 1), []);
+}
+
 #[test]
 fn other_traces_do_not_tell_processors() {
     let mut program = Program::new();

@@ -184,3 +184,28 @@ fn shares_of_growing_caches_name_their_base() {
     });
     assert_eq!(absurd.of("SL046"), []);
 }
+
+/// Four steps of batches of sequences of such lengths: 0.1 ms to pad them, 1 ms of work of which 0.8 are on the batch.
+fn padded(lengths: &[usize]) -> Vec<Finding> {
+    let longest = lengths.iter().max().copied().unwrap_or(0);
+    let inputs: Vec<[usize; 2]> = lengths.iter().map(|&length| [length, 64]).collect();
+    let program = steps(|p, _| {
+        p.op_with("aten::pad_sequence", json!({"Input Dims": [inputs, [], []]}), |p| p.work(98));
+        let rows = lengths.len() * longest;
+        p.op_with("aten::addmm", json!({"Input Dims": [[64], [rows, 64], [64, 64]]}), |p| p.work(798));
+        p.op_with("aten::mm", json!({"Input Dims": [[64, 64], [64, 64]]}), |p| p.work(198));
+    });
+    program.of("SL061")
+}
+
+#[test]
+fn padding_of_batches() {
+    let found = padded(&[100, 20, 40, 40]);
+    insta::assert_snapshot!(text(&found));
+    // Half of 0.8 ms is on padding; a hope is half of that, at most all.
+    let gain = found[0].gain.unwrap();
+    let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 8_000;
+    assert!(near(gain.ns, 200) && gain.low_ns == 0 && near(gain.high_ns, 400), "{gain:?}");
+    assert_eq!(padded(&[100, 90, 95, 99]), [], "of about one length");
+    assert_eq!(padded(&[5, 1, 2, 2]), [], "small");
+}

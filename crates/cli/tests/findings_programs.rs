@@ -85,8 +85,14 @@ programs! {
     recompilation
     resize_in_pipeline
     small_operators
+    too_few_threads
     unfused_optimizer
     waits
+}
+
+#[test]
+fn padding() {
+    finds(&["--shapes"], "padding.py");
 }
 
 #[test]

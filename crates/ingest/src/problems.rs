@@ -68,6 +68,8 @@ codes! {
         "GPU records before the recording, long after it or absurdly long were kept but count nowhere";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
+    NO_STEP_MATCHES "step_annotation_matches_nothing" Note
+        "no span on a CPU thread has a name that --step-annotation matches, so there are no steps";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
         "the clock of a device was off; its times were shifted as launches and waits allow, before anything was computed";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired

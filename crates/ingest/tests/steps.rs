@@ -88,5 +88,24 @@ fn a_pattern_takes_the_place_of_what_is_known() {
     let events =
         [(1, "ProfilerStep#3", 100, 300, ""), (1, "iteration 17", 100, 50, ""), (1, "iteration 18", 200, 50, "")];
     assert_eq!(steps(&read(&events, Some(r"^iteration (\d+)"))), [(17, 100, 150), (18, 200, 250)]);
-    assert_eq!(steps(&read(&events, Some("nothing"))), []);
+    let none = read(&events, Some("nothing"));
+    assert_eq!(steps(&none), []);
+    let told: Vec<_> = none.report.problems.iter().map(|problem| problem.code.as_str()).collect();
+    assert_eq!(told, ["step_annotation_matches_nothing"]);
+}
+
+/// A discriminator and a generator, each with an Adam of its own: as many spans of one name, but a step ends with each second one.
+#[test]
+fn optimizers_of_one_class_take_turns() {
+    let mut events = Vec::new();
+    for turn in 0..5 {
+        let at = turn * 1000;
+        for (start, parameters) in [(200, 6), (700, 3)] {
+            events.push((1, "aten::mm", at + start - 100, 50, ""));
+            events.push((1, "Optimizer.step#Adam.step", at + start, 100, ""));
+            events.extend((0..parameters).map(|n| (1, "aten::add_", at + start + 10 * n, 5, "")));
+        }
+    }
+    let ends: Vec<i64> = steps(&read(&events, None)).iter().map(|step| step.2).collect();
+    assert_eq!(ends, [800, 1800, 2800, 3800, 4800]);
 }

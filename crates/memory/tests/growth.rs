@@ -109,6 +109,25 @@ fn what_is_kept_for_a_while_or_made_once_does_not() {
     assert_eq!(told(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
 }
 
+/// Of a program whose end was seen: weights are read in each request; a buffer is read in the first half alone, outputs are kept.
+#[test]
+fn what_an_inference_uses_all_along_does_not() {
+    let request = |at: usize| {
+        let more = if at < 50 { "k add buffer>x" } else { "k norm x>x" };
+        format!("a x 64; k mm weight>x; {more}; a out{at} 8; k sum x>out{at}; f x; ").replace('x', &format!("x{at}"))
+    };
+    let requests = |count: usize| (0..count).map(request).collect::<String>();
+    let program = |count: usize| read(&format!("a weight 4096; h weight; a buffer 512; {} end", requests(count)));
+    let names = |trace: &MemoryTrace| {
+        let names = leaks(trace).iter().map(|leak| trace.object_name(leak.object)).collect::<Vec<_>>();
+        names.into_iter().filter(|name| !name.starts_with("out")).collect::<Vec<_>>()
+    };
+    let long = program(100);
+    assert_eq!(names(&long), ["buffer"]);
+    assert_eq!(leaks(&long).len(), 101, "and what each request made");
+    assert_eq!(names(&program(5)), ["weight", "buffer"], "too short to tell");
+}
+
 #[test]
 fn steps_that_the_source_tells_of_are_rounds() {
     // Without any line: the operators' call paths stand for it, whatever the number of the step in them.

@@ -4,8 +4,8 @@ use crate::{EventId, EventKind, Key, Trace};
 
 impl Trace {
     /// Backward operators whose sequence number and forward thread another one before them in their process has, in the
-    /// order of the events. Operators within such a one share its number and do not count. Graphs that are run twice
-    /// (`retain_graph=True`) have such numbers; else links from forward to backward may be wrong.
+    /// order of the events: links from forward to backward may be wrong. Operators within such a one share its number and do
+    /// not count, nor do graphs that are run again (`retain_graph=True`).
     pub fn repeated_backward(&self) -> Vec<EventId> {
         let (sequence, thread) = (self.attr("Sequence number"), self.attr("Fwd thread id"));
         if !sequence.exists() || !thread.exists() {
@@ -28,9 +28,33 @@ impl Trace {
             let [a, b] = pair else { return false };
             (a.0, a.1, a.2) == (b.0, b.1, b.2)
         };
-        let mut repeated: Vec<EventId> =
-            claims.windows(2).filter(same).filter_map(|pair| pair.last()).map(|claim| claim.3).collect();
+        let repeats =
+            claims.windows(2).filter(same).map(|pair| Repeat { first: pair[0].3, again: pair[1].3 }).collect();
+        self.without_graphs_run_again(repeats)
+    }
+
+    /// The operators again that are not of a graph that is run again: several in a row, each after the same one as at first.
+    fn without_graphs_run_again(&self, mut repeats: Vec<Repeat>) -> Vec<EventId> {
+        let at = |event: EventId| (self.events.track[event.index()], self.events.start[event.index()], event);
+        repeats.sort_unstable_by_key(|repeat| at(repeat.again));
+        let goes_on = |a: &Repeat, b: &Repeat| {
+            let is_same_order = |one: EventId, two: EventId| at(one).0 == at(two).0 && at(one) < at(two);
+            is_same_order(a.first, b.first) && is_same_order(a.again, b.again)
+        };
+        let is_named_alike = |repeat: &Repeat| self.name(repeat.first) == self.name(repeat.again);
+        let runs = repeats.chunk_by(goes_on);
+        let others = runs.filter(|run| run.len() < LEAST_OF_A_GRAPH || !run.iter().all(is_named_alike));
+        let mut repeated: Vec<EventId> = others.flatten().map(|repeat| repeat.again).collect();
         repeated.sort_unstable();
         repeated
     }
 }
+
+/// Two backward operators of one sequence number.
+struct Repeat {
+    first: EventId,
+    again: EventId,
+}
+
+/// So many operators that come again in their order are a graph that is run again; fewer may be chance.
+const LEAST_OF_A_GRAPH: usize = 3;

@@ -370,6 +370,14 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
          hold 0.8 and 5 µs. Kernels take as long as before, so that nothing is gained where the GPU is what is waited for.",
     ),
     (
+        "SL049",
+        &[Replay],
+        "Its share is the critical path in operators of such names, whose mean length is at least `SL049.mean_us`. Samples of CPU time of all \
+         threads tell how many processors the process uses while they run; free are those that it may use less those that all recorded \
+         processes use besides. With n of them the operators take 1 / (1 + 0.6 (n - 1)) of their time (`scale`); the bounds hold half \
+         of that saving, and 1 / n.",
+    ),
+    (
         "SL050",
         &[Memory],
         "Found by the number of kernels (or operators) from the allocation to what first needs it. It is allocated, and filled, just \
@@ -426,6 +434,12 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         &[Memory, Nothing],
         "Found where each launch of a kernel touches bytes of its own. The slices are allocated one by one, each while it is touched. \
          Where that is not known to be possible, the bytes are told without a gain.",
+    ),
+    (
+        "SL061",
+        &[Hope],
+        "Inputs of `pad_sequence` tell how long sequences are, and so how much of their batches is padding. Operators (on a GPU their \
+         kernels) with inputs of such shapes shrink by half of that part (`scale`), and at most by all of it.",
     ),
 ];
 

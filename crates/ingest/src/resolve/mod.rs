@@ -12,6 +12,7 @@ mod plausible;
 mod rank;
 pub(crate) mod steps;
 mod streams;
+pub(crate) mod turns;
 mod unclosed;
 pub(crate) mod unset;
 mod waits;

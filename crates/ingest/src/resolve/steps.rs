@@ -3,12 +3,12 @@
 //! Of all kinds of marks in [`KINDS`] the first one that a trace has counts, so that a mark of the user's own goes before one
 //! that a library makes.
 
+use super::turns::{self, Kinds};
 use crate::problems;
 use regex_lite::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
-use std::hash::Hash;
 
 /// What the name of a mark says.
 type Reading = fn(&str) -> Option<Mark>;
@@ -52,11 +52,13 @@ const STEP_NUMBER: &str = "step_num";
 /// Fills `trace.steps`, in time order: by marks whose names `pattern` matches, or else by those that are known. A capture group
 /// of the pattern that is a number is the step's.
 pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
-    let found = match pattern {
+    trace.steps = match pattern {
         Some(pattern) => steps(trace, marks(trace, |name| of_pattern(pattern, name))),
         None => known(trace),
     };
-    trace.steps = found;
+    if let Some(pattern) = pattern.filter(|_| trace.steps.is_empty()) {
+        problems::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("--step-annotation '{pattern}'"));
+    }
     for number in repeated_numbers(trace) {
         problems::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
     }
@@ -195,9 +197,11 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
         }
     }
     let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
-    let marks: Vec<EventId> = ends_of_turns(&names).into_iter().map(|at| spans[at]).collect();
-    let ends: Vec<i64> = marks.iter().map(|&event| trace.events.end(event)).collect();
-    let ends = up_to_batches(&ends, &batches(trace, busiest));
+    let ends: Vec<i64> = spans.iter().map(|&event| trace.events.end(event)).collect();
+    let batches = batches(trace, busiest);
+    let last = turns::ends(&names, &Kinds::Sizes(sizes(trace, busiest, &spans)), &ends, &batches);
+    let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
+    let ends = turns::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
     let [one, two, ..] = ends[..] else { return Vec::new() };
     let mut start = begin(trace, busiest, one, two).max(one.saturating_sub(two.saturating_sub(one)));
     let step = |(number, (event, end)): (i64, (EventId, i64))| Step {
@@ -207,6 +211,21 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
         end,
     };
     (0..).zip(marks.into_iter().zip(ends)).map(step).collect()
+}
+
+/// How many events each of these spans of a thread, in time order, has in it.
+fn sizes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<usize> {
+    let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
+    let mut sizes = vec![0; spans.len()];
+    for event in trace.events.ids().filter(|event| trace.events.track[event.index()] == track) {
+        let (start, end) = span(trace, event);
+        if let Some(at) = starts.partition_point(|&from| from <= start).checked_sub(1)
+            && end <= trace.events.end(spans[at])
+        {
+            sizes[at] += 1;
+        }
+    }
+    sizes
 }
 
 /// When a thread asks a loader for its batches, in time order.
@@ -223,58 +242,6 @@ fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
 
 /// What names of spans begin with in which a program waits for the next batch of a loader.
 pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
-/// A batch that is asked for later than this share of the time to the next end of a step is one that is fetched ahead.
-const AHEAD_PERCENT: i64 = 25;
-
-/// Ends of steps with what is done after the optimizer and before the next batch is asked for: schedulers, `zero_grad`, logs.
-pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
-    let later = |(at, &end): (usize, &i64)| {
-        let next = ends.get(at + 1).copied();
-        // After the last step the one before tells how much later is too late: an evaluation has batches, too.
-        let length = match (next, at.checked_sub(1).and_then(|before| ends.get(before))) {
-            (Some(next), _) => next.saturating_sub(end),
-            (None, Some(before)) => end.saturating_sub(*before),
-            (None, None) => 0,
-        };
-        let batch = batches.get(batches.partition_point(|&batch| batch < end)).copied();
-        let is_soon = |&batch: &i64| {
-            next.is_none_or(|next| batch < next) && batch.saturating_sub(end) <= length / 100 * AHEAD_PERCENT
-        };
-        batch.filter(is_soon).unwrap_or(end)
-    };
-    ends.iter().enumerate().map(later).collect()
-}
-
-/// The last one of each turn of optimizers, by their names; without a last turn that was cut off. An optimizer that takes the
-/// place of those before it, for good, begins turns of its own.
-pub(crate) fn ends_of_turns<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
-    let last: FxHashMap<N, usize> = names.iter().enumerate().map(|(at, &name)| (name, at)).collect();
-    let (mut ends, mut from) = (Vec::new(), 0);
-    while from < names.len() {
-        // The first of a turn comes for the last time here, after it came before.
-        let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
-        let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
-        let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
-        let to = next.map_or(names.len(), |at| behind + at);
-        ends.extend(ends_of_alike(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
-        from = to;
-    }
-    ends
-}
-
-/// The same of turns that are all alike, but for a last one if it may be cut off.
-fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
-    let is_last = |&at: &usize| names.get(at + 1).is_none_or(|next| Some(next) == names.first());
-    let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
-    if let [usual, .., last] = ends[..]
-        && may_be_cut
-        && names[usual] != names[last]
-    {
-        ends.pop();
-    }
-    ends
-}
-
 /// The first event of a thread before `one` whose name comes again between `one` and `two`.
 fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> i64 {
     let on_track = || {
@@ -298,7 +265,7 @@ fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{KINDS, Mark, ends_of_turns, of_pattern, up_to_batches};
+    use super::{KINDS, Mark, of_pattern};
     use regex_lite::Regex;
 
     #[test]
@@ -330,29 +297,5 @@ mod tests {
             [read("iteration 17"), read("iter x"), read("epoch 1")],
             [Some(Mark::Numbered(17)), Some(Mark::Step), None]
         );
-    }
-
-    #[test]
-    fn optimizers_take_turns() {
-        let ends = |names: &[usize]| ends_of_turns(names);
-        assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
-        assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
-        assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last turn is cut off");
-        assert_eq!(ends(&[7, 8, 8]), [2], "one turn");
-        assert_eq!(ends(&[7, 7, 7, 8, 8, 8]), [0, 1, 2, 3, 4, 5], "another optimizer from then on");
-        assert_eq!(ends(&[7, 8, 7, 8, 9, 9, 8, 9]), [1, 3, 4, 6, 7]);
-        assert_eq!(ends(&[]), [0; 0]);
-    }
-
-    #[test]
-    fn what_comes_before_the_next_batch_belongs_to_the_step() {
-        let ends = [100, 200, 300];
-        assert_eq!(up_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
-        assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
-        assert_eq!(up_to_batches(&ends, &[]), ends);
-        assert_eq!(up_to_batches(&ends, &[205]), [100, 205, 300]);
-        assert_eq!(up_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
-        assert_eq!(up_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
-        assert_eq!(up_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
     }
 }

@@ -36,6 +36,8 @@ pub enum Use {
     Backward,
     /// Made in an optimizer, and no state that is recognized.
     Optimizer,
+    /// Made and gone within one operator or phase, as the source says, and not in the backward pass.
+    Temporary,
     /// Inputs of the model, and what loads data.
     Inputs,
     /// Older than the records, and not recognized.
@@ -57,6 +59,7 @@ impl Use {
             Self::Activations => "activations",
             Self::Backward => "backward pass, other",
             Self::Optimizer => "optimizer, other",
+            Self::Temporary => "temporary",
             Self::Inputs => "inputs",
             Self::Older => "older than the records",
             Self::Other => "other",
@@ -141,19 +144,22 @@ fn uses_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) 
     let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
     let told = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
     if told > 0 && told >= sum(&mut alive.iter()) / 2 {
-        return alive.iter().map(|object| (*object, of_kind(kind(object)), Evidence::Source)).collect();
+        let callers = Callers::new(trace);
+        let of = |object: &MemoryObjectId| of_kind(kind(object), callers.phase_of(*object));
+        return alive.iter().map(|object| (*object, of(object), Evidence::Source)).collect();
     }
     by_sets(trace, &alive)
 }
 
-fn of_kind(kind: MemoryObjectKind) -> Use {
+fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     match kind {
         MemoryObjectKind::Parameter => Use::Parameters,
         MemoryObjectKind::Gradient => Use::Gradients,
         MemoryObjectKind::OptimizerState => Use::OptimizerState,
         MemoryObjectKind::Activation => Use::Activations,
         MemoryObjectKind::Input => Use::Inputs,
-        MemoryObjectKind::Temporary => Use::Backward,
+        MemoryObjectKind::Temporary if phase == "backward" => Use::Backward,
+        MemoryObjectKind::Temporary => Use::Temporary,
         _ => Use::Other,
     }
 }

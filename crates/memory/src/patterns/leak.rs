@@ -1,6 +1,6 @@
 //! Memory leak: never freed. That nobody needs it is known as well as who touches it, and as what ran after
 //! its last use. What training keeps (parameters, their gradients, state of the optimizer) is no leak, nor is memory of which
-//! nobody sees the free.
+//! nobody sees the free, nor what a long program uses all along, up to its end: the weights of an inference.
 //!
 //! Where a trace ends before the program, what is alive is merely alive. Then a line leaks if it leaves memory behind
 //! round after round ([`crate::rounds`]): objects that nobody frees or touches any more, of nearly all rounds but the last. That is an inference: the program may
@@ -24,7 +24,8 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         growth(facts, found);
         return;
     }
-    for (object, bytes) in kept(facts) {
+    let in_use = used_all_along(facts.trace);
+    for (object, bytes) in kept(facts).filter(|(object, _)| !in_use[object.index()]) {
         let from = facts.trace.objects.allocated_by[object.index()];
         let life = facts.trace.life(object);
         let kernels = facts.kernels_in(life.clone());
@@ -32,6 +33,35 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         let leak = PatternMatch::new(Pattern::MemoryLeak, object, bytes).judged_as_over(facts, unneeded..life.end);
         found.push(PatternMatch { from, kernels, ..leak });
     }
+}
+
+/// Shorter programs show no use over time.
+const LEAST_CALLS: usize = 200;
+/// A program is cut into so many parts of equally many calls.
+const PARTS: u32 = 10;
+/// What was allocated in one of the last parts has not been used for long.
+const LEAST_PARTS: u32 = 5;
+
+/// By object: whether it is touched in the last part of the program, and in all but one of those after the one that made it.
+fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
+    let calls = trace.calls.len();
+    let mut touched = vec![0u32; trace.objects.len()];
+    if calls < LEAST_CALLS {
+        return vec![false; touched.len()];
+    }
+    let part = |call: MemoryCallId| call.0 / (u32::try_from(calls).unwrap_or(u32::MAX).div_ceil(PARTS));
+    for call in trace.calls.ids() {
+        for access in trace.accesses_of(call) {
+            touched[access.object.index()] |= 1 << part(call);
+        }
+    }
+    let is_used = |object: MemoryObjectId| {
+        let made = trace.objects.allocated_by[object.index()].some().map_or(0, part);
+        let after = PARTS.saturating_sub(made + 1);
+        let uses = touched[object.index()] >> (made + 1);
+        after >= LEAST_PARTS && uses.count_ones() + 1 >= after && uses >> (after - 1) == 1
+    };
+    trace.objects.ids().map(is_used).collect()
 }
 
 /// What is never freed, and is not to stay, with its bytes.

@@ -9,6 +9,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 torch.set_num_threads(1)
+# Seconds between two looks whether workers live.
+torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.2
 
 
 class Slow(Dataset):
@@ -46,12 +48,11 @@ if __name__ == "__main__":
         loader = iter(DataLoader(Slow(), batch_size=4, num_workers=2, multiprocessing_context=context))
         next(loader)
         time.sleep(1.5)
-        # The loader's handler raises where the program is just then: in the part that expects it.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        # The loader's handler raises wherever the program is just then, once for each worker: without it `next` finds them dead.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for worker in list(loader._workers):
             kill(worker.pid)
         try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             while True:
                 next(loader)
         except Exception as error:

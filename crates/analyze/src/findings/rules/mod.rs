@@ -31,6 +31,7 @@ mod needless_gradient_sync;
 mod no_tensor_cores;
 mod operators_in_loops;
 mod oversubscribed;
+mod padding;
 mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
@@ -44,6 +45,7 @@ mod stalled_kernels;
 mod steady_allocations;
 mod straggler;
 mod throttling;
+mod too_few_threads;
 mod unfused_attention;
 mod unfused_loss;
 mod unfused_optimizer;
@@ -104,6 +106,7 @@ pub const ALL: &[Rule] = &[
     growing_cat::RULE,
     evaluation_in_step::RULE,
     autograd_in_inference::RULE,
+    too_few_threads::RULE,
     memory::EARLY_ALLOCATION,
     memory::LATE_DEALLOCATION,
     memory::REDUNDANT_ALLOCATION,
@@ -115,6 +118,7 @@ pub const ALL: &[Rule] = &[
     memory::OVERALLOCATION,
     memory::NON_UNIFORM_ACCESS,
     memory::STRUCTURED_ACCESS,
+    padding::RULE,
 ];
 
 /// Whether a finding is about waits for other ranks, which one of them may explain.

@@ -3,7 +3,8 @@
 
 use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
-use crate::resolve::steps::{NEXT_BATCH, ends_of_turns, up_to_batches};
+use crate::resolve::steps::NEXT_BATCH;
+use crate::resolve::turns::{self, Kinds};
 use rustc_hash::FxHashSet;
 use stackline_model::names::{COLLECTION, IMPORTS, STEP_PREFIX};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
@@ -27,22 +28,25 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     let spans = calls.threads.iter().map(|thread| optimizers(calls, thread));
     // Optimizers of several threads train several models: the busiest counts.
     let (at, spans) = spans.enumerate().max_by_key(|(at, spans)| (spans.len(), std::cmp::Reverse(*at)))?;
-    let ends = ends_of_turns(&spans.iter().map(|&(name, _)| name).collect::<Vec<_>>());
-    let ends: Vec<i64> = ends.into_iter().map(|at| spans[at].1).collect();
-    let ends = up_to_batches(&ends, &batches(calls, calls.threads.get(at)?));
+    let names: Vec<u32> = spans.iter().map(|span| span.name).collect();
+    let places = Kinds::Places(spans.iter().map(|span| span.node).collect());
+    let ends: Vec<i64> = spans.iter().map(|span| span.end).collect();
+    let batches = batches(calls, calls.threads.get(at)?);
+    let last = turns::ends(&names, &places, &ends, &batches);
+    // The recorder counts each optimizer's step.
+    let in_turn = last.first().map_or(1, |first| first + 1) as u64;
+    let ends = turns::up_to_batches(&last.into_iter().map(|at| ends[at]).collect::<Vec<_>>(), &batches);
     let first = begin(calls, calls.threads.get(at)?, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
     }
-    // The recorder counts each optimizer's step.
-    let names: FxHashSet<u32> = spans.iter().map(|&(name, _)| name).collect();
     let mut found = Vec::new();
     for (window, opened) in calls.windows.iter().enumerate().filter(|(_, change)| change.open) {
         let pause = calls.windows.get(window + 1).map(|closed| closed.at);
         let next = calls.windows[window + 1..].iter().find(|change| change.open).map_or(i64::MAX, |next| next.at);
         // What began before a pause may end in it.
         let within = ends.partition_point(|&end| end <= opened.at)..ends.partition_point(|&end| end <= next);
-        found.extend(in_window(opened, (window == 0).then_some(first), names.len() as u64, &ends[within], pause));
+        found.extend(in_window(opened, (window == 0).then_some(first), in_turn, &ends[within], pause));
     }
     Some((at, found))
 }
@@ -145,13 +149,14 @@ fn is_optimizer(calls: &Calls, name: u32) -> bool {
 /// A span of an optimizer, and the spans around it, outermost first.
 struct Optimizer {
     name: u32,
+    node: u32,
     end: i64,
     around: Vec<(i64, i64)>,
 }
 
-/// Name and end of each outermost span of an optimizer, in their order; where a span of the user is around it that holds
-/// no other of its name and began since the last one, that span's end. Calls stand in the order of their starts.
-fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<(u32, i64)> {
+/// Each outermost span of an optimizer, in their order; where a span of the user is around it that holds no other of its
+/// name from its place and began since the last one, it ends with that. Calls stand in the order of their starts.
+fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<Optimizer> {
     let mut all: Vec<Optimizer> = Vec::new();
     let mut running: Vec<(i64, i64)> = Vec::new();
     for call in &thread.calls {
@@ -161,19 +166,21 @@ fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<(u32, i64)> {
         }
         let inside = all.last().is_some_and(|last| call.end <= last.end);
         if !inside && is_optimizer(calls, name) {
-            all.push(Optimizer { name, end: call.end, around: running.clone() });
+            all.push(Optimizer { name, node: call.node, end: call.end, around: running.clone() });
         }
         running.push((call.start, call.end));
     }
-    let mut found: Vec<(u32, i64)> = Vec::new();
+    let mut found: Vec<Optimizer> = Vec::new();
     for (at, optimizer) in all.iter().enumerate() {
-        let last = found.last().map_or(i64::MIN, |&(_, end)| end);
+        let last = found.last().map_or(i64::MIN, |last| last.end);
         if optimizer.end <= last {
             continue;
         }
-        let again = all[at + 1..].iter().find(|other| other.name == optimizer.name).map_or(i64::MAX, |other| other.end);
+        let is_again = |other: &&Optimizer| (other.name, other.node) == (optimizer.name, optimizer.node);
+        let again = all[at + 1..].iter().find(is_again).map_or(i64::MAX, |other| other.end);
         let own = optimizer.around.iter().find(|&&(start, end)| start >= last && end < again);
-        found.push((optimizer.name, own.map_or(optimizer.end, |&(_, end)| end)));
+        let end = own.map_or(optimizer.end, |&(_, end)| end);
+        found.push(Optimizer { end, around: Vec::new(), ..*optimizer });
     }
     found
 }

@@ -1,0 +1,161 @@
+//! SL049: large operators compute on one processor while others have nothing to do.
+
+use crate::critical_path::exact::what_if::{Action, Edit};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, Key, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL049",
+    name: "too-few-threads",
+    area: Area::Host,
+    about: "large operators of the CPU compute on one processor, though more are free",
+    why: "PyTorch divides such operators among the threads of its pool. With one thread all of their time is one processor's.",
+    advice: "Let PyTorch use the processors that the finding says are free, divided by the processes that compute at once: \
+             torch.set_num_threads, or OMP_NUM_THREADS, which torchrun sets to 1 for several processes unless you set it.",
+    example: (
+        "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
+        "torch.set_num_threads(4)  # \"processors\" of the finding\ntrain(model)",
+    ),
+    cost: "one line, or a variable of the environment; sums in another order change last digits",
+    wrong_when: "Programs that are not recorded take the other processors (that is seen only where they take this one, too), or one thread is meant: results that do not depend on the number of threads. \
+                 Known are operators that PyTorch divides: products of matrices, convolutions, attention, norms and softmax. The gain \
+                 supposes that a further processor takes 60 % of what the first one does off it; what is limited by memory gains less.",
+    source: "field practice; PyTorch's documentation of threads on CPUs",
+    needs: &[Need::Operators, Need::Processors],
+    settings: &[
+        Setting {
+            name: "mean_us",
+            default: 300.0,
+            range: (1.0, 1e6),
+            about: "least mean length of operators of one name, in µs",
+        },
+        Setting {
+            name: "share",
+            default: 15.0,
+            range: (0.0, 100.0),
+            about: "least part of the critical path in them, in percent",
+        },
+        Setting {
+            name: "used",
+            default: 1.2,
+            range: (1.0, 1000.0),
+            about: "most processors that the process uses while they run, by samples of CPU time",
+        },
+    ],
+    elsewhere: &[],
+    check,
+};
+
+/// Operators that divide their work among threads, however it is shaped.
+const DIVIDED: [&str; 14] = [
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+    "aten::_softmax",
+    "aten::addmm",
+    "aten::baddbmm",
+    "aten::bmm",
+    "aten::convolution_backward",
+    "aten::mkldnn_convolution",
+    "aten::mkldnn_linear",
+    "aten::mm",
+    "aten::native_batch_norm",
+    "aten::native_layer_norm",
+    "aten::native_layer_norm_backward",
+    "aten::thnn_conv2d",
+];
+
+/// What a further processor takes off the first one, of what that one does.
+const LIKELY: f64 = 0.6;
+/// A process that uses less waits for processors that other programs take: none is free.
+const LEAST_USED: f64 = 0.7;
+/// Fewer samples in the operators do not tell how many processors they use.
+const LEAST_SAMPLES: usize = 10;
+
+/// Large operators of a process.
+struct Large<'a> {
+    pid: i64,
+    by_name: Vec<(&'a str, Vec<EventId>)>,
+    /// All of them, by start.
+    all: Vec<EventId>,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let (from, to) = subject.window();
+    let is_worker = |pid: Key| subject.loader_workers().during(from, to).any(|worker| worker.pid == pid);
+    let mut by_process: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
+    for operator in subject.outermost(&subject.named(&[EventKind::Operator], |name| DIVIDED.contains(&name))) {
+        let key = trace.tracks.pid(trace.events.track[operator.index()]);
+        let Key::Int(pid) = key else { continue };
+        if !is_worker(key) && subject.launched_in(operator).next().is_none() {
+            by_process.entry(pid).or_default().push(operator);
+        }
+    }
+    by_process.into_iter().filter_map(|(pid, operators)| draft(subject, &large(subject, pid, &operators))).collect()
+}
+
+fn large<'a>(subject: &Subject<'a>, pid: i64, operators: &[EventId]) -> Large<'a> {
+    let mut by_name = subject.by_name(operators);
+    let least = subject.setting("mean_us") * 1e3;
+    by_name.retain(|(_, of)| subject.total(of) as f64 >= least * of.len() as f64);
+    let mut all: Vec<EventId> = by_name.iter().flat_map(|(_, of)| of.iter().copied()).collect();
+    all.sort_unstable_by_key(|&operator| (subject.trace().events.start[operator.index()], operator));
+    Large { pid, by_name, all }
+}
+
+fn draft(subject: &Subject<'_>, large: &Large<'_>) -> Option<Draft> {
+    let recording = subject.recording()?;
+    let (from, to) = subject.window();
+    let share = subject.percent(subject.path_inside(&large.all).iter().sum());
+    let used = used(subject, large)?;
+    let processors = (recording.usable(large.pid)? - recording.busy(from, to)?.max(1.0) + 1.25).floor();
+    if share < subject.setting("share") || !(LEAST_USED..=subject.setting("used")).contains(&used) || processors < 2.0 {
+        return None;
+    }
+    let scaled = |left: f64| -> Option<Vec<Edit>> {
+        let edit =
+            |(name, of): &(&str, Vec<EventId>)| subject.edit(Action::Scale(left), format!("operator:{name}"), of);
+        large.by_name.iter().map(edit).collect()
+    };
+    let most = 1.0 / processors;
+    let likely = 1.0 / (1.0 + LIKELY * (processors - 1.0));
+    let longest =
+        large.all.iter().copied().max_by_key(|&operator| (subject.dur(operator), std::cmp::Reverse(operator)))?;
+    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).collect();
+    Some(Draft {
+        title: format!(
+            "{} on one of {processors:.0} processors that the process could use: {share:.0} % of the critical path",
+            names.join(", ")
+        ),
+        place: subject.place(longest),
+        facts: vec![
+            Fact::count("operators", large.all.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact { name: "processors used while they run, mean", value: used, unit: Unit::None },
+            Fact { name: "processors", value: processors, unit: Unit::None },
+        ],
+        worth: Worth::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
+        events: large.all.clone(),
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+    })
+}
+
+/// How many processors a process uses while its large operators run, in the mean, by samples of CPU time of all its threads. None
+/// without samples enough.
+fn used(subject: &Subject<'_>, large: &Large<'_>) -> Option<f64> {
+    let trace = subject.trace();
+    let (events, time) = (&trace.events, trace.attr("cpu_time_ns"));
+    let starts: Vec<i64> = large.all.iter().map(|operator| events.start[operator.index()]).collect();
+    let is_inside = |at: i64| {
+        let operator = starts.partition_point(|&start| start <= at).checked_sub(1).map(|last| large.all[last]);
+        operator.is_some_and(|operator| at < events.end(operator))
+    };
+    let is_own = |event: &EventId| trace.tracks.pid(events.track[event.index()]) == Key::Int(large.pid);
+    let samples = events.ids().filter(|event| trace.kind(*event) == EventKind::Sample);
+    let inside = samples.filter(|event| is_own(event) && is_inside(events.start[event.index()]));
+    let cpu: Vec<i64> = inside.filter_map(|event| time.i64(event)).collect();
+    let length = subject.total(&large.all);
+    (cpu.len() >= LEAST_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
+}

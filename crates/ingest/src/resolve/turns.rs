@@ -1,0 +1,170 @@
+//! Which steps of optimizers end a step of the program: several optimizers take turns.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::hash::Hash;
+
+/// What tells optimizers of one class, which have one name, apart.
+pub(crate) enum Kinds {
+    /// The place in the program that called each.
+    Places(Vec<u32>),
+    /// How many events each has in it: as many parameters, as many of these. An optimizer may do more now and then, so they
+    /// only count if no two of a turn are alike.
+    Sizes(Vec<usize>),
+}
+
+/// A turn has at most so many steps of optimizers, where names don't tell.
+const MOST_IN_TURN: usize = 16;
+/// That kinds repeat, so many turns must show.
+const LEAST_TURNS: usize = 3;
+
+/// Positions of those steps of optimizers that end a turn. `kinds` and `ends` are theirs, in their order; `batches` is when the
+/// program asks a loader for the next batch.
+pub(crate) fn ends<N: Copy + Eq + Hash>(names: &[N], kinds: &Kinds, ends: &[i64], batches: &[i64]) -> Vec<usize> {
+    let is_one_name = names.iter().all(|name| Some(name) == names.first());
+    let by_kinds = || match kinds {
+        Kinds::Places(places) => period(places, |_| true),
+        Kinds::Sizes(sizes) => period(sizes, all_differ),
+    };
+    let turn = is_one_name.then(|| each_batch(ends, batches).or_else(by_kinds)).flatten();
+    turn.map_or_else(|| ends_of_names(names), |turn| (turn - 1..names.len()).step_by(turn).collect())
+}
+
+/// How many steps of optimizers there are to a batch, if that is more than one and the same for all but the last. Epochs end with
+/// a request that gets none.
+fn each_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
+    let within =
+        |pair: &[i64]| ends.partition_point(|&end| end <= pair[1]) - ends.partition_point(|&end| end <= pair[0]);
+    let counts: Vec<usize> = batches.windows(2).map(within).filter(|&count| count > 0).collect();
+    let all_before = batches.first().is_some_and(|&first| ends.first().is_some_and(|&end| first < end));
+    let [turn, _, ..] = counts[..] else { return None };
+    (turn > 1 && all_before && counts.iter().all(|&count| count == turn)).then_some(turn)
+}
+
+/// After how many the kinds come again: the first turn may differ (a first step makes its state, or compiles).
+fn period<K: PartialEq>(kinds: &[K], is_turn: impl Fn(&[K]) -> bool) -> Option<usize> {
+    (2..=MOST_IN_TURN.min(kinds.len() / LEAST_TURNS)).find(|&turn| {
+        let repeats = &kinds[turn..];
+        let one = &repeats[..turn];
+        let again = repeats.iter().zip(&repeats[turn..]).all(|(kind, next)| kind == next);
+        again && one.iter().any(|kind| Some(kind) != one.first()) && is_turn(one)
+    })
+}
+
+fn all_differ(kinds: &[usize]) -> bool {
+    kinds.iter().collect::<FxHashSet<_>>().len() == kinds.len()
+}
+
+/// A batch that is asked for later than this share of the time to the next end of a step is one that is fetched ahead.
+const AHEAD_PERCENT: i64 = 25;
+
+/// Ends of steps with what is done after the optimizer and before the next batch is asked for: schedulers, `zero_grad`, logs.
+pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
+    let later = |(at, &end): (usize, &i64)| {
+        let next = ends.get(at + 1).copied();
+        // After the last step the one before tells how much later is too late: an evaluation has batches, too.
+        let length = match (next, at.checked_sub(1).and_then(|before| ends.get(before))) {
+            (Some(next), _) => next.saturating_sub(end),
+            (None, Some(before)) => end.saturating_sub(*before),
+            (None, None) => 0,
+        };
+        let batch = batches.get(batches.partition_point(|&batch| batch < end)).copied();
+        let is_soon = |&batch: &i64| {
+            next.is_none_or(|next| batch < next) && batch.saturating_sub(end) <= length / 100 * AHEAD_PERCENT
+        };
+        batch.filter(is_soon).unwrap_or(end)
+    };
+    ends.iter().enumerate().map(later).collect()
+}
+
+/// The last one of each turn of optimizers, by their names; without a last turn that was cut off. An optimizer that takes the
+/// place of those before it, for good, begins turns of its own.
+fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
+    let last: FxHashMap<N, usize> = names.iter().enumerate().map(|(at, &name)| (name, at)).collect();
+    let (mut ends, mut from) = (Vec::new(), 0);
+    while from < names.len() {
+        // The first of a turn comes for the last time here, after it came before.
+        let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
+        let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
+        let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
+        let to = next.map_or(names.len(), |at| behind + at);
+        ends.extend(ends_of_alike(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
+        from = to;
+    }
+    ends
+}
+
+/// The same of turns that are all alike, but for a last one if it may be cut off.
+fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
+    let is_last = |&at: &usize| names.get(at + 1).is_none_or(|next| Some(next) == names.first());
+    let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
+    if let [usual, .., last] = ends[..]
+        && may_be_cut
+        && names[usual] != names[last]
+    {
+        ends.pop();
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kinds, ends, ends_of_names, up_to_batches};
+
+    #[test]
+    fn optimizers_take_turns() {
+        let ends = |names: &[usize]| ends_of_names(names);
+        assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
+        assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
+        assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last turn is cut off");
+        assert_eq!(ends(&[7, 8, 8]), [2], "one turn");
+        assert_eq!(ends(&[7, 7, 7, 8, 8, 8]), [0, 1, 2, 3, 4, 5], "another optimizer from then on");
+        assert_eq!(ends(&[7, 8, 7, 8, 9, 9, 8, 9]), [1, 3, 4, 6, 7]);
+        assert_eq!(ends(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn what_comes_before_the_next_batch_belongs_to_the_step() {
+        let ends = [100, 200, 300];
+        assert_eq!(up_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
+        assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
+        assert_eq!(up_to_batches(&ends, &[]), ends);
+        assert_eq!(up_to_batches(&ends, &[205]), [100, 205, 300]);
+        assert_eq!(up_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
+        assert_eq!(up_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
+        assert_eq!(up_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
+    }
+
+    fn of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
+        let at: Vec<i64> = (1..=count as i64).map(|n| n * 100).collect();
+        ends(&vec!["Adam"; count], &kinds, &at, batches)
+    }
+
+    #[test]
+    fn optimizers_of_one_class_are_told_apart_by_their_places() {
+        let places = |places: &[u32]| of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
+        assert_eq!(places(&[1, 2, 1, 2, 1, 2]), [1, 3, 5]);
+        assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last turn is cut off");
+        assert_eq!(places(&[1, 1, 2, 1, 1, 2, 1, 1, 2]), [2, 5, 8], "a critic that steps twice");
+        assert_eq!(places(&[8, 1, 1, 1, 1, 1]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(places(&[1, 2, 1, 2]), [0, 1, 2, 3], "too few to tell");
+    }
+
+    #[test]
+    fn or_by_what_they_do() {
+        let sizes = |sizes: &[usize]| of_one_class(Kinds::Sizes(sizes.to_vec()), sizes.len(), &[]);
+        assert_eq!(sizes(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
+        assert_eq!(sizes(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
+        let now_and_then = [5, 5, 8, 5, 5, 8, 5, 5, 8];
+        assert_eq!(sizes(&now_and_then).len(), 9, "one optimizer that does more each third time");
+    }
+
+    #[test]
+    fn or_by_the_batches_that_they_share() {
+        let alike = |count, batches: &[i64]| of_one_class(Kinds::Sizes(vec![5; count]), count, batches);
+        assert_eq!(alike(6, &[50, 250, 450]), [1, 3, 5]);
+        assert_eq!(alike(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
+        assert_eq!(alike(3, &[50, 150, 250]), [0, 1, 2]);
+        assert_eq!(alike(3, &[10, 50, 110, 150, 210, 250]), [0, 1, 2], "gradients of two batches");
+        assert_eq!(alike(6, &[50, 250, 350]), [0, 1, 2, 3, 4, 5], "not the same for all");
+    }
+}
