@@ -6,9 +6,10 @@
 use super::turns::{self, Kinds};
 use crate::problems;
 use regex_lite::Regex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
+use std::hash::BuildHasher;
 
 /// What the name of a mark says.
 type Reading = fn(&str) -> Option<Mark>;
@@ -199,7 +200,7 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
     let ends: Vec<i64> = spans.iter().map(|&event| trace.events.end(event)).collect();
     let batches = batches(trace, busiest);
-    let last = turns::ends(&names, &Kinds::Sizes(sizes(trace, busiest, &spans)), &ends, &batches);
+    let last = turns::ends(&names, &Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
     let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
     let ends = turns::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
     let [one, two, ..] = ends[..] else { return Vec::new() };
@@ -213,19 +214,21 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     (0..).zip(marks.into_iter().zip(ends)).map(step).collect()
 }
 
-/// How many events each of these spans of a thread, in time order, has in it.
-fn sizes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<usize> {
+/// What each of these spans of a thread, in time order, does: names and shapes of the events in it, as one number.
+fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
-    let mut sizes = vec![0; spans.len()];
+    let shapes = trace.attr("Input Dims");
+    let mut contents = vec![0_u64; spans.len()];
     for event in trace.events.ids().filter(|event| trace.events.track[event.index()] == track) {
         let (start, end) = span(trace, event);
         if let Some(at) = starts.partition_point(|&from| from <= start).checked_sub(1)
             && end <= trace.events.end(spans[at])
         {
-            sizes[at] += 1;
+            let shape = shapes.get(event).map(|value| value.as_str(&trace.strings));
+            contents[at] = contents[at].wrapping_add(FxBuildHasher.hash_one((trace.events.name[event.index()], shape)));
         }
     }
-    sizes
+    contents
 }
 
 /// When a thread asks a loader for its batches, in time order.

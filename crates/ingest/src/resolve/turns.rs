@@ -7,9 +7,9 @@ use std::hash::Hash;
 pub(crate) enum Kinds {
     /// The place in the program that called each.
     Places(Vec<u32>),
-    /// How many events each has in it: as many parameters, as many of these. An optimizer may do more now and then, so they
+    /// What each does: of as many parameters as much, of other shapes something else. An optimizer may do more now and then, so they
     /// only count if no two of a turn are alike.
-    Sizes(Vec<usize>),
+    Contents(Vec<u64>),
 }
 
 /// A turn has at most so many steps of optimizers, where names don't tell.
@@ -23,7 +23,7 @@ pub(crate) fn ends<N: Copy + Eq + Hash>(names: &[N], kinds: &Kinds, ends: &[i64]
     let is_one_name = names.iter().all(|name| Some(name) == names.first());
     let by_kinds = || match kinds {
         Kinds::Places(places) => period(places, |_| true),
-        Kinds::Sizes(sizes) => period(sizes, all_differ),
+        Kinds::Contents(contents) => period(contents, all_differ),
     };
     let turn = is_one_name.then(|| each_batch(ends, batches).or_else(by_kinds)).flatten();
     turn.map_or_else(|| ends_of_names(names), |turn| (turn - 1..names.len()).step_by(turn).collect())
@@ -50,7 +50,7 @@ fn period<K: PartialEq>(kinds: &[K], is_turn: impl Fn(&[K]) -> bool) -> Option<u
     })
 }
 
-fn all_differ(kinds: &[usize]) -> bool {
+fn all_differ(kinds: &[u64]) -> bool {
     kinds.iter().collect::<FxHashSet<_>>().len() == kinds.len()
 }
 
@@ -151,16 +151,16 @@ mod tests {
 
     #[test]
     fn or_by_what_they_do() {
-        let sizes = |sizes: &[usize]| of_one_class(Kinds::Sizes(sizes.to_vec()), sizes.len(), &[]);
-        assert_eq!(sizes(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
-        assert_eq!(sizes(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
+        let contents = |contents: &[u64]| of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
+        assert_eq!(contents(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
+        assert_eq!(contents(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
         let now_and_then = [5, 5, 8, 5, 5, 8, 5, 5, 8];
-        assert_eq!(sizes(&now_and_then).len(), 9, "one optimizer that does more each third time");
+        assert_eq!(contents(&now_and_then).len(), 9, "one optimizer that does more each third time");
     }
 
     #[test]
     fn or_by_the_batches_that_they_share() {
-        let alike = |count, batches: &[i64]| of_one_class(Kinds::Sizes(vec![5; count]), count, batches);
+        let alike = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
         assert_eq!(alike(6, &[50, 250, 450]), [1, 3, 5]);
         assert_eq!(alike(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
         assert_eq!(alike(3, &[50, 150, 250]), [0, 1, 2]);
