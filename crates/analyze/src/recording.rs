@@ -91,6 +91,13 @@ impl Recording {
         ready(self.processes.iter(), from, to)
     }
 
+    /// How many of all recorded processes have a thread ready to run for at least half of a stretch of time.
+    pub fn computing(&self, from: i64, to: i64) -> usize {
+        let computes =
+            |process: &&RecordedProcess| ready(std::iter::once(*process), from, to).is_some_and(|ready| ready >= 0.5);
+        self.processes.iter().filter(computes).count()
+    }
+
     /// The most processors that one of the trace's processes may use.
     pub fn most_usable(&self) -> Option<f64> {
         self.own().filter_map(|process| process.usable).max_by(f64::total_cmp)

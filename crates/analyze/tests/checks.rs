@@ -131,6 +131,15 @@ fn a_graph_that_runs_again_breaks_nothing() {
     let of_others = [(7, "MulBackward0"), (6, "DivBackward0"), (5, "SubBackward0")];
     let mixed = [pass(0), of_others.map(|(number, name)| backward(1, number, name))].concat();
     assert_eq!(twice(&trace(&mixed)).breaches.len(), 3);
+    // A number that two others have is told beside a graph that runs again.
+    let others = [("MulBackward0", 400), ("DivBackward0", 500)]
+        .map(|(name, at)| op(name, 101, B + at, r#""Sequence number":3,"Fwd thread id":1"#));
+    assert_eq!(twice(&trace(&[&pass(0)[..], &others, &pass(1)].concat())).breaches.len(), 1);
+    // The same on another thread: two processes with one number.
+    let other_thread = nodes.map(|(number, name)| {
+        op(name, 102, B + 1_000 + (9 - number) * 20, &format!(r#""Sequence number":{number},"Fwd thread id":1"#))
+    });
+    assert_eq!(twice(&trace(&[pass(0), other_thread].concat())).breaches.len(), 3);
 }
 
 #[test]

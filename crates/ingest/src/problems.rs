@@ -69,7 +69,7 @@ codes! {
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
-        "no span on a CPU thread has a name that --step-annotation matches, so there are no steps";
+        "no span on a CPU thread has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
         "the clock of a device was off; its times were shifted as launches and waits allow, before anything was computed";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired

@@ -10,8 +10,9 @@ fn read(events: &[Event<'_>], pattern: Option<&str>) -> Trace {
     let events: Vec<String> = events
         .iter()
         .map(|(process, name, start, length, more)| {
+            let category = if name.starts_with("aten::") { "cpu_op" } else { "user_annotation" };
             format!(
-                r#"{{"ph": "X", "cat": "user_annotation", "name": "{name}", "pid": {process}, "tid": {process}, "ts": {start}, "dur": {length}{more}}}"#
+                r#"{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": {process}, "tid": {process}, "ts": {start}, "dur": {length}{more}}}"#
             )
         })
         .collect();
@@ -108,4 +109,23 @@ fn optimizers_of_one_class_take_turns() {
     }
     let ends: Vec<i64> = steps(&read(&events, None)).iter().map(|step| step.2).collect();
     assert_eq!(ends, [800, 1800, 2800, 3800, 4800]);
+}
+
+/// As many parameters of other shapes.
+#[test]
+fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
+    let ends = |second: &str| {
+        let mut events = Vec::new();
+        for turn in 0..5 {
+            for (start, dims) in [(200, "[[64, 32]]"), (700, second)] {
+                let at = turn * 1000 + start;
+                events.push((1, "Optimizer.step#Adam.step", at, 100, String::new()));
+                events.push((1, "aten::add_", at + 10, 5, format!(r#", "args": {{"Input Dims": {dims}}}"#)));
+            }
+        }
+        let events: Vec<Event<'_>> = events.iter().map(|(a, b, c, d, more)| (*a, *b, *c, *d, more.as_str())).collect();
+        steps(&read(&events, None)).iter().map(|step| step.2).collect::<Vec<i64>>()
+    };
+    assert_eq!(ends("[[16, 8]]"), [800, 1800, 2800, 3800, 4800]);
+    assert_eq!(ends("[[64, 32]]").len(), 10);
 }

@@ -1,6 +1,6 @@
 //! Backward operators that claim the same forward operator.
 
-use crate::{EventId, EventKind, Key, Trace};
+use crate::{EventId, EventKind, Key, Trace, TrackId};
 
 impl Trace {
     /// Backward operators whose sequence number and forward thread another one before them in their process has, in the
@@ -30,20 +30,33 @@ impl Trace {
         };
         let repeats =
             claims.windows(2).filter(same).map(|pair| Repeat { first: pair[0].3, again: pair[1].3 }).collect();
-        self.without_graphs_run_again(repeats)
+        let mut order: Vec<EventId> = claims.iter().map(|claim| claim.3).collect();
+        order.sort_unstable_by_key(|&event| self.place_in_time(event));
+        self.without_graphs_run_again(repeats, &order)
     }
 
-    /// The operators again that are not of a graph that is run again: several in a row, each after the same one as at first.
-    fn without_graphs_run_again(&self, mut repeats: Vec<Repeat>) -> Vec<EventId> {
-        let at = |event: EventId| (self.events.track[event.index()], self.events.start[event.index()], event);
-        repeats.sort_unstable_by_key(|repeat| at(repeat.again));
-        let goes_on = |a: &Repeat, b: &Repeat| {
-            let is_same_order = |one: EventId, two: EventId| at(one).0 == at(two).0 && at(one) < at(two);
-            is_same_order(a.first, b.first) && is_same_order(a.again, b.again)
+    fn place_in_time(&self, event: EventId) -> (TrackId, i64, EventId) {
+        (self.events.track[event.index()], self.events.start[event.index()], event)
+    }
+
+    /// The operators again that are not of a graph that is run again: several of the same names and thread, close behind one another
+    /// both times. `order` has all backward operators, by thread and time.
+    fn without_graphs_run_again(&self, mut repeats: Vec<Repeat>, order: &[EventId]) -> Vec<EventId> {
+        let at = |event: EventId| {
+            let key = self.place_in_time(event);
+            order.partition_point(|&other| self.place_in_time(other) < key)
         };
-        let is_named_alike = |repeat: &Repeat| self.name(repeat.first) == self.name(repeat.again);
-        let runs = repeats.chunk_by(goes_on);
-        let others = runs.filter(|run| run.len() < LEAST_OF_A_GRAPH || !run.iter().all(is_named_alike));
+        let track = |event: EventId| self.events.track[event.index()];
+        repeats.sort_unstable_by_key(|repeat| self.place_in_time(repeat.again));
+        let may_be = |repeat: &Repeat| {
+            self.name(repeat.first) == self.name(repeat.again) && track(repeat.first) == track(repeat.again)
+        };
+        let follows = |one: EventId, two: EventId| {
+            track(one) == track(two) && (1..=MOST_BETWEEN).contains(&at(two).saturating_sub(at(one)))
+        };
+        let goes_on =
+            |a: &Repeat, b: &Repeat| may_be(a) && may_be(b) && follows(a.first, b.first) && follows(a.again, b.again);
+        let others = repeats.chunk_by(goes_on).filter(|run| run.len() < LEAST_OF_A_GRAPH);
         let mut repeated: Vec<EventId> = others.flatten().map(|repeat| repeat.again).collect();
         repeated.sort_unstable();
         repeated
@@ -58,3 +71,5 @@ struct Repeat {
 
 /// So many operators that come again in their order are a graph that is run again; fewer may be chance.
 const LEAST_OF_A_GRAPH: usize = 3;
+/// One that runs again is at most so many operators behind the one before: some of the graph may run once only.
+const MOST_BETWEEN: usize = 8;

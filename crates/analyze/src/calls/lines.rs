@@ -35,7 +35,8 @@ pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
                 let caller = own.or(caller);
                 costs.add_own(node, caller, is_held);
                 // Times of calls within calls are held by the outer ones already.
-                let is_held = is_held || !metric.adds_up() && costs.exclusive[node.index()].count > 0;
+                let holds = node != CallTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
+                let is_held = is_held || holds;
                 left.extend(children.of(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
             }
         }

@@ -373,9 +373,9 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL049",
         &[Replay],
         "Its share is the critical path in operators of such names, whose mean length is at least `SL049.mean_us`. Samples of CPU time of all \
-         threads tell how many processors the process uses while they run; free are those that it may use less those that all recorded \
-         processes use besides. With n of them the operators take 1 / (1 + 0.6 (n - 1)) of their time (`scale`); the bounds hold half \
-         of that saving, and 1 / n.",
+         threads tell how many processors the process uses while they run. Available are the processors that it may use, without those that \
+         other threads keep busy, divided by the recorded processes that compute. With n threads the operators take 1 / (1 + 0.6 (n - 1)) \
+         of their time (`scale`); the bounds hold half of that saving, and 1 / n.",
     ),
     (
         "SL050",
@@ -439,7 +439,8 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL061",
         &[Hope],
         "Inputs of `pad_sequence` tell how long sequences are, and so how much of their batches is padding. Operators (on a GPU their \
-         kernels) with inputs of such shapes shrink by half of that part (`scale`), and at most by all of it.",
+         kernels) with inputs of such shapes shrink by half of that part (`scale`), and at most by all of it: scores of attention, which grow with the square of the \
+         length, may gain more.",
     ),
 ];
 

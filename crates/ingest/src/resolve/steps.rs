@@ -3,7 +3,7 @@
 //! Of all kinds of marks in [`KINDS`] the first one that a trace has counts, so that a mark of the user's own goes before one
 //! that a library makes.
 
-use super::turns::{self, Kinds};
+use super::optimizer_cycles::{self, Kinds};
 use crate::problems;
 use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -58,7 +58,7 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         None => known(trace),
     };
     if let Some(pattern) = pattern.filter(|_| trace.steps.is_empty()) {
-        problems::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("--step-annotation '{pattern}'"));
+        problems::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("pattern '{pattern}'"));
     }
     for number in repeated_numbers(trace) {
         problems::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
@@ -200,9 +200,9 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
     let ends: Vec<i64> = spans.iter().map(|&event| trace.events.end(event)).collect();
     let batches = batches(trace, busiest);
-    let last = turns::ends(&names, &Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
+    let last = optimizer_cycles::ends(&names, || Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
     let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
-    let ends = turns::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
+    let ends = optimizer_cycles::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
     let [one, two, ..] = ends[..] else { return Vec::new() };
     let mut start = begin(trace, busiest, one, two).max(one.saturating_sub(two.saturating_sub(one)));
     let step = |(number, (event, end)): (i64, (EventId, i64))| Step {
@@ -214,12 +214,14 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     (0..).zip(marks.into_iter().zip(ends)).map(step).collect()
 }
 
-/// What each of these spans of a thread, in time order, does: names and shapes of the events in it, as one number.
+/// Names and shapes of the operators in each of these spans of a thread, in time order, as one number.
 fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
     let shapes = trace.attr("Input Dims");
     let mut contents = vec![0_u64; spans.len()];
-    for event in trace.events.ids().filter(|event| trace.events.track[event.index()] == track) {
+    let is_operator =
+        |event: &EventId| trace.events.track[event.index()] == track && trace.kind(*event) == EventKind::Operator;
+    for event in trace.events.ids().filter(is_operator) {
         let (start, end) = span(trace, event);
         if let Some(at) = starts.partition_point(|&from| from <= start).checked_sub(1)
             && end <= trace.events.end(spans[at])

@@ -109,6 +109,35 @@ fn a_span_around_all_steps_is_no_step() {
     assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
 }
 
+/// Two optimizers of one class, called from two lines; the first step compiles, so that it has other paths, and each iteration has a span
+/// of its own. A span is around all of it.
+#[test]
+fn optimizers_of_one_class_are_told_apart_by_their_lines() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    for step in 0..4 {
+        let at = 1_000 + 1_000 * step;
+        let around = if step == 0 { "def:main:8 span:training def:first:3" } else { "def:main:8 span:training" };
+        let within = format!("{around} span:iteration~{step} def:train:9");
+        script.call(0, &format!("{within} aten::mm"), at + 10, at + 100);
+        script.call(
+            0,
+            &format!("{around} span:iteration~{step} def:train:20 span:Optimizer.step#Adam.step"),
+            at + 200,
+            at + 300,
+        );
+        script.call(
+            0,
+            &format!("{around} span:iteration~{step} def:train:30 span:Optimizer.step#Adam.step"),
+            at + 500,
+            at + 600,
+        );
+    }
+    script.call(0, "def:main:8 span:training", 1_000, 5_000);
+    let ends: Vec<i64> = one(&script.end()).steps.iter().map(|step| step.end).collect();
+    assert_eq!(ends, [600, 1_600, 2_600, 3_600]);
+}
+
 #[test]
 fn an_only_step_begins_behind_the_imports() {
     let mut script = Script::new(process(7, None));

@@ -36,7 +36,7 @@ pub enum Use {
     Backward,
     /// Made in an optimizer, and no state that is recognized.
     Optimizer,
-    /// Made and gone within one operator or phase, as the source says, and not in the backward pass.
+    /// Made and gone within one operator or phase, as the source says; in the backward pass [`Self::Backward`], where call paths tell it.
     Temporary,
     /// Inputs of the model, and what loads data.
     Inputs,

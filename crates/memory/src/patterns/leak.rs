@@ -39,10 +39,8 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
 const LEAST_CALLS: usize = 200;
 /// A program is cut into so many parts of equally many calls.
 const PARTS: u32 = 10;
-/// What was allocated in one of the last parts has not been used for long.
-const LEAST_PARTS: u32 = 5;
 
-/// By object: whether it is touched in the last part of the program, and in all but one of those after the one that made it.
+/// By object: whether it is there in the first part of the program, and touched in the last and all but one of the others.
 fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
     let calls = trace.calls.len();
     let mut touched = vec![0u32; trace.objects.len()];
@@ -56,10 +54,9 @@ fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
         }
     }
     let is_used = |object: MemoryObjectId| {
-        let made = trace.objects.allocated_by[object.index()].some().map_or(0, part);
-        let after = PARTS.saturating_sub(made + 1);
-        let uses = touched[object.index()] >> (made + 1);
-        after >= LEAST_PARTS && uses.count_ones() + 1 >= after && uses >> (after - 1) == 1
+        let is_early = trace.objects.allocated_by[object.index()].some().is_none_or(|call| part(call) == 0);
+        let uses = touched[object.index()] >> 1;
+        is_early && uses.count_ones() + 2 >= PARTS && uses >> (PARTS - 2) == 1
     };
     trace.objects.ids().map(is_used).collect()
 }

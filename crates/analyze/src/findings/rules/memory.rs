@@ -112,8 +112,8 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
              its graph and all activations in it; bound what caches keep.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Need::Memory, Need::MemoryEnd],
-    wrong_when: "It is meant to be kept until the end, as weights that an inference uses are. Parameters, gradients and state of the optimizer \
-                 are left out where they are known. Where the trace ends before the program: what the steps left is freed later, or a cache is full soon.",
+    wrong_when: "It is meant to be kept until the end. Parameters, gradients and state of the optimizer are left out where they are known, \
+                 and what a long program uses from its begin to its end, as weights of an inference. Where the trace ends before the program: what the steps left is freed later, or a cache is full soon.",
     settings: &[Setting {
         name: "rounds",
         default: 5.0,

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     name: "padding",
     area: Area::Kernels,
     about: "sequences of different lengths are padded to the longest of their batch, and much of the work is on padding",
-    why: "What is computed of padding is thrown away: a batch takes as long as if all of its sequences were as long as the longest.",
+    why: "Results of padding are thrown away: a batch takes as long as if all of its sequences were as long as the longest.",
     advice: "Put sequences of about one length into a batch (sort them within a few hundred batches, then shuffle the batches), or pack \
              them one behind the other: nested tensors, or attention that takes their lengths.",
     example: (
@@ -56,14 +56,17 @@ struct Batches {
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let calls = subject.named(&[EventKind::Operator], |name| name == "aten::pad_sequence");
-    let mut shapes = Shapes::default();
-    for call in &calls {
-        if let Some((shape, used)) = subject.json("Input Dims", *call).and_then(|dims| batch(&dims)) {
-            shapes.add(shape, used);
+    let steps = &subject.trace().steps;
+    let mut padded: Vec<EventId> = Vec::new();
+    // Another batch, another shape: those of other steps say nothing of an operator.
+    let mut by_step: BTreeMap<Option<usize>, Shapes> = BTreeMap::new();
+    for call in subject.named(&[EventKind::Operator], |name| name == "aten::pad_sequence") {
+        if let Some((shape, used)) = subject.json("Input Dims", call).and_then(|dims| batch(&dims)) {
+            by_step.entry(subject.step_of(steps, call)).or_default().add(shape, used);
+            padded.push(call);
         }
     }
-    draft(subject, calls, &shapes).into_iter().collect()
+    draft(subject, padded, &by_step).into_iter().collect()
 }
 
 /// The shape of a padded batch, and the lengths of its sequences together.
@@ -115,14 +118,18 @@ impl Shapes {
     }
 }
 
-fn draft(subject: &Subject<'_>, calls: Vec<EventId>, shapes: &Shapes) -> Option<Draft> {
-    let sum = |of: fn(&Batches) -> i64| shapes.batches.values().map(of).fold(0, i64::saturating_add) as f64;
+fn draft(subject: &Subject<'_>, calls: Vec<EventId>, by_step: &BTreeMap<Option<usize>, Shapes>) -> Option<Draft> {
+    let batches = || by_step.values().flat_map(|shapes| shapes.batches.values());
+    let sum = |of: fn(&Batches) -> i64| batches().map(of).fold(0, i64::saturating_add) as f64;
     let padding = 1.0 - sum(|batches| batches.used) / sum(|batches| batches.all).max(1.0);
-    if shapes.batches.is_empty() || 100.0 * padding < subject.setting("padding") {
+    if calls.is_empty() || 100.0 * padding < subject.setting("padding") {
         return None;
     }
     let mut operators = subject.operators();
-    operators.retain(|operator| subject.json("Input Dims", *operator).is_some_and(|dims| shapes.are_of(&dims)));
+    operators.retain(|&operator| {
+        let shapes = by_step.get(&subject.step_of(&subject.trace().steps, operator));
+        shapes.is_some_and(|shapes| subject.json("Input Dims", operator).is_some_and(|dims| shapes.are_of(&dims)))
+    });
     let operators = subject.outermost(&operators);
     let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
     let path = subject.on_path();

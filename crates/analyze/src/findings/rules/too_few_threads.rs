@@ -1,7 +1,7 @@
 //! SL049: large operators compute on one processor while others have nothing to do.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Recording, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Key, Unit};
 use std::collections::BTreeMap;
 
@@ -9,18 +9,20 @@ pub(super) const RULE: Rule = Rule {
     code: "SL049",
     name: "too-few-threads",
     area: Area::Host,
-    about: "large operators of the CPU compute on one processor, though more are free",
+    about: "large CPU operators run on one thread while processors are idle",
     why: "PyTorch divides such operators among the threads of its pool. With one thread all of their time is one processor's.",
-    advice: "Let PyTorch use the processors that the finding says are free, divided by the processes that compute at once: \
-             torch.set_num_threads, or OMP_NUM_THREADS, which torchrun sets to 1 for several processes unless you set it.",
+    advice: "Give PyTorch as many threads as the finding has threads available for each process: torch.set_num_threads, or OMP_NUM_THREADS, \
+             which torchrun sets to 1 for several processes unless you set it.",
     example: (
         "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
-        "torch.set_num_threads(4)  # \"processors\" of the finding\ntrain(model)",
+        "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
     ),
     cost: "one line, or a variable of the environment; sums in another order change last digits",
-    wrong_when: "Programs that are not recorded take the other processors (that is seen only where they take this one, too), or one thread is meant: results that do not depend on the number of threads. \
-                 Known are operators that PyTorch divides: products of matrices, convolutions, attention, norms and softmax. The gain \
-                 supposes that a further processor takes 60 % of what the first one does off it; what is limited by memory gains less.",
+    wrong_when: "Programs that are not recorded need the idle processors. Or one thread is meant: results then do not depend on the number of \
+                 threads. Only operators that PyTorch always divides are checked: products of matrices, convolutions, attention, norms and \
+                 softmax. A recording does not say whether operators run on a GPU: those of programs that call operators of CUDA or ROCm \
+                 libraries are left out. The gain supposes that each further thread adds 60 % of the first one's throughput; operators that are \
+                 limited by memory gain less.",
     source: "field practice; PyTorch's documentation of threads on CPUs",
     needs: &[Need::Operators, Need::Processors],
     settings: &[
@@ -65,7 +67,7 @@ const DIVIDED: [&str; 14] = [
     "aten::thnn_conv2d",
 ];
 
-/// What a further processor takes off the first one, of what that one does.
+/// Each further thread adds this part of the first one's throughput.
 const LIKELY: f64 = 0.6;
 /// A process that uses less waits for processors that other programs take: none is free.
 const LEAST_USED: f64 = 0.7;
@@ -80,15 +82,29 @@ struct Large<'a> {
     all: Vec<EventId>,
 }
 
+/// Parts of names of operators that only GPUs have.
+const OF_GPUS: [&str; 6] = [
+    "aten::cudnn_",
+    "aten::miopen_",
+    "aten::_fused_",
+    "aten::_efficient_attention",
+    "aten::_flash_attention",
+    "aten::_cudnn_",
+];
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
+    let is_of_gpus = |name: &str| OF_GPUS.iter().any(|part| name.starts_with(part));
+    if subject.uses_gpu() || !subject.named(&[EventKind::Operator], is_of_gpus).is_empty() {
+        return Vec::new();
+    }
     let (from, to) = subject.window();
     let is_worker = |pid: Key| subject.loader_workers().during(from, to).any(|worker| worker.pid == pid);
     let mut by_process: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
     for operator in subject.outermost(&subject.named(&[EventKind::Operator], |name| DIVIDED.contains(&name))) {
         let key = trace.tracks.pid(trace.events.track[operator.index()]);
         let Key::Int(pid) = key else { continue };
-        if !is_worker(key) && subject.launched_in(operator).next().is_none() {
+        if !is_worker(key) {
             by_process.entry(pid).or_default().push(operator);
         }
     }
@@ -109,8 +125,8 @@ fn draft(subject: &Subject<'_>, large: &Large<'_>) -> Option<Draft> {
     let (from, to) = subject.window();
     let share = subject.percent(subject.path_inside(&large.all).iter().sum());
     let used = used(subject, large)?;
-    let processors = (recording.usable(large.pid)? - recording.busy(from, to)?.max(1.0) + 1.25).floor();
-    if share < subject.setting("share") || !(LEAST_USED..=subject.setting("used")).contains(&used) || processors < 2.0 {
+    let threads = threads(recording, large.pid, (from, to))?;
+    if share < subject.setting("share") || !(LEAST_USED..=subject.setting("used")).contains(&used) || threads < 2.0 {
         return None;
     }
     let scaled = |left: f64| -> Option<Vec<Edit>> {
@@ -118,14 +134,16 @@ fn draft(subject: &Subject<'_>, large: &Large<'_>) -> Option<Draft> {
             |(name, of): &(&str, Vec<EventId>)| subject.edit(Action::Scale(left), format!("operator:{name}"), of);
         large.by_name.iter().map(edit).collect()
     };
-    let most = 1.0 / processors;
-    let likely = 1.0 / (1.0 + LIKELY * (processors - 1.0));
+    let most = 1.0 / threads;
+    let likely = 1.0 / (1.0 + LIKELY * (threads - 1.0));
     let longest =
         large.all.iter().copied().max_by_key(|&operator| (subject.dur(operator), std::cmp::Reverse(operator)))?;
-    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(NAMED).collect();
+    let more = if large.by_name.len() > NAMED { ", …" } else { "" };
+    let of = if recording.own().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
     Some(Draft {
         title: format!(
-            "{} on one of {processors:.0} processors that the process could use: {share:.0} % of the critical path",
+            "{}{more}{of} run on one thread: {share:.0} % of the critical path; processors for {threads:.0} are available",
             names.join(", ")
         ),
         place: subject.place(longest),
@@ -133,13 +151,24 @@ fn draft(subject: &Subject<'_>, large: &Large<'_>) -> Option<Draft> {
             Fact::count("operators", large.all.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
             Fact { name: "processors used while they run, mean", value: used, unit: Unit::None },
-            Fact { name: "processors", value: processors, unit: Unit::None },
+            Fact { name: "threads available", value: threads, unit: Unit::None },
         ],
         worth: Worth::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
         events: large.all.clone(),
         support: Support::Inferred,
         confidence: Confidence::Medium,
     })
+}
+
+/// A title names so many operators.
+const NAMED: usize = 3;
+
+/// How many threads of a process find a processor, if what is idle is divided evenly among all recorded processes that compute.
+fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
+    let computing = recording.computing(from, to).max(1) as f64;
+    let others = (recording.busy(from, to)? - computing).max(0.0);
+    // A processor that is idle for most of the time counts.
+    Some(((recording.usable(pid)? - others) / computing + 0.25).floor())
 }
 
 /// How many processors a process uses while its large operators run, in the mean, by samples of CPU time of all its threads. None

@@ -3,11 +3,12 @@
 
 use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
+use crate::resolve::optimizer_cycles::{self, Kinds};
 use crate::resolve::steps::NEXT_BATCH;
-use crate::resolve::turns::{self, Kinds};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use stackline_model::names::{COLLECTION, IMPORTS, STEP_PREFIX};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
+use std::hash::BuildHasher;
 
 /// A training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,25 +29,30 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     let spans = calls.threads.iter().map(|thread| optimizers(calls, thread));
     // Optimizers of several threads train several models: the busiest counts.
     let (at, spans) = spans.enumerate().max_by_key(|(at, spans)| (spans.len(), std::cmp::Reverse(*at)))?;
+    let thread = calls.threads.get(at)?;
     let names: Vec<u32> = spans.iter().map(|span| span.name).collect();
-    let places = Kinds::Places(spans.iter().map(|span| span.node).collect());
     let ends: Vec<i64> = spans.iter().map(|span| span.end).collect();
-    let batches = batches(calls, calls.threads.get(at)?);
-    let last = turns::ends(&names, &places, &ends, &batches);
-    // The recorder counts each optimizer's step.
-    let in_turn = last.first().map_or(1, |first| first + 1) as u64;
-    let ends = turns::up_to_batches(&last.into_iter().map(|at| ends[at]).collect::<Vec<_>>(), &batches);
-    let first = begin(calls, calls.threads.get(at)?, &ends)?;
+    let batches = batches(calls, thread);
+    // Where recording pauses, what is missing between two calls is not known: names alone tell.
+    let is_whole = calls.windows.is_empty();
+    let places =
+        || Kinds::Places(spans.iter().filter(|_| is_whole).map(|span| place(calls, thread, span.node)).collect());
+    let last = optimizer_cycles::ends(&names, places, &ends, if is_whole { &batches } else { &[] });
+    let ends: Vec<i64> = last.into_iter().map(|at| ends[at]).collect();
+    let ends = optimizer_cycles::up_to_batches(&ends, &batches);
+    let first = begin(calls, thread, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
     }
+    // The recorder counts each optimizer's step.
+    let names: FxHashSet<u32> = names.into_iter().collect();
     let mut found = Vec::new();
     for (window, opened) in calls.windows.iter().enumerate().filter(|(_, change)| change.open) {
         let pause = calls.windows.get(window + 1).map(|closed| closed.at);
         let next = calls.windows[window + 1..].iter().find(|change| change.open).map_or(i64::MAX, |next| next.at);
         // What began before a pause may end in it.
         let within = ends.partition_point(|&end| end <= opened.at)..ends.partition_point(|&end| end <= next);
-        found.extend(in_window(opened, (window == 0).then_some(first), in_turn, &ends[within], pause));
+        found.extend(in_window(opened, (window == 0).then_some(first), names.len() as u64, &ends[within], pause));
     }
     Some((at, found))
 }
@@ -146,6 +152,16 @@ fn is_optimizer(calls: &Calls, name: u32) -> bool {
     calls.text(name).starts_with(OPTIMIZER_STEP)
 }
 
+/// The functions and lines that lead to a node, as one number; without spans, whose names may hold numbers.
+fn place(calls: &Calls, thread: &ThreadCalls, node: u32) -> u64 {
+    let around =
+        |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent).filter(|&parent| parent < node);
+    let frames = std::iter::successors(Some(node), around).filter_map(|node| thread.nodes.get(node as usize));
+    let is_span = |frame: u32| matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
+    let lines = frames.map(|&(_, frame)| frame).filter(|&frame| !is_span(frame)).collect::<Vec<u32>>();
+    FxBuildHasher.hash_one(lines)
+}
+
 /// A span of an optimizer, and the spans around it, outermost first.
 struct Optimizer {
     name: u32,
@@ -155,7 +171,7 @@ struct Optimizer {
 }
 
 /// Each outermost span of an optimizer, in their order; where a span of the user is around it that holds no other of its
-/// name from its place and began since the last one, it ends with that. Calls stand in the order of their starts.
+/// name and began since the last one, it ends with that. Calls stand in the order of their starts.
 fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<Optimizer> {
     let mut all: Vec<Optimizer> = Vec::new();
     let mut running: Vec<(i64, i64)> = Vec::new();
@@ -176,8 +192,7 @@ fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<Optimizer> {
         if optimizer.end <= last {
             continue;
         }
-        let is_again = |other: &&Optimizer| (other.name, other.node) == (optimizer.name, optimizer.node);
-        let again = all[at + 1..].iter().find(is_again).map_or(i64::MAX, |other| other.end);
+        let again = all[at + 1..].iter().find(|other| other.name == optimizer.name).map_or(i64::MAX, |other| other.end);
         let own = optimizer.around.iter().find(|&&(start, end)| start >= last && end < again);
         let end = own.map_or(optimizer.end, |&(_, end)| end);
         found.push(Optimizer { end, around: Vec::new(), ..*optimizer });

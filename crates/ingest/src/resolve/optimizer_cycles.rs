@@ -1,32 +1,39 @@
-//! Which steps of optimizers end a step of the program: several optimizers take turns.
+//! Steps of programs with several optimizers: a step ends with the last optimizer of a cycle.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
-/// What tells optimizers of one class, which have one name, apart.
+/// A property of each optimizer call that tells optimizers of one class, which have one name, apart.
 pub(crate) enum Kinds {
     /// The place in the program that called each.
-    Places(Vec<u32>),
-    /// What each does: of as many parameters as much, of other shapes something else. An optimizer may do more now and then, so they
-    /// only count if no two of a turn are alike.
+    Places(Vec<u64>),
+    /// Operators in each, with their shapes. An optimizer may do more now and then, so they only count if no two of a cycle are
+    /// alike.
     Contents(Vec<u64>),
 }
 
-/// A turn has at most so many steps of optimizers, where names don't tell.
-const MOST_IN_TURN: usize = 16;
-/// That kinds repeat, so many turns must show.
-const LEAST_TURNS: usize = 3;
+/// A cycle has at most so many optimizer calls, where names don't tell,
+const MOST_IN_CYCLE: usize = 16;
+/// and where only batches tell, so many: one optimizer that takes several parts of a batch is no cycle.
+const MOST_OF_BATCH: usize = 3;
+/// So many cycles must show that kinds, or calls of a batch, repeat.
+const LEAST_CYCLES: usize = 3;
 
-/// Positions of those steps of optimizers that end a turn. `kinds` and `ends` are theirs, in their order; `batches` is when the
-/// program asks a loader for the next batch.
-pub(crate) fn ends<N: Copy + Eq + Hash>(names: &[N], kinds: &Kinds, ends: &[i64], batches: &[i64]) -> Vec<usize> {
-    let is_one_name = names.iter().all(|name| Some(name) == names.first());
-    let by_kinds = || match kinds {
-        Kinds::Places(places) => period(places, |_| true),
-        Kinds::Contents(contents) => period(contents, all_differ),
+/// Positions of those optimizer calls that end a cycle, by the names of all calls in their order. `kinds` is asked for only if they have
+/// one name; `ends` is when they end, `batches` when the program asks a loader for the next batch.
+pub(crate) fn ends<N: Copy + Eq + Hash>(
+    names: &[N],
+    kinds: impl FnOnce() -> Kinds,
+    ends: &[i64],
+    batches: &[i64],
+) -> Vec<usize> {
+    let is_one_name = names.len() > 1 && names.iter().all(|name| Some(name) == names.first());
+    let by_kinds = || match kinds() {
+        Kinds::Places(places) => period(&places, |_| true),
+        Kinds::Contents(contents) => period(&contents, all_differ),
     };
-    let turn = is_one_name.then(|| each_batch(ends, batches).or_else(by_kinds)).flatten();
-    turn.map_or_else(|| ends_of_names(names), |turn| (turn - 1..names.len()).step_by(turn).collect())
+    let cycle = is_one_name.then(|| each_batch(ends, batches).or_else(by_kinds)).flatten();
+    cycle.map_or_else(|| ends_of_names(names), |cycle| (cycle - 1..names.len()).step_by(cycle).collect())
 }
 
 /// How many steps of optimizers there are to a batch, if that is more than one and the same for all but the last. Epochs end with
@@ -36,17 +43,20 @@ fn each_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
         |pair: &[i64]| ends.partition_point(|&end| end <= pair[1]) - ends.partition_point(|&end| end <= pair[0]);
     let counts: Vec<usize> = batches.windows(2).map(within).filter(|&count| count > 0).collect();
     let all_before = batches.first().is_some_and(|&first| ends.first().is_some_and(|&end| first < end));
-    let [turn, _, ..] = counts[..] else { return None };
-    (turn > 1 && all_before && counts.iter().all(|&count| count == turn)).then_some(turn)
+    let cycle = *counts.first()?;
+    let is_one = (2..=MOST_OF_BATCH).contains(&cycle) && counts.iter().all(|&count| count == cycle);
+    (is_one && all_before && counts.len() >= LEAST_CYCLES).then_some(cycle)
 }
 
-/// After how many the kinds come again: the first turn may differ (a first step makes its state, or compiles).
-fn period<K: PartialEq>(kinds: &[K], is_turn: impl Fn(&[K]) -> bool) -> Option<usize> {
-    (2..=MOST_IN_TURN.min(kinds.len() / LEAST_TURNS)).find(|&turn| {
-        let repeats = &kinds[turn..];
-        let one = &repeats[..turn];
-        let again = repeats.iter().zip(&repeats[turn..]).all(|(kind, next)| kind == next);
-        again && one.iter().any(|kind| Some(kind) != one.first()) && is_turn(one)
+/// The number of calls after which kinds come again. In the first cycle there may be other ones (a first step makes its state, or
+/// compiles), but none at the place of another.
+fn period<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> Option<usize> {
+    (2..=MOST_IN_CYCLE.min(kinds.len() / LEAST_CYCLES)).find(|&cycle| {
+        let repeats = &kinds[cycle..];
+        let one = &repeats[..cycle];
+        let again = repeats.iter().zip(&repeats[cycle..]).all(|(kind, next)| kind == next);
+        let is_first = kinds.iter().zip(one).all(|(kind, next)| kind == next || !one.contains(kind));
+        again && is_first && one.iter().any(|kind| Some(kind) != one.first()) && is_cycle(one)
     })
 }
 
@@ -76,13 +86,13 @@ pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     ends.iter().enumerate().map(later).collect()
 }
 
-/// The last one of each turn of optimizers, by their names; without a last turn that was cut off. An optimizer that takes the
-/// place of those before it, for good, begins turns of its own.
+/// The last one of each cycle of optimizers, by their names; without a last cycle that was cut off. An optimizer that takes the
+/// place of those before it, for good, begins cycles of its own.
 fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     let last: FxHashMap<N, usize> = names.iter().enumerate().map(|(at, &name)| (name, at)).collect();
     let (mut ends, mut from) = (Vec::new(), 0);
     while from < names.len() {
-        // The first of a turn comes for the last time here, after it came before.
+        // The first of a cycle comes for the last time here, after it came before.
         let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
         let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
         let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
@@ -93,7 +103,7 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     ends
 }
 
-/// The same of turns that are all alike, but for a last one if it may be cut off.
+/// The same of cycles that are all alike, but for a last one if it may be cut off.
 fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let is_last = |&at: &usize| names.get(at + 1).is_none_or(|next| Some(next) == names.first());
     let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
@@ -115,8 +125,8 @@ mod tests {
         let ends = |names: &[usize]| ends_of_names(names);
         assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
         assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
-        assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last turn is cut off");
-        assert_eq!(ends(&[7, 8, 8]), [2], "one turn");
+        assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last cycle is cut off");
+        assert_eq!(ends(&[7, 8, 8]), [2], "one cycle");
         assert_eq!(ends(&[7, 7, 7, 8, 8, 8]), [0, 1, 2, 3, 4, 5], "another optimizer from then on");
         assert_eq!(ends(&[7, 8, 7, 8, 9, 9, 8, 9]), [1, 3, 4, 6, 7]);
         assert_eq!(ends(&[]), [0; 0]);
@@ -136,17 +146,22 @@ mod tests {
 
     fn of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
         let at: Vec<i64> = (1..=count as i64).map(|n| n * 100).collect();
-        ends(&vec!["Adam"; count], &kinds, &at, batches)
+        ends(&vec!["Adam"; count], || kinds, &at, batches)
     }
 
     #[test]
     fn optimizers_of_one_class_are_told_apart_by_their_places() {
-        let places = |places: &[u32]| of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
+        let places = |places: &[u64]| of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
         assert_eq!(places(&[1, 2, 1, 2, 1, 2]), [1, 3, 5]);
-        assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last turn is cut off");
+        assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last cycle is cut off");
         assert_eq!(places(&[1, 1, 2, 1, 1, 2, 1, 1, 2]), [2, 5, 8], "a critic that steps twice");
         assert_eq!(places(&[8, 1, 1, 1, 1, 1]), [0, 1, 2, 3, 4, 5]);
         assert_eq!(places(&[1, 2, 1, 2]), [0, 1, 2, 3], "too few to tell");
+        assert_eq!(
+            places(&[1, 1, 2, 1, 2, 1, 2]).len(),
+            7,
+            "the first one trains alone: where cycles begin is not known"
+        );
     }
 
     #[test]
@@ -161,10 +176,11 @@ mod tests {
     #[test]
     fn or_by_the_batches_that_they_share() {
         let alike = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
-        assert_eq!(alike(6, &[50, 250, 450]), [1, 3, 5]);
+        assert_eq!(alike(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
         assert_eq!(alike(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
+        assert_eq!(alike(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");
         assert_eq!(alike(3, &[50, 150, 250]), [0, 1, 2]);
         assert_eq!(alike(3, &[10, 50, 110, 150, 210, 250]), [0, 1, 2], "gradients of two batches");
-        assert_eq!(alike(6, &[50, 250, 350]), [0, 1, 2, 3, 4, 5], "not the same for all");
+        assert_eq!(alike(6, &[50, 250, 350, 450]), [0, 1, 2, 3, 4, 5], "not the same for all");
     }
 }
