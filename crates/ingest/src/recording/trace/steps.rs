@@ -115,10 +115,7 @@ fn begin(calls: &Calls, thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
 
 /// Whether a call was made while Python imports a module.
 fn is_import(calls: &Calls, thread: &ThreadCalls, call: &Call) -> bool {
-    let around =
-        |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent).filter(|&parent| parent < node);
-    let frames = std::iter::successors(Some(call.node), around).filter_map(|node| thread.nodes.get(node as usize));
-    frames.filter_map(|&(_, frame)| calls.frames.get(frame as usize)).any(|frame| match *frame {
+    frames_to(thread, call.node).filter_map(|frame| calls.frames.get(frame as usize)).any(|frame| match *frame {
         FrameKey::Python { file, .. } => calls.text(file).starts_with(IMPORTS),
         _ => false,
     })
@@ -154,12 +151,16 @@ fn is_optimizer(calls: &Calls, name: u32) -> bool {
 
 /// The functions and lines that lead to a node, as one number; without spans, whose names may hold numbers.
 fn place(calls: &Calls, thread: &ThreadCalls, node: u32) -> u64 {
+    let is_span = |frame: u32| matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
+    FxBuildHasher.hash_one(frames_to(thread, node).filter(|&frame| !is_span(frame)).collect::<Vec<u32>>())
+}
+
+/// Frames of a node and of those around it, innermost first.
+fn frames_to(thread: &ThreadCalls, node: u32) -> impl Iterator<Item = u32> {
     let around =
         |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent).filter(|&parent| parent < node);
-    let frames = std::iter::successors(Some(node), around).filter_map(|node| thread.nodes.get(node as usize));
-    let is_span = |frame: u32| matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
-    let lines = frames.map(|&(_, frame)| frame).filter(|&frame| !is_span(frame)).collect::<Vec<u32>>();
-    FxBuildHasher.hash_one(lines)
+    let nodes = std::iter::successors(Some(node), around).filter_map(|node| thread.nodes.get(node as usize));
+    nodes.map(|&(_, frame)| frame)
 }
 
 /// A span of an optimizer, and the spans around it, outermost first.
