@@ -26,20 +26,20 @@ Steps = int | tuple[int, int] | None
 
 
 class AnalysisMethods(ABC):
-    """The registered analyses as methods of :class:`stackline.Run`; each takes ``steps`` and ``rank`` as
+    """The registered analyses as methods of :class:`stackline.Run`; each takes ``steps``, ``rank`` and ``whole`` as
     :meth:`stackline.Run.table` does and returns the analysis' main table."""
 
     __slots__ = ()
 
     @abstractmethod
-    def table(self, name: str, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def table(self, name: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """One table: of the analysis with that name, the table with the same name or else its first."""
 '''
 
 METHOD = '''
-    def {name}(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def {name}(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """{doc}"""
-        return self.table("{name}", steps=steps, rank=rank)
+        return self.table("{name}", steps=steps, rank=rank, whole=whole)
 '''
 
 

@@ -10,103 +10,103 @@ Steps = int | tuple[int, int] | None
 
 
 class AnalysisMethods(ABC):
-    """The registered analyses as methods of :class:`stackline.Run`; each takes ``steps`` and ``rank`` as
+    """The registered analyses as methods of :class:`stackline.Run`; each takes ``steps``, ``rank`` and ``whole`` as
     :meth:`stackline.Run.table` does and returns the analysis' main table."""
 
     __slots__ = ()
 
     @abstractmethod
-    def table(self, name: str, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def table(self, name: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """One table: of the analysis with that name, the table with the same name or else its first."""
 
-    def coverage(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def coverage(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """How much of the GPU time has a known launch, operator, Python frame, module, annotation and step."""
-        return self.table("coverage", steps=steps, rank=rank)
+        return self.table("coverage", steps=steps, rank=rank, whole=whole)
 
-    def gpu_time(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def gpu_time(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name."""
-        return self.table("gpu_time", steps=steps, rank=rank)
+        return self.table("gpu_time", steps=steps, rank=rank, whole=whole)
 
-    def gpu_timeline(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def gpu_timeline(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by computation, exposed communication, exposed copies and idling."""
-        return self.table("gpu_timeline", steps=steps, rank=rank)
+        return self.table("gpu_timeline", steps=steps, rank=rank, whole=whole)
 
-    def kernel_summary(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def kernel_summary(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Kernels by operator, name and stream, with counts and durations."""
-        return self.table("kernel_summary", steps=steps, rank=rank)
+        return self.table("kernel_summary", steps=steps, rank=rank, whole=whole)
 
-    def ops_summary_by_category(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def ops_summary_by_category(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by what the operators compute: GEMM, convolution, attention, ...."""
-        return self.table("ops_summary_by_category", steps=steps, rank=rank)
+        return self.table("ops_summary_by_category", steps=steps, rank=rank, whole=whole)
 
-    def ops_summary(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def ops_summary(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by the operator that launched it."""
-        return self.table("ops_summary", steps=steps, rank=rank)
+        return self.table("ops_summary", steps=steps, rank=rank, whole=whole)
 
-    def ops_unique_args(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def ops_unique_args(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by operator and its arguments: shapes, types, strides, values."""
-        return self.table("ops_unique_args", steps=steps, rank=rank)
+        return self.table("ops_unique_args", steps=steps, rank=rank, whole=whole)
 
-    def operators(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree."""
-        return self.table("operators", steps=steps, rank=rank)
+        return self.table("operators", steps=steps, rank=rank, whole=whole)
 
-    def spans(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def spans(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Time of each span's name on each host thread, with and without what is inside."""
-        return self.table("spans", steps=steps, rank=rank)
+        return self.table("spans", steps=steps, rank=rank, whole=whole)
 
-    def short_kernels(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def short_kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Kernels below 10 µs: by operator and arguments, and a histogram of their durations."""
-        return self.table("short_kernels", steps=steps, rank=rank)
+        return self.table("short_kernels", steps=steps, rank=rank, whole=whole)
 
-    def coll_analysis(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def coll_analysis(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Collectives by group, type and message size, with algorithm and bus bandwidth."""
-        return self.table("coll_analysis", steps=steps, rank=rank)
+        return self.table("coll_analysis", steps=steps, rank=rank, whole=whole)
 
-    def steps(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def steps(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Time of each step, their spread, and how busy the GPU was."""
-        return self.table("steps", steps=steps, rank=rank)
+        return self.table("steps", steps=steps, rank=rank, whole=whole)
 
-    def hta_temporal_breakdown(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_temporal_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)."""
-        return self.table("hta_temporal_breakdown", steps=steps, rank=rank)
+        return self.table("hta_temporal_breakdown", steps=steps, rank=rank, whole=whole)
 
-    def hta_idle_time(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_idle_time(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Idle time of GPU streams by cause: host wait, kernel wait, other."""
-        return self.table("hta_idle_time", steps=steps, rank=rank)
+        return self.table("hta_idle_time", steps=steps, rank=rank, whole=whole)
 
-    def hta_kernel_breakdown(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_kernel_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside."""
-        return self.table("hta_kernel_breakdown", steps=steps, rank=rank)
+        return self.table("hta_kernel_breakdown", steps=steps, rank=rank, whole=whole)
 
-    def hta_comm_comp_overlap(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_comm_comp_overlap(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Share of communication time that computation hides."""
-        return self.table("hta_comm_comp_overlap", steps=steps, rank=rank)
+        return self.table("hta_comm_comp_overlap", steps=steps, rank=rank, whole=whole)
 
-    def hta_launch_stats(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_launch_stats(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Launch calls and delays: short kernels, slow calls, long delays."""
-        return self.table("hta_launch_stats", steps=steps, rank=rank)
+        return self.table("hta_launch_stats", steps=steps, rank=rank, whole=whole)
 
-    def hta_queue_length(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_queue_length(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Operations waiting on each GPU stream over time, and time with a full queue."""
-        return self.table("hta_queue_length", steps=steps, rank=rank)
+        return self.table("hta_queue_length", steps=steps, rank=rank, whole=whole)
 
-    def hta_memory_bandwidth(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_memory_bandwidth(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Bytes, time and bandwidth of copies and fills, and bandwidth over time."""
-        return self.table("hta_memory_bandwidth", steps=steps, rank=rank)
+        return self.table("hta_memory_bandwidth", steps=steps, rank=rank, whole=whole)
 
-    def hta_annotations(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_annotations(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Time by user annotation on GPU and CPU, and GPU operations by annotation."""
-        return self.table("hta_annotations", steps=steps, rank=rank)
+        return self.table("hta_annotations", steps=steps, rank=rank, whole=whole)
 
-    def hta_counters(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def hta_counters(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Hardware counters per kernel with the operators that launched it."""
-        return self.table("hta_counters", steps=steps, rank=rank)
+        return self.table("hta_counters", steps=steps, rank=rank, whole=whole)
 
-    def clocks(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def clocks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Bounds on the difference between the clocks of host and devices."""
-        return self.table("clocks", steps=steps, rank=rank)
+        return self.table("clocks", steps=steps, rank=rank, whole=whole)
 
-    def checks(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def checks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Breaches of causality, missing partners and missing fields, each counted, with the events."""
-        return self.table("checks", steps=steps, rank=rank)
+        return self.table("checks", steps=steps, rank=rank, whole=whole)

@@ -7,8 +7,9 @@ from typing import Literal
 
 from . import _native
 from ._analyses import Steps
-from ._run import Run, _step_range
+from ._run import Run
 from ._table import Table
+from ._window import step_range
 
 _BY_FAMILY: dict[str, bool | None] = {"auto": None, "name": False, "family": True}
 
@@ -29,7 +30,7 @@ def diff(
 
     Raises :class:`AnalysisError` if a side is empty or a run has no such steps.
     """
-    made = _native.diff(_runs(before), _runs(after), _step_range(steps), level / 100.0, _BY_FAMILY[kernels_by])
+    made = _native.diff(_runs(before), _runs(after), step_range(steps), level / 100.0, _BY_FAMILY[kernels_by])
     return {table.name: table for table in map(Table, made)}
 
 

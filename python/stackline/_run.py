@@ -20,6 +20,7 @@ from ._rules import resolved, with_settings
 from ._rules_run import TIMEOUT, own_findings
 from ._table import Table
 from ._what_if import Prediction
+from ._window import all_of_it, exact_window, step_range
 
 PathLike = str | os.PathLike[str]
 
@@ -132,7 +133,9 @@ class Run(AnalysisMethods):
 
     Made by :func:`open`. Immutable; methods may be called from several threads, and long ones release the GIL.
     Where there are several traces, tables have a column ``rank`` in front; ``rank=`` picks one trace.
-    ``steps`` picks a step by number, or a range ``(first, last)`` with both ends included; ``None`` means everything.
+    ``steps`` picks a step by number, or a range ``(first, last)`` with both ends included. ``None`` means, where a trace has
+    steps, all but a first one that warms up (as in ``stackline report``; a table's notes say which), ``whole=True`` all of the
+    trace. Tables that reproduce HTA's are of the whole trace unless steps are chosen.
     Times are integers in ns wherever a column name ends in ``_ns``.
     """
 
@@ -189,33 +192,35 @@ class Run(AnalysisMethods):
         """Every registered analysis; each name is good for :meth:`table` and :meth:`tables`."""
         return analyses()
 
-    def tables(self, analysis: str, *, steps: Steps = None, rank: int | None = None) -> dict[str, Table]:
+    def tables(
+        self, analysis: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False
+    ) -> dict[str, Table]:
         """All tables of one analysis, by table name.
 
         Raises :class:`AnalysisError` for an unknown analysis, rank or step.
         """
-        native = self._native.analyze(analysis, _step_range(steps), rank)
+        native = self._native.analyze(analysis, step_range(steps), rank, all_of_it(steps, whole))
         return {table.name: table for table in map(Table, native)}
 
-    def table(self, name: str, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def table(self, name: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """One table: of the analysis with that name, the table with the same name or else its first.
 
         ``run.table("kernel_summary", steps=(10, 12)).to_pandas()``
         """
-        tables = self.tables(name, steps=steps, rank=rank)
+        tables = self.tables(name, steps=steps, rank=rank, whole=whole)
         return tables[name] if name in tables else next(iter(tables.values()))
 
-    def kernels(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Kernels by operator, name and stream, largest first: ``kernel_summary``. Times in µs."""
-        return self.table("kernel_summary", steps=steps, rank=rank)
+        return self.table("kernel_summary", steps=steps, rank=rank, whole=whole)
 
-    def timeline(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def timeline(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """How the GPUs' time divides into computation, communication, copies and idleness: ``gpu_timeline``."""
-        return self.table("gpu_timeline", steps=steps, rank=rank)
+        return self.table("gpu_timeline", steps=steps, rank=rank, whole=whole)
 
-    def collectives(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+    def collectives(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Collective operations with message sizes and bandwidths: ``coll_analysis``."""
-        return self.table("coll_analysis", steps=steps, rank=rank)
+        return self.table("coll_analysis", steps=steps, rank=rank, whole=whole)
 
     @overload
     def critical_path(
@@ -298,11 +303,11 @@ class Run(AnalysisMethods):
         if instance is not None and min(instance) < 0:
             raise AnalysisError(f"instance is {instance}; instances count from 0")
         if method == "exact":
-            window = _exact_window(annotation, instance, steps, whole)
+            window = exact_window(annotation, instance, steps, whole)
             return ExactPath(_native.exact_path(self._native, rank, annotation, *window))
         if method == "ctda":
             rules = None if phase_rules is None else os.fspath(phase_rules)
-            return CtdaPath(_native.ctda_path(self._native, rank, annotation, instance, _step_range(steps), rules))
+            return CtdaPath(_native.ctda_path(self._native, rank, annotation, instance, step_range(steps), rules))
         patterns = [data_load_events] if isinstance(data_load_events, str) else list(data_load_events)
         native = _native.critical_path(
             self._native, rank, annotation, instance, zero_weight_launch_edges, patterns, include_last_profiler_step
@@ -347,15 +352,15 @@ class Run(AnalysisMethods):
         is_own = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
         own = with_settings(own, [text for text in chosen if is_own[text]])
         chosen = [text for text in chosen if not is_own[text]]
-        said = own_findings(self, own, rank=rank, steps=_step_range(steps), whole=whole, timeout=rule_timeout)
-        return Table(_native.findings(self._native, rank, _step_range(steps), whole, chosen, min_gain, threads, said))
+        said = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
+        return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, said))
 
     def call_tree(self, *, rank: int | None = None, steps: Steps = None, whole: bool = False) -> CallTree:
         """Who called what, and what that took: Python frames, modules, spans, operators, runtime calls and the GPU operations that
         they launched, with what ran backward below the operator that it differentiates. Of the steps that :meth:`findings`
         looks at, put together; with ``whole`` of all of the trace.
         """
-        return _native.call_tree(self._native, rank, _step_range(steps), whole)
+        return _native.call_tree(self._native, rank, step_range(steps), whole)
 
     def what_if(
         self,
@@ -379,7 +384,7 @@ class Run(AnalysisMethods):
         Raises :class:`AnalysisError`, with the nearest names, if a selector finds nothing or edits contradict each other.
         """
         texts = [edits] if isinstance(edits, str) else list(edits)
-        window = _exact_window(annotation, instance, steps, whole)
+        window = exact_window(annotation, instance, steps, whole)
         return Prediction(_native.what_if(self._native, rank, annotation, *window, texts))
 
     def sweep(
@@ -397,7 +402,7 @@ class Run(AnalysisMethods):
         are tried, ``candidates`` (1 or more) at most. ``threads`` never changes the result."""
         if candidates < 1:
             raise AnalysisError("a sweep tries at least 1 edit: candidates is 1 or more")
-        window = _exact_window(annotation, instance, steps, whole)
+        window = exact_window(annotation, instance, steps, whole)
         return Table(_native.sweep(self._native, rank, annotation, *window, candidates, threads))
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
@@ -458,28 +463,6 @@ def analyses() -> list[AnalysisInfo]:
     return [AnalysisInfo(name, about) for name, about in _native.analyses_list()]
 
 
-def _exact_window(
-    annotation: str, instance: int | tuple[int, int] | None, steps: Steps, whole: bool
-) -> tuple[tuple[int, int] | None, tuple[int, int] | None, bool]:
-    """Instances and steps of a window of the exact method, and whether it is all of the trace."""
-    if (steps is not None) + bool(annotation) + whole > 1:
-        raise AnalysisError("steps, annotation and whole each choose a window: give one")
-    if isinstance(instance, int):
-        instance = (instance, instance)
-    if instance is not None and min(instance) < 0:
-        raise AnalysisError(f"instance is {instance}; instances count from 0")
-    return instance, _step_range(steps), whole
-
-
-def _step_range(steps: Steps) -> tuple[int, int] | None:
-    if steps is None:
-        return None
-    first, last = (steps, steps) if isinstance(steps, int) else steps
-    if first > last:
-        raise ValueError(f"steps is ({first}, {last}); the first must not be after the last")
-    return first, last
-
-
 def _source(paths: tuple[str, ...], trace: str) -> str | None:
     """The file that a trace came from, if exactly one of the opened files can be it."""
     files = [path for path in paths if os.path.isfile(path) and os.path.basename(path) == trace]
@@ -493,8 +476,6 @@ def _problem(fields: dict[str, Any]) -> Problem:
 
 def _trace_info(fields: dict[str, Any]) -> TraceInfo:
     return TraceInfo(**{**fields, "steps": tuple(fields["steps"]), "metadata": tuple(map(tuple, fields["metadata"]))})
-
-
 
 
 __all__ = ["AnalysisInfo", "Problem", "ReadReport", "Run", "TraceInfo", "analyses", "open"]

@@ -109,6 +109,12 @@ def test_steps_and_ranks_select(two_ranks: Path) -> None:
     run = sl.open(two_ranks)
     counts = {steps: sum(run.kernels(steps=steps, rank=1)["count"]) for steps in (None, 1, (0, 1))}
     assert counts == {None: 6, 1: 2, (0, 1): 4}
+    of_all = run.kernels(rank=1, whole=True)
+    assert sum(of_all["count"]) == 6 and not any("whole=True" in note for note in of_all.notes)
+    assert any(note.startswith("Of steps 0 to 2") for note in run.kernels(rank=1).notes)
+    assert any(note.startswith("Of the whole trace, as HTA has it") for note in run.hta_idle_time().notes)
+    with pytest.raises(sl.AnalysisError, match="each choose a window"):
+        run.kernels(steps=1, whole=True)
     both = run.kernels()
     assert both.columns[0] == "rank" and set(both["rank"]) == {0, 1}
     assert sum(both["count"]) == 12

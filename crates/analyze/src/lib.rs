@@ -41,8 +41,21 @@ pub struct Analysis {
     pub name: &'static str,
     /// One line for `--help` and lists.
     pub about: &'static str,
+    /// Its window where none is asked for.
+    pub window: DefaultWindow,
     /// Runs it. Data that a trace lacks gives empty tables with a note that says so, never an error.
     pub run: fn(&Trace, &Scope) -> Vec<Table>,
+}
+
+/// What an analysis looks at where no window is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultWindow {
+    /// The steps that [`steps::Looked`] chooses; all of a trace without steps.
+    Steps,
+    /// The whole trace, as the tool of this name, whose table it reproduces.
+    WholeAs(&'static str),
+    /// The analysis' own choice, such as a row for each step.
+    Own,
 }
 
 impl std::fmt::Debug for Analysis {

@@ -1,5 +1,6 @@
 //! Which part of a trace an analysis looks at.
 
+use crate::DefaultWindow;
 use crate::critical_path::exact::WindowChoice;
 use crate::steps::Looked;
 use stackline_model::{EventId, GpuId, Trace};
@@ -12,7 +13,8 @@ pub struct Scope {
     pub steps: Option<(i64, i64)>,
     /// All of the trace, also where it has steps.
     pub whole: bool,
-    /// In all tables the steps that [`Looked`] chooses, where the trace has steps.
+    /// In all tables the steps that [`Looked`] chooses, where the trace has steps, whatever their
+    /// [default](crate::DefaultWindow).
     pub chosen: bool,
 }
 
@@ -23,12 +25,16 @@ impl Scope {
         Self { steps, ..Self::default() }
     }
 
-    /// The same for one trace: where its steps are to be chosen, these.
+    /// What an analysis with this default looks at of a trace.
+    #[must_use]
+    pub fn of(&self, window: DefaultWindow, trace: &Trace) -> Self {
+        let of_steps = self.chosen || window == DefaultWindow::Steps;
+        if of_steps { self.resolved(trace) } else { *self }
+    }
+
+    /// The steps that [`Looked`] chooses of a trace; itself where there are none.
     #[must_use]
     pub fn resolved(&self, trace: &Trace) -> Self {
-        if !self.chosen {
-            return *self;
-        }
         match Looked::at(trace, self).choice {
             WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Self::of_steps(Some((from, to))),
             _ => *self,

@@ -88,6 +88,18 @@ impl Looked {
     }
 }
 
+/// The steps that tables of some traces are of by default, in words, and what is to be said of them: what is left out. `None` where
+/// no trace has steps.
+#[must_use]
+pub fn default_window(traces: &[Trace]) -> Option<(String, Vec<String>)> {
+    let looked: Vec<Looked> = traces.iter().map(|trace| Looked::at(trace, &Scope::default())).collect();
+    let first = looked.iter().find(|looked| looked.steps > 0)?;
+    match looked.iter().all(|looked| looked.choice == first.choice) {
+        true => Some((first.choice.in_words(), first.notes.clone())),
+        false => Some(("the steps of each rank".to_owned(), Vec::new())),
+    }
+}
+
 /// The step of these numbers that begins first, and the one that ends last.
 fn first_and_last(trace: &Trace, (first, last): (i64, i64)) -> Option<(&Step, &Step)> {
     let chosen = |step: &&Step| (first..=last).contains(&step.number);

@@ -209,3 +209,67 @@ fn padding_of_batches() {
     assert_eq!(padded(&[100, 90, 95, 99]), [], "of about one length");
     assert_eq!(padded(&[5, 1, 2, 2]), [], "small");
 }
+
+/// What cuDNN's benchmark mode does for a new shape: three candidates, each run twice.
+fn search(p: &mut Program) {
+    p.sync("cudaDeviceSynchronize");
+    for us in [300, 100, 200] {
+        p.kernel("candidate", us);
+        p.sync("cudaDeviceSynchronize");
+        p.kernel("candidate", us);
+        p.sync("cudaEventSynchronize");
+    }
+}
+
+/// Six steps of a convolution, which searches in the steps that `searches` names.
+fn convolutions(searches: fn(usize) -> bool) -> Program {
+    steps(move |p, number| {
+        p.op("aten::conv2d", |p| {
+            p.op("aten::_convolution", |p| {
+                p.op("aten::cudnn_convolution", |p| {
+                    if searches(number) {
+                        search(p);
+                    }
+                    p.kernel("best", 100);
+                });
+            });
+        });
+        p.sync("cudaStreamSynchronize");
+    })
+}
+
+#[test]
+fn algorithms_are_tried_out_in_each_step() {
+    let program = convolutions(|_| true);
+    let found = program.of("SL062");
+    insta::assert_snapshot!(text(&found));
+    let saved = program.findings().step_ns - convolutions(|_| false).findings().step_ns;
+    let gain = found[0].gain.unwrap();
+    // A first search is needed: that of five of the six steps goes.
+    assert!((gain.ns - saved * 5 / 6).abs() < saved / 20, "{saved}: {}", text(&found));
+    // Its waits are those of the search, and not told as waits for a value.
+    let waits = program.of("SL004");
+    assert!(waits.iter().all(|f| !f.title.contains("convolution")), "{}", text(&waits));
+    // Once for the only shape, in the first step; a convolution that waits once; none.
+    assert_eq!(convolutions(|number| number == 0).of("SL062"), []);
+    assert_eq!(convolutions(|_| false).of("SL062"), []);
+    let waits_once = steps(|p, _| p.op("aten::cudnn_convolution", |p| p.sync("cudaStreamSynchronize")));
+    assert_eq!(waits_once.of("SL062"), []);
+}
+
+#[test]
+fn autotuners_that_run_in_each_step() {
+    let program = steps(|p, _| {
+        p.python("triton/runtime/autotuner.py(140): _bench", |p| {
+            p.kernel("candidate", 500);
+            p.sync("cudaDeviceSynchronize");
+        });
+        p.kernel("best", 100);
+        p.sync("cudaStreamSynchronize");
+    });
+    let found = program.of("SL062");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!(only.title.starts_with("An autotuner tries out kernels in 5 of the 5 steps"), "{}", only.title);
+    assert!((400_000..=450_000).contains(&only.gain_ns()), "{}", text(&found));
+    assert_eq!(only.place.text(), "train.py:10 in step");
+}

@@ -3,6 +3,7 @@
 use crate::findings_support;
 
 use findings_support::{Program, text};
+use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::findings::{Findings, LargeKind};
@@ -216,4 +217,25 @@ fn waits_of_streams_are_asked_for_where_they_are_missing() {
     assert!(!advice(recorded).contains("enable_cuda_sync_events"));
     let amd = held_by("hipLaunchKernel", |_| ());
     assert!(!advice(amd).contains("enable_cuda_sync_events"));
+}
+
+/// A thread that waits for another one shows no call of its own: the other one's is named.
+#[test]
+fn what_another_thread_runs_meanwhile_is_named() {
+    let of = |part: i64| {
+        let mut program = Program::new();
+        for number in 0..4 {
+            program.step(number, |p| {
+                p.op("aten::mm", |p| p.work(500));
+                p.thread_span(2, ("user_annotation", "gloo:all_reduce"), (p.now, 9_000 * part / 10), json!({}));
+                p.work(9_000);
+            });
+        }
+        let found = program.findings();
+        let group = found.uncovered.groups.iter().find(|group| group.kind == LargeKind::UnrecordedPython).cloned();
+        group.unwrap_or_else(|| panic!("{:?}", found.uncovered)).meanwhile
+    };
+    let (name, percent) = of(8).unwrap();
+    assert!(name == "gloo:all_reduce" && (75.0..=81.0).contains(&percent), "{name} {percent}");
+    assert_eq!(of(3), None, "for less than half of it");
 }

@@ -5,16 +5,14 @@ use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
 use crate::progress::Progress;
 use anyhow::Result;
-use stackline_analyze::steps::Looked;
+use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
-use stackline_query::window_in_words;
 use std::path::{Path, PathBuf};
 
 /// What names of analyses and tables that reproduce HTA's begin with.
-const OF_HTA: &str = "hta_";
 
 /// Refuses a target that is one of the inputs: the trace would be gone.
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
@@ -96,12 +94,8 @@ impl<'a> Session<'a> {
 
     /// Runs analyses by name over all traces.
     pub(crate) fn run(&self, names: &[&str]) -> Result<Vec<Table>> {
-        self.run_with(names, &self.run_options())
-    }
-
-    fn run_with(&self, names: &[&str], options: &RunOptions) -> Result<Vec<Table>> {
         let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
-        Ok(stackline_engine::run(&self.set, &analyses, options)?)
+        Ok(stackline_engine::run(&self.set, &analyses, &self.run_options())?)
     }
 
     /// How analyses run over the traces.
@@ -109,36 +103,10 @@ impl<'a> Session<'a> {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
-    /// The same over the steps that are looked at, as `report` has them. Tables that reproduce HTA's keep its window, the whole
-    /// trace, and say so.
-    /// `is_part`: whether that is less than the whole trace, and not what the user chose.
-    pub(crate) fn run_of_steps(&self, names: &[&str], is_part: bool) -> Result<Vec<Table>> {
-        let options = RunOptions { scope: Scope { chosen: true, ..self.scope }, ..self.run_options() };
-        let mut tables = self.run_with(names, &options)?;
-        if !is_part {
-            return Ok(tables);
-        }
-        let of_hta: Vec<&str> = names.iter().copied().filter(|name| name.starts_with(OF_HTA)).collect();
-        for table in self.run(&of_hta)? {
-            if let Some(known) =
-                tables.iter_mut().find(|known| known.name == table.name && table.name.starts_with(OF_HTA))
-            {
-                *known = table.note("Of the whole trace, as HTA has it: --steps chooses steps here, too.");
-            }
-        }
-        Ok(tables)
-    }
-
-    /// What [`Self::run_of_steps`] looks at, in words; `None` where that is all of each trace or what the user chose.
+    /// What tables are of by default, in words; `None` where that is all of each trace or what the user chose.
     pub(crate) fn looked_at(&self) -> Option<String> {
-        let is_chosen = self.scope != Scope::default();
-        let looked = |trace: &Trace| Looked::at(trace, &Scope { chosen: true, ..self.scope });
-        let looked: Vec<Looked> = self.set.traces.iter().filter(|_| !is_chosen).map(looked).collect();
-        let first = looked.iter().find(|looked| looked.steps > 0)?;
-        let all_alike = looked.iter().all(|looked| looked.choice == first.choice);
-        let window = if all_alike { window_in_words(&first.choice) } else { "the steps of each rank".to_owned() };
-        let notes: String =
-            if all_alike { first.notes.iter().map(|note| format!("Note: {note}.\n")).collect() } else { String::new() };
+        let (window, notes) = default_window(&self.set.traces).filter(|_| self.scope == Scope::default())?;
+        let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
         Some(format!("Of {window}; --whole shows all of the trace.\n{notes}"))
     }
 

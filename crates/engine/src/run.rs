@@ -1,7 +1,8 @@
 //! Runs analyses over traces, on several threads, with the same result for any number of them.
 
 use crate::{Error, Watch, concatenate, ranks};
-use stackline_analyze::{Analysis, Scope};
+use stackline_analyze::steps::Looked;
+use stackline_analyze::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Table, Trace, TraceSet};
 use stackline_store::thread_count;
 use std::sync::Mutex;
@@ -28,7 +29,7 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
             return None;
         }
         let (trace, analysis) = jobs[i];
-        Some((analysis.run)(trace, &options.scope.resolved(trace)))
+        Some(run_one(trace, analysis, &options.scope))
     });
     let mut results = results.into_iter();
     let mut per_rank = Vec::with_capacity(set.traces.len());
@@ -40,6 +41,19 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
         per_rank.push((rank, tables));
     }
     Ok(concatenate(per_rank))
+}
+
+/// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool keep its window, and
+/// say so.
+pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
+    let tables = (analysis.run)(trace, &scope.of(analysis.window, trace));
+    match analysis.window {
+        DefaultWindow::WholeAs(tool) if *scope == Scope::default() && Looked::at(trace, scope).steps > 0 => {
+            let note = format!("Of the whole trace, as {tool} has it, unless steps are chosen.");
+            tables.into_iter().map(|table| table.note(note.as_str())).collect()
+        }
+        _ => tables,
+    }
 }
 
 /// Checks that a scope's steps exist in at least one of the traces that are asked about.
@@ -91,7 +105,7 @@ mod tests {
         vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
     }
 
-    const LENGTH: Analysis = Analysis { name: "length", about: "", run: length };
+    const LENGTH: Analysis = Analysis { name: "length", about: "", window: DefaultWindow::Own, run: length };
 
     fn set() -> TraceSet {
         let trace = |i| {

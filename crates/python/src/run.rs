@@ -7,7 +7,8 @@ use crate::worker::{interruptible, quiet, settled};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::analyses;
-use stackline_analyze::{Analysis, Scope};
+use stackline_analyze::steps::default_window;
+use stackline_analyze::{Analysis, DefaultWindow, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch, WriteOptions};
 use stackline_model::{Problem, TraceSet};
 use std::path::{Path, PathBuf};
@@ -112,27 +113,32 @@ impl NativeRun {
     }
 
     /// Runs one registered analysis: over all ranks, their tables put together, or over one.
-    #[pyo3(signature = (name, steps=None, rank=None))]
+    #[pyo3(signature = (name, steps, rank, whole))]
     fn analyze(
         &self,
         py: Python<'_>,
         name: &str,
         steps: Option<(i64, i64)>,
         rank: Option<i64>,
+        whole: bool,
     ) -> PyResult<Vec<NativeTable>> {
         let analysis = find(py, name)?;
         let at = rank.map(|r| self.position(py, r)).transpose()?;
-        let options = RunOptions { scope: Scope::of_steps(steps), threads: self.threads, watch: Watch::new() };
+        let scope = Scope { steps, whole, ..Scope::default() };
+        let options = RunOptions { scope, threads: self.threads, watch: Watch::new() };
         let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
         let checked = stackline_engine::check_steps(asked, &options.scope);
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
         let tables = quiet(py, &watch, move || match at {
-            Some(at) => Ok((analysis.run)(&set.traces[at], &options.scope)),
+            Some(at) => Ok(stackline_engine::run_one(&set.traces[at], analysis, &options.scope)),
             None => stackline_engine::run(&set, &[analysis], &options),
         })?;
         let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
-        tables.iter().map(NativeTable::from_model).collect()
+        let is_of_steps = scope == Scope::default() && analysis.window == DefaultWindow::Steps;
+        let window = if is_of_steps { default_window(asked) } else { None };
+        let note = window.map(|(window, _)| format!("Of {window}; whole=True takes all of the trace."));
+        tables.iter().map(|table| Ok(NativeTable::from_model(table)?.noted(note.clone()))).collect()
     }
 
     /// Events of all traces, with or without their arguments.

@@ -108,7 +108,7 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
     let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
     let of = match choice {
         WindowChoice::Whole => String::new(),
-        choice => format!(" of {}", window_in_words(choice)),
+        choice => format!(" of {}", choice.in_words()),
     };
     let rank = if many { format!(", rank {}", info.rank) } else { String::new() };
     let label = format!("Critical path{of}{rank}");
@@ -232,18 +232,4 @@ fn hta_json(trace: &Trace, with_steps: bool) -> serde_json::Map<String, Value> {
         }
     };
     if let Value::Object(keys) = json { keys } else { serde_json::Map::new() }
-}
-
-/// A window in words.
-pub fn window_in_words(choice: &WindowChoice) -> String {
-    match choice {
-        WindowChoice::Whole => "the whole trace".to_owned(),
-        WindowChoice::From(_) => "the trace without its imports".to_owned(),
-        WindowChoice::StepsWithWork(a, b) if a == b => format!("step {a} with its GPU work"),
-        WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their GPU work"),
-        WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
-        WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
-        WindowChoice::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
-        WindowChoice::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
-    }
 }

@@ -1,13 +1,14 @@
 //! Checks of a trace ([`crate::checks`]) as tables: one row for each check, and the events that break one.
 
 use crate::checks::{ALL, Check, Outcome};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{EventId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const CHECKS: Analysis = Analysis {
     name: "checks",
     about: "Breaches of causality, missing partners and missing fields, each counted, with the events",
+    window: DefaultWindow::Own,
     run,
 };
 

@@ -2,12 +2,16 @@
 //! ([`stackline_model::DeviceClock`]), as recorded. Differences of a millisecond and more were removed by reading, before all
 //! other tables.
 
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
 
 /// The registered analysis.
-pub(super) const CLOCKS: Analysis =
-    Analysis { name: "clocks", about: "Bounds on the difference between the clocks of host and devices", run };
+pub(super) const CLOCKS: Analysis = Analysis {
+    name: "clocks",
+    about: "Bounds on the difference between the clocks of host and devices",
+    window: DefaultWindow::Own,
+    run,
+};
 
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let clocks = &trace.meta.clocks;

@@ -5,13 +5,14 @@
 //! (AMD-AGI/TraceLens#827, #728), so this table stands beside every share.
 
 use crate::summary::percent;
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{EventId, GpuId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const COVERAGE: Analysis = Analysis {
     name: "coverage",
     about: "How much of the GPU time has a known launch, operator, Python frame, module, annotation and step",
+    window: DefaultWindow::Steps,
     run,
 };
 

@@ -13,7 +13,7 @@ use super::coverage::beside_shares;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::steps::Looked;
 use crate::summary::percent;
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow};
 use stackline_model::{GpuId, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -21,12 +21,13 @@ use std::collections::BTreeMap;
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_time",
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
+    window: DefaultWindow::Own,
     run: |trace, scope| {
         let looked = Looked::at(trace, scope);
         let mut types = NameTypes::new(trace, RULES);
         let all = operations(trace, &mut types);
         // Both tables are of the same time.
-        let scope = &Scope { chosen: true, ..*scope }.resolved(trace);
+        let scope = &scope.resolved(trace);
         let work = scope.gpu_work(trace);
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
         beside_shares(vec![breakdown(trace, &all, &looked), kernels(trace, &of_scope)], trace, scope)

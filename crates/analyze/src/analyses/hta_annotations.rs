@@ -13,7 +13,7 @@
 
 use super::hta_kernel_breakdown::name_statistics;
 use crate::hta_rows::{HtaRows, Row};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{Key, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_annotations",
     about: "Time by user annotation on GPU and CPU, and GPU operations by annotation",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let rows = HtaRows::load(trace, scope);
         vec![exact(trace, scope), annotations(&rows, true, 1000), annotations(&rows, false, 1000), kernels(&rows)]

@@ -11,7 +11,7 @@ use crate::intervals::{intersect, total, union};
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes, RULES};
 use crate::stats::round;
 use crate::summary::percent;
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
     about: "Share of communication time that computation hides",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 

@@ -5,8 +5,8 @@
 //! `cudaLaunchKernel` in order of start; if their numbers differ nothing can be said. Operators are the enclosing ones of
 //! the call, outermost first. Every argument of a range is a counter; one column each, by name.
 
-use crate::Analysis;
 use crate::hta_rows::{HtaRows, Row};
+use crate::{Analysis, DefaultWindow};
 use stackline_model::{EventKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeSet;
 
@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_counters",
     about: "Hardware counters per kernel with the operators that launched it",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };
 

@@ -12,7 +12,7 @@
 use crate::hta_rows::{HtaRows, Row};
 use crate::stats::{Describe, columns, describe, round, sum};
 use crate::summary::percent;
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{GpuId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_idle_time",
     about: "Idle time of GPU streams by cause: host wait, kernel wait, other",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let [breakdown, intervals] = hta(&HtaRows::load(trace, scope), KERNEL_WAIT_US);
         vec![exact(trace, scope, KERNEL_WAIT_US * 1000), breakdown, intervals]

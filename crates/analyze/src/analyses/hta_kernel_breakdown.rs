@@ -14,7 +14,7 @@ use crate::hta_rows::{HtaRows, Row};
 use crate::intervals::Bound;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::{mean_std, quantile, round, sum};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Table, Trace, Unit};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
     about: "GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside",
+    window: DefaultWindow::WholeAs("HTA"),
     run,
 };
 

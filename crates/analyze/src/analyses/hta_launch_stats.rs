@@ -12,7 +12,7 @@
 
 use crate::hta_rows::{CallPairs, HtaRows, Row, note_limited};
 use crate::stats::{columns, describe, sum};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Table, Trace, Unit};
 
@@ -20,6 +20,7 @@ use stackline_model::{Table, Trace, Unit};
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_launch_stats",
     about: "Launch calls and delays: short kernels, slow calls, long delays",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let (pairs, limited) = pairs_limited(&HtaRows::load(trace, scope), true);
         vec![exact(trace, scope), note_limited(hta_summary(&pairs), limited), hta_launches(&pairs)]

@@ -11,7 +11,7 @@
 use crate::hta_rows::HtaRows;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::{columns, describe};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_memory_bandwidth",
     about: "Bytes, time and bandwidth of copies and fills, and bandwidth over time",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let series = series(&HtaRows::load(trace, scope));
         vec![exact(trace, scope), summary(&series), table(&series)]

@@ -12,7 +12,7 @@
 use crate::hta_rows::{CallPairs, HtaRows, note_limited};
 use crate::hta_view::LAUNCHES;
 use crate::stats::{columns, describe};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Column, EventId, Table, Unit, Values};
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_queue_length",
     about: "Operations waiting on each GPU stream over time, and time with a full queue",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope: &Scope| {
         let rows = HtaRows::load(trace, scope);
         let (series, limited) = series_limited(&rows);

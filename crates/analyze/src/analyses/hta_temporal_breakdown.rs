@@ -8,17 +8,18 @@
 //! The analysis `gpu_time` has the exact division, with communication and memory told apart and the causes of idleness.
 
 use super::coverage::beside_shares;
-use crate::Analysis;
 use crate::hta_rows::HtaRows;
 use crate::intervals::{total, union};
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::round;
+use crate::{Analysis, DefaultWindow};
 use stackline_model::{Table, Unit};
 
 /// See the module.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
     about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
+    window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 

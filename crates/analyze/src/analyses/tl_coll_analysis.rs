@@ -5,7 +5,7 @@ use crate::classify::{Collective, element_bytes};
 use crate::host_collectives::host_collectives;
 use crate::summary::Summary;
 use crate::tracelens::{Definition, GpuView};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -13,6 +13,7 @@ use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, T
 pub(super) const COLL_ANALYSIS: Analysis = Analysis {
     name: "coll_analysis",
     about: "Collectives by group, type and message size, with algorithm and bus bandwidth",
+    window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 

@@ -2,13 +2,14 @@
 
 use crate::kernel_type::KernelType;
 use crate::tracelens::{Definition, GpuView, Recompute, Spans};
-use crate::{Analysis, Scope, summary};
+use crate::{Analysis, DefaultWindow, Scope, summary};
 use stackline_model::{GpuId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
     name: "gpu_timeline",
     about: "GPU time by computation, exposed communication, exposed copies and idling",
+    window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 

@@ -4,7 +4,7 @@ use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::classify;
 use crate::summary::{Summary, percent};
 use crate::tracelens::{Definition, GpuView, Launchers, Recompute};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -12,6 +12,7 @@ use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     name: "kernel_summary",
     about: "Kernels by operator, name and stream, with counts and durations",
+    window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 

@@ -2,7 +2,7 @@
 
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -10,6 +10,7 @@ use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace
 pub(super) const OPERATORS: Analysis = Analysis {
     name: "operators",
     about: "Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree",
+    window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope),
 };
 

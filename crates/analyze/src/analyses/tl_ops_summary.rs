@@ -2,13 +2,14 @@
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const OPS_SUMMARY: Analysis = Analysis {
     name: "ops_summary",
     about: "GPU time by the operator that launched it",
+    window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

@@ -2,13 +2,14 @@
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{StrId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     name: "ops_summary_by_category",
     about: "GPU time by what the operators compute: GEMM, convolution, attention, ...",
+    window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

@@ -3,7 +3,7 @@
 use crate::op_groups;
 use crate::summary::{Summary, percent};
 use crate::tracelens::{Definition, GpuView, Launcher, Launchers};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{StrId, Table, Trace, TrackId, Unit};
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 pub(super) const OPS_UNIQUE_ARGS: Analysis = Analysis {
     name: "ops_unique_args",
     about: "GPU time by operator and its arguments: shapes, types, strides, values",
+    window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

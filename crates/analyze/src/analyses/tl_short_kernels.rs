@@ -3,7 +3,7 @@
 use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::summary::{Summary, percent};
 use crate::tracelens::{Definition, GpuView, Recompute};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -11,6 +11,7 @@ use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
 pub(super) const SHORT_KERNELS: Analysis = Analysis {
     name: "short_kernels",
     about: "Kernels below 10 µs: by operator and arguments, and a histogram of their durations",
+    window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

@@ -4,13 +4,14 @@ use crate::intervals::{total, union};
 use crate::stats;
 use crate::steps::with_gpu_work;
 use crate::summary::{Summary, percent};
-use crate::{Analysis, Scope};
+use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{EventKind, Step, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const STEPS: Analysis = Analysis {
     name: "steps",
     about: "Time of each step, their spread, and how busy the GPU was",
+    window: DefaultWindow::Own,
     run: |trace, scope| tables(trace, scope),
 };
 

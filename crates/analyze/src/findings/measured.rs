@@ -442,6 +442,12 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
          kernels) with inputs of such shapes shrink by half of that part (`scale`), and at most by all of it: scores of attention, which grow with the square of the \
          length, may gain more.",
     ),
+    (
+        "SL062",
+        &[Replay],
+        "Within each convolution that searches: the runtime calls up to the end of its last wait go, and the kernels that they launched \
+         (`remove`). Of an autotuner's function: all that it did.",
+    ),
 ];
 
 #[cfg(test)]

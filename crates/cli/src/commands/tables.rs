@@ -52,10 +52,9 @@ const BULKY: &[&str] = &[
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let is_of_steps = [KERNELS, OPERATORS, COLLECTIVES].contains(&analyses);
+    let is_of_steps = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE].contains(&analyses);
     let window = if is_of_steps { session.looked_at() } else { None };
-    let mut tables =
-        if is_of_steps { session.run_of_steps(analyses, window.is_some())? } else { session.run(analyses)? };
+    let mut tables = session.run(analyses)?;
     if analyses == COLLECTIVES && session.set.traces.len() > 1 {
         tables.push(stackline_engine::rank_clock_table(&session.set));
     }

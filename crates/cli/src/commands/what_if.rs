@@ -15,7 +15,6 @@ use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::findings::{Gone, recorded_in};
 use stackline_analyze::steps::Looked;
 use stackline_present::{human, terminal};
-use stackline_query::window_in_words;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -131,7 +130,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));
     let mut out = format!(
         "What if, for {}: {} before, {} after\nGain {} ({}), at least {} ({}), at most {} ({})\n",
-        window_in_words(choice),
+        choice.in_words(),
         human::duration(before),
         human::duration(found.after_ns),
         human::signed_duration(gain.ns),
@@ -190,7 +189,7 @@ fn extra(found: &Prediction, steps: Option<usize>) -> Vec<(&'static str, Value)>
 fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
     format!(
         "What to fix first, for {}: {}; {} edits tried, each alone\n",
-        window_in_words(choice),
+        choice.in_words(),
         human::duration(sweep.window_ns),
         human::count(sweep.tried as i64),
     )

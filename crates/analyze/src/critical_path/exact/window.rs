@@ -32,6 +32,23 @@ pub enum WindowChoice {
     },
 }
 
+impl WindowChoice {
+    /// The window in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Whole => "the whole trace".to_owned(),
+            Self::From(_) => "the trace without its imports".to_owned(),
+            Self::StepsWithWork(a, b) if a == b => format!("step {a} with its GPU work"),
+            Self::StepsWithWork(a, b) => format!("steps {a} to {b} with their GPU work"),
+            Self::Steps(a, b) if a == b => format!("step {a}"),
+            Self::Steps(a, b) => format!("steps {a} to {b}"),
+            Self::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
+            Self::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
+        }
+    }
+}
+
 /// A stretch of time, and the node in which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {

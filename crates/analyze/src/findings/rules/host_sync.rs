@@ -34,7 +34,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut calls = subject.waiting_calls();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
-    calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call, last_launch));
+    let of_searches = super::autotuning::waits_of_searches(subject);
+    calls.retain(|&call| {
+        let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(subject, call, last_launch);
+        subject.dur(call) >= least && !is_told_elsewhere
+    });
     let by_place = subject.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, of)| {

@@ -2,6 +2,7 @@
 
 mod all_reduce_of_shards;
 mod autograd_in_inference;
+mod autotuning;
 mod backward_slower;
 mod block_size;
 mod busy_python;
@@ -119,6 +120,7 @@ pub const ALL: &[Rule] = &[
     memory::NON_UNIFORM_ACCESS,
     memory::STRUCTURED_ACCESS,
     padding::RULE,
+    autotuning::RULE,
 ];
 
 /// Whether a finding is about waits for other ranks, which one of them may explain.

@@ -45,6 +45,11 @@ impl Group {
         if self.kind.is_of_events() { self.events.len() } else { self.hops.len() }
     }
 
+    /// Positions of its hops in the path.
+    pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
+        self.hops.iter().map(|(at, _)| *at)
+    }
+
     /// A call is told by its own time, too: what it waits for is on the path in its place.
     pub(super) fn largest_ns(&self) -> i64 {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }

@@ -3,6 +3,7 @@
 //! Rules know kinds of fault. What no rule knows may still take most of a step, so that a list without it misleads.
 
 mod groups;
+mod meanwhile;
 mod waits;
 
 use super::finding::Draft;
@@ -115,6 +116,9 @@ pub struct LargeGroup {
     pub path_percent: f64,
     /// Waits on the path whose cause is not recorded, in percent of it: calls that were in progress meanwhile have them.
     pub wait_percent: f64,
+    /// Of time without recorded calls: the operator or annotation of other threads of the process that runs for most of it, and
+    /// for how much, in percent.
+    pub meanwhile: Option<(String, f64)>,
     /// What could record it; empty of what is recorded.
     pub advice: &'static str,
     /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
@@ -281,6 +285,8 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         // An event does not take the path that waits meanwhile; a wait is that path.
         path_percent: of_path(if is_of_events { group.path_ns - group.wait_ns } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
+        meanwhile: meanwhile::longest_span(subject, group)
+            .map(|(name, percent)| (subject.trace().strings.get(name).to_owned(), percent)),
         advice: "",
         gain,
     };

@@ -15,7 +15,6 @@ use stackline_analyze::{Scope, steps::Looked};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::{human, terminal};
-use stackline_query::window_in_words;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
@@ -144,7 +143,7 @@ fn assumed(report: &ExactReport) -> String {
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
-    let what = window_in_words(choice);
+    let what = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
         "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",

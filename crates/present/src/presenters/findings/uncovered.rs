@@ -26,8 +26,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
 }
 
 fn line(found: &Findings, group: &LargeGroup) -> String {
-    let name: String = group.name.chars().take(NAME).collect();
-    let dots = if name.len() < group.name.len() { "…" } else { "" };
+    let name = cut(&group.name);
     let place = group.place.text();
     let is_place = group.kind != LargeKind::Frame && group.place.file.is_some();
     let place = if is_place { format!(" at {place}") } else { String::new() };
@@ -43,6 +42,11 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else {
         format!("{of_path:.0} % of the critical path")
     };
+    let meanwhile = group.meanwhile.as_ref().map(|(name, percent)| {
+        let name = cut(name);
+        format!("; for {percent:.0} % of it {name} runs on another thread")
+    });
+    let share = share + &meanwhile.unwrap_or_default();
     let gain = match group.gain {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
@@ -59,7 +63,13 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         advice => format!(". To see more: {advice}"),
     };
     let words = group.kind.words(group.count);
-    format!("{name}{dots} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
+    format!("{name} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
+}
+
+/// A name, no longer than a line takes.
+fn cut(name: &str) -> String {
+    let kept: String = name.chars().take(NAME).collect();
+    if kept.len() < name.len() { format!("{kept}…") } else { kept }
 }
 
 /// The same for programs.
@@ -78,6 +88,7 @@ pub(super) fn document(found: &Findings) -> Value {
             "percent": group.percent,
             "path_percent": group.path_percent,
             "wait_percent": group.wait_percent,
+            "meanwhile": group.meanwhile.as_ref().map(|(name, percent)| json!({"name": name, "percent": percent})),
             "advice": group.advice,
             "gain": gain(group),
         })

@@ -1,0 +1,191 @@
+//! SL062: algorithms are tried out in later steps, as cuDNN's benchmark mode and autotuners do for each new shape.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashSet;
+use stackline_model::{EventId, EventKind, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL062",
+    name: "autotuning-in-step",
+    area: Area::Kernels,
+    about: "steps after the first try out which algorithm or configuration of a kernel is fastest",
+    why: "Each candidate runs, twice with cuDNN, while the host waits for it. It is done once for each new shape: where shapes differ from \
+          step to step it never ends.",
+    advice: "torch.backends.cudnn.benchmark = False where input sizes vary (or torch.backends.cudnn.benchmark_limit for fewer candidates); \
+             pad or crop to few sizes where they need not vary. Fewer keys or configurations in @triton.autotune; run all shapes once \
+             before the training.",
+    example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
+    cost: "one line; the algorithm that is taken without a search may be slower",
+    wrong_when: "All shapes have been seen soon, and the recording is of the beginning. A search is known by a convolution that waits for \
+                 the GPU at least three times, or by frames of Triton's or FlashInfer's autotuner.",
+    source: "field practice; cuDNN frontend, time_sorted_plan (what a search does)",
+    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Steps],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path in searches from one place, in percent",
+    }],
+    elsewhere: &[],
+    check,
+};
+
+/// Waits of a search for one candidate: before it, after it ran for the first time, and after it was timed.
+const LEAST_WAITS: usize = 3;
+
+/// Functions in which an autotuner runs its candidates.
+const AUTOTUNERS: &[&[&str]] = &[
+    &["triton/runtime/autotuner.py(", "): _bench"],
+    &["triton/testing.py(", "): do_bench*"],
+    &["flashinfer/autotuner.py(", "): _profile_single_kernel"],
+];
+
+/// Operators of cuDNN's and MIOpen's convolutions, forward and backward.
+fn is_convolution(name: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|name| {
+        name.starts_with("cudnn_convolution")
+            || name.starts_with("miopen_convolution")
+            || name.starts_with("miopen_depthwise_convolution")
+            || matches!(name, "_convolution" | "convolution_backward")
+    })
+}
+
+fn is_autotuner(name: &str) -> bool {
+    AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
+}
+
+/// What a search did: all that goes with it.
+struct Search {
+    /// The convolution, or the autotuner's function.
+    span: EventId,
+    gone: Vec<EventId>,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let steps = subject.later_steps();
+    let mut searches = of_convolutions(subject);
+    searches.extend(of_autotuners(subject));
+    searches.retain(|search| subject.step_of(steps, search.span).is_some());
+    let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
+    let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
+    let groups = subject.by_place(&spans).into_iter();
+    groups
+        .filter_map(|(place, of)| {
+            let searches: Vec<Search> = of.iter().filter_map(|span| by_span.remove(span)).collect();
+            draft(subject, place, &searches)
+        })
+        .collect()
+}
+
+/// The calls that wait for the GPU in a search of a convolution: rules about waits leave them out.
+pub(super) fn waits_of_searches(subject: &Subject<'_>) -> FxHashSet<EventId> {
+    waits_by_convolution(subject).into_values().filter(|waits| waits.len() >= LEAST_WAITS).flatten().collect()
+}
+
+/// The calls that wait within each of the outermost convolutions.
+fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>> {
+    let trace = subject.trace();
+    let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
+    if !trace.strings.iter().any(is_convolution) {
+        return waits;
+    }
+    let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && is_convolution(trace.name(e));
+    for call in subject.waiting_calls() {
+        if let Some(convolution) = trace.ancestors(call).filter(|&e| is_operator(e)).last() {
+            waits.entry(convolution).or_default().push(call);
+        }
+    }
+    waits
+}
+
+fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
+    let trace = subject.trace();
+    let waits = waits_by_convolution(subject).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
+    // When the last candidate was done: what follows is the convolution itself.
+    let ends: BTreeMap<EventId, i64> = waits
+        .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
+        .collect();
+    let mut gone: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
+    let is_call = |e: &EventId| matches!(trace.kind(*e), EventKind::Runtime | EventKind::Driver);
+    for call in trace.events.ids().filter(is_call) {
+        let Some(span) = trace.ancestors(call).filter(|e| ends.contains_key(e)).last() else { continue };
+        if trace.events.end(call) <= ends[&span] {
+            gone.entry(span).or_default().push(call);
+        }
+    }
+    for (span, gone) in &mut gone {
+        let launched = |work: &EventId| {
+            let launch = trace.gpu.of_event(*work).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+            launch.is_some_and(|launch| trace.events.end(launch) <= ends[span])
+        };
+        gone.extend(subject.launched_in(*span).filter(launched));
+    }
+    gone.into_iter().map(|(span, gone)| Search { span, gone }).collect()
+}
+
+fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
+    let spans = subject.outermost(&subject.named(&[EventKind::PythonFunction], is_autotuner));
+    let gone = |span: EventId| {
+        let mut gone = subject.with_waits(&[span]);
+        gone.extend(subject.launched_in(span));
+        gone.sort_unstable();
+        gone.dedup();
+        gone
+    };
+    spans.into_iter().map(|span| Search { span, gone: gone(span) }).collect()
+}
+
+fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Draft> {
+    let trace = subject.trace();
+    let steps = subject.later_steps();
+    let events: Vec<EventId> = searches.iter().map(|search| search.span).collect();
+    let of_steps = subject.steps_with(steps, events.iter().copied());
+    let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
+    let candidates: Vec<EventId> = gone.iter().copied().filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
+    let (path, inside) = (subject.on_path(), subject.path_inside(&events));
+    let on_gpu: i64 = candidates.iter().filter_map(|kernel| path.get(kernel)).sum();
+    let share = subject.percent(inside.iter().sum::<i64>() + on_gpu);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let first = *events.first()?;
+    let what = if is_autotuner(trace.name(first)) { "An autotuner" } else { "cuDNN (or MIOpen)" };
+    let edit = subject.edit(Action::Remove, format!("operator:{}, its search", trace.name(first)), &gone)?;
+    Some(Draft {
+        title: format!(
+            "{what} tries out kernels in {} of the {} steps after the first: {share:.0} % of the critical path",
+            of_steps.len(),
+            steps.len(),
+        ),
+        place,
+        facts: vec![
+            Fact::count("searches", searches.len()),
+            Fact::count("kernels that were tried", candidates.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("in calls that search, a step", subject.per_step(subject.total(&events))),
+        ],
+        worth: Worth::Edits(vec![edit]),
+        events,
+        support: Support::Exact,
+        confidence: Confidence::High,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_autotuner, is_convolution};
+
+    #[test]
+    fn what_searches() {
+        for name in ["aten::cudnn_convolution_transpose", "aten::miopen_convolution", "aten::convolution_backward"] {
+            assert!(is_convolution(name), "{name}");
+        }
+        assert!(!is_convolution("aten::conv2d") && !is_convolution("aten::mkldnn_convolution"));
+        assert!(
+            is_autotuner("triton/runtime/autotuner.py(140): _bench") && is_autotuner("triton/testing.py(80): do_bench")
+        );
+        assert!(!is_autotuner("triton/runtime/autotuner.py(200): run"));
+    }
+}

@@ -1,0 +1,36 @@
+"""Which part of a trace is asked about: arguments of methods, checked."""
+
+from __future__ import annotations
+
+from ._analyses import Steps
+from ._errors import AnalysisError
+
+
+def exact_window(
+    annotation: str, instance: int | tuple[int, int] | None, steps: Steps, whole: bool
+) -> tuple[tuple[int, int] | None, tuple[int, int] | None, bool]:
+    """Instances and steps of a window of the exact method, and whether it is all of the trace."""
+    if (steps is not None) + bool(annotation) + whole > 1:
+        raise AnalysisError("steps, annotation and whole each choose a window: give one")
+    if isinstance(instance, int):
+        instance = (instance, instance)
+    if instance is not None and min(instance) < 0:
+        raise AnalysisError(f"instance is {instance}; instances count from 0")
+    return instance, step_range(steps), whole
+
+
+def all_of_it(steps: Steps, whole: bool) -> bool:
+    """Whether a table is of the whole trace."""
+    if whole and steps is not None:
+        raise AnalysisError("steps and whole each choose a window: give one")
+    return whole
+
+
+def step_range(steps: Steps) -> tuple[int, int] | None:
+    """First and last step, both included."""
+    if steps is None:
+        return None
+    first, last = (steps, steps) if isinstance(steps, int) else steps
+    if first > last:
+        raise ValueError(f"steps is ({first}, {last}); the first must not be after the last")
+    return first, last
