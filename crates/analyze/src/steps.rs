@@ -140,8 +140,19 @@ fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
 fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     let [(first, length), rest @ ..] = steps else { return None };
     let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
-    let is_one = rest.len() >= LEAST_OTHERS && is_warm_up(*length, &others) && rest.iter().all(|(n, _)| n != first);
+    let is_one = rest.len() >= LEAST_OTHERS
+        && is_warm_up(*length, &others)
+        && !comes_again(*length, &others)
+        && rest.iter().all(|(n, _)| n != first);
     is_one.then(|| (*first, *length as f64 / middle(&others).unwrap_or(1).max(1) as f64))
+}
+
+/// Whether such long steps come again, such as those that evaluate: at least two, and one in ten. Those that follow at once warm
+/// up, too.
+fn comes_again(length: i64, others: &[i64]) -> bool {
+    let is_as_long = |other: &&i64| other.saturating_mul(4) >= length.saturating_mul(3);
+    let again = others.iter().skip_while(is_as_long).filter(is_as_long).count();
+    again >= 2 && 10 * again >= others.len()
 }
 
 fn process_of(trace: &Trace, step: &Step) -> Key {

@@ -95,15 +95,22 @@ fn shifted_clocks(set: &TraceSet) -> String {
 }
 
 /// Codes of the read report that are failed checks on which tables and findings depend.
-const CHECKS: [&str; 3] = ["kernel_before_launch", "kernel_after_wait", "sequence_number_twice"];
+const CHECKS: [&str; 5] =
+    ["kernel_before_launch", "kernel_after_wait", "sequence_number_twice", "zero_time", "zero_duration"];
 /// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.
 const WITHOUT_GPU: &str = "no_device_record";
+/// The same where there are launch calls, and most GPU operations belong to none of them.
+const WITHOUT_LAUNCH: &str = "no_launch";
 
 /// A line that names checks that failed; none where all passed.
 fn failed_checks(session: &Session<'_>) -> String {
-    let more = session.is_of_host_alone().then_some(WITHOUT_GPU);
+    let count = |code: &str| session.set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
+    let operations: u64 = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
+    let without_gpu = session.is_of_host_alone().then_some(WITHOUT_GPU);
+    let is_unlinked = count(WITHOUT_GPU) > 0 && 2 * count(WITHOUT_LAUNCH) > operations;
+    let more = without_gpu.into_iter().chain(is_unlinked.then_some(WITHOUT_LAUNCH));
     let counts = CHECKS.into_iter().chain(more).filter_map(|code| {
-        let count: u64 = session.set.traces.iter().map(|t| t.report.count_of(code)).sum();
+        let count = count(code);
         (count > 0).then(|| format!("{code} {count}"))
     });
     let counts: Vec<String> = counts.collect();

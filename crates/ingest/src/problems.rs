@@ -63,7 +63,7 @@ codes! {
     ZERO_TIME "zero_time" Skipped
         "start times were never filled in (0, one value far from all others, or on a GPU no number): kept, but excluded from windows and totals";
     ZERO_DURATION "zero_duration" Skipped
-        "durations were never filled in (0 where times are in ns, or one absurd value): kept, but excluded from windows and totals";
+        "durations were never filled in (0 where others of the kind or name are never so short, one absurd value, or none on a GPU): kept, but excluded from windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU records before the recording, long after it or absurdly long were kept but count nowhere";
     REPEATED_STEP "repeated_step" Note

@@ -129,3 +129,41 @@ fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
     assert_eq!(ends("[[16, 8]]"), [800, 1800, 2800, 3800, 4800]);
     assert_eq!(ends("[[64, 32]]").len(), 10);
 }
+
+/// The same without shapes: other graphs run backward before each.
+#[test]
+fn optimizers_of_one_class_differ_by_their_backward_passes() {
+    let ends = |nodes: [u32; 2]| {
+        let mut events = Vec::new();
+        for (turn, half) in (0..5).flat_map(|turn| [(turn, 0), (turn, 1)]) {
+            let at = turn * 1000 + half * 500;
+            let name = "autograd::engine::evaluate_function: AddmmBackward0";
+            events.extend((0..nodes[half as usize]).map(|node| (1, name, at + 100 + 10 * node, 8, "")));
+            events.push((1, "Optimizer.step#Adam.step", at + 200, 100, ""));
+            events.push((1, "aten::_foreach_add_", at + 210, 5, ""));
+        }
+        steps(&read(&events, None)).iter().map(|step| step.2).collect::<Vec<i64>>()
+    };
+    assert_eq!(ends([4, 3]), [800, 1800, 2800, 3800, 4800]);
+    assert_eq!(ends([4, 4]).len(), 10, "nothing distinguishes two halves of one model");
+}
+
+/// A step whose beginning was not recorded is none.
+#[test]
+fn a_first_step_begins_where_the_second_does() {
+    let operators = ["aten::embedding", "aten::mm", "aten::relu", "aten::mm"];
+    let starts = |missing: usize, before: &[(&'static str, u32)]| {
+        let mut events: Vec<Event<'_>> = before.iter().map(|&(name, at)| (1, name, at, 50, "")).collect();
+        for turn in 10..14 {
+            let missing = if turn == 10 { missing } else { 0 };
+            let times = (turn * 1000..).step_by(100);
+            events.extend(operators.into_iter().zip(times).skip(missing).map(|(name, at)| (1, name, at, 50, "")));
+            events.push((1, "Optimizer.step#Adam.step", turn * 1000 + 400, 100, ""));
+        }
+        steps(&read(&events, None)).iter().map(|step| step.1).collect::<Vec<i64>>()
+    };
+    assert_eq!(starts(0, &[]), [10_000, 10_500, 11_500, 12_500]);
+    let prepared = [("aten::empty", 1_000), ("aten::uniform_", 1_100), ("aten::mm", 2_000)];
+    assert_eq!(starts(0, &prepared), [10_000, 10_500, 11_500, 12_500], "what prepares the model is in no step");
+    assert_eq!(starts(3, &[]), [10_500, 11_500, 12_500], "the recording begins in the middle of it");
+}

@@ -1,5 +1,7 @@
 //! Names that PyTorch gives events, as far as more than one part of the code goes by them.
 
+/// What names of spans begin with in which the autograd engine of PyTorch runs a node of the backward pass.
+pub const BACKWARD_NODE: &str = "autograd::engine::evaluate_function";
 /// What names of step annotations begin with; the step's number follows.
 pub const STEP_PREFIX: &str = "ProfilerStep#";
 

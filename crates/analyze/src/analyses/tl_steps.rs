@@ -85,6 +85,7 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     // What no GPU was recorded for is not zero.
     let has_gpu = with_gpu_us.is_some();
     let of_gpu = move |value: f64| has_gpu.then_some(value);
+    let has_launches = trace.gpu.launch.iter().any(|launch| launch.some().is_some());
     let table = Table::new("steps", "Steps: time and GPU work")
         .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
         .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
@@ -96,8 +97,8 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
             Unit::Percent,
             busy.iter().zip(time_us).map(|(b, t)| of_gpu(*b).and_then(|b| percent(b, *t))),
         )
-        .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns).into_iter().map(of_gpu))
-        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| has_gpu.then_some(work[*i].kernels)));
+        .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns).into_iter().map(|us| has_launches.then_some(us)))
+        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| has_launches.then_some(work[*i].kernels)));
     if selected.is_empty() {
         return table.note("The trace has no steps (ProfilerStep annotations) in this scope.");
     }

@@ -1,7 +1,6 @@
 //! PyTorch's autograd: how nodes of its graph are called in traces of all years.
 
-/// What the engine's own spans begin with (since 2021).
-const ENGINE: &str = "autograd::engine::evaluate_function";
+use stackline_model::names::BACKWARD_NODE;
 
 /// Nodes that end a graph, as they were called with (until 2021) and without their namespace.
 const ACCUMULATE: [&str; 2] = ["torch::autograd::AccumulateGrad", "torch::autograd::CopySlices"];
@@ -10,7 +9,7 @@ const ACCUMULATE: [&str; 2] = ["torch::autograd::AccumulateGrad", "torch::autogr
 /// that have none, the node itself (`NllLossBackward`, `AddBackward0`, `torch::autograd::AccumulateGrad`).
 #[must_use]
 pub fn is_node(name: &str) -> bool {
-    name.starts_with(ENGINE) || ACCUMULATE.contains(&name) || is_backward_class(name)
+    name.starts_with(BACKWARD_NODE) || ACCUMULATE.contains(&name) || is_backward_class(name)
 }
 
 /// Whether a name is that of a class of nodes: capital first, no namespace, `Backward` and perhaps a number last.

@@ -6,7 +6,7 @@
 use super::optimizer_cycles::{self, Kinds};
 use crate::problems;
 use regex_lite::Regex;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
 use std::hash::BuildHasher;
@@ -180,8 +180,7 @@ fn repeated_numbers(trace: &Trace) -> Vec<i64> {
 
 /// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes
 /// again. They are those of the process's thread that has most of them, and each begins where the one before ended. The first
-/// one begins with the first event of the thread that is named again after it, but is no longer than the second: preparations
-/// come before it.
+/// one begins where the thread first did what the second step begins with; it is left out if the recording begins in it.
 fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     let track = |event: EventId| trace.events.track[event.index()];
     let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
@@ -204,18 +203,43 @@ fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
     let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
     let ends = optimizer_cycles::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
     let [one, two, ..] = ends[..] else { return Vec::new() };
-    let mut start = begin(trace, busiest, one, two).max(one.saturating_sub(two.saturating_sub(one)));
-    let step = |(number, (event, end)): (i64, (EventId, i64))| Step {
-        number,
-        event,
-        start: std::mem::replace(&mut start, end),
-        end,
+    let mut start = begin(trace, busiest, one, two);
+    let step = |(number, (event, end)): (i64, (EventId, i64))| {
+        start.replace(end).map(|start| Step { number, event, start, end })
     };
-    (0..).zip(marks.into_iter().zip(ends)).map(step).collect()
+    (0..).zip(marks.into_iter().zip(ends)).filter_map(step).collect()
 }
 
-/// Names and shapes of the operators in each of these spans of a thread, in time order, as one number.
+/// What distinguishes optimizers of one class, for each of these spans of a thread, as one number: names and shapes of the operators in
+/// it, and without shapes the backward nodes that ran since the span before it.
 fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
+    let mut contents = operators(trace, track, spans);
+    if trace.key("Input Dims").is_none() {
+        let nodes = backward_nodes(trace, track, spans);
+        contents.iter_mut().zip(nodes).for_each(|(content, nodes)| *content = content.wrapping_add(nodes));
+    }
+    contents
+}
+
+/// Names and numbers of the backward nodes of the thread's process between the start of each span and that of the one before it.
+fn backward_nodes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
+    let process = trace.tracks.pid(track);
+    let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
+    let is_node: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(names::BACKWARD_NODE)).collect();
+    let mut contents = vec![0_u64; spans.len()];
+    for event in trace.events.ids() {
+        let (row, name) = (event.index(), trace.events.name[event.index()]);
+        if is_node[name.index()] && trace.tracks.pid(trace.events.track[row]) == process {
+            let at = starts.partition_point(|&start| start <= trace.events.start[row]);
+            if let Some(content) = contents.get_mut(at) {
+                *content = content.wrapping_add(FxBuildHasher.hash_one(name));
+            }
+        }
+    }
+    contents
+}
+
+fn operators(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
     let shapes = trace.attr("Input Dims");
     let mut contents = vec![0_u64; spans.len()];
@@ -247,25 +271,44 @@ fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
 
 /// What names of spans begin with in which a program waits for the next batch of a loader.
 pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
-/// The first event of a thread before `one` whose name comes again between `one` and `two`.
-fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> i64 {
-    let on_track = || {
-        trace.events.ids().filter(|&event| {
-            trace.events.track[event.index()] == track
-                && trace.kind(event) != EventKind::PythonFunction
-                && trace.events.is_plausible(event)
-        })
+/// So many events in a row say where in a step they are.
+const ROW: usize = 3;
+/// The first events of a step may have no match in one before it, such as those that follow the optimizer of another step; so many
+/// are tried.
+const MOST_TRIED: usize = 256;
+
+/// When the step began that ends at `one`: where its thread did what begins the step from `one` to `two`. None if the recording begins
+/// later.
+fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> Option<i64> {
+    let is_operation = |event: &EventId| {
+        trace.events.track[event.index()] == track
+            && trace.kind(*event) != EventKind::PythonFunction
+            && trace.events.is_plausible(*event)
     };
-    let start = |event: EventId| trace.events.start[event.index()];
-    let again: FxHashSet<StrId> = on_track()
-        .filter(|&event| start(event) >= one && trace.events.end(event) <= two)
-        .map(|event| trace.events.name[event.index()])
+    let mut events: Vec<(i64, StrId)> = trace
+        .events
+        .ids()
+        .filter(is_operation)
+        .map(|event| (trace.events.start[event.index()], trace.events.name[event.index()]))
+        .filter(|&(start, _)| start < two)
         .collect();
-    on_track()
-        .filter(|&event| start(event) < one && again.contains(&trace.events.name[event.index()]))
-        .map(start)
-        .min()
-        .unwrap_or(one)
+    events.sort_by_key(|&(start, _)| start);
+    let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
+    let names = |row: &[(i64, StrId)]| row.iter().map(|(_, name)| *name).collect::<Vec<_>>();
+    let row = ROW.min(step.len()).max(1);
+    let mut rows: FxHashMap<Vec<StrId>, Vec<usize>> = FxHashMap::default();
+    for (at, window) in before.windows(row).enumerate() {
+        rows.entry(names(window)).or_default().push(at);
+    }
+    // Of several the one that is as far from the end as in the next step.
+    let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
+        let length = step.len() - at;
+        let found = rows.get(&names(window))?.iter().min_by_key(|&&found| (before.len() - found).abs_diff(length))?;
+        Some((*found, at))
+    })?;
+    // A first step may do less: there are no gradients to be zeroed yet.
+    let is_whole = 2 * (before.len() - found) >= step.len() - at;
+    is_whole.then(|| before[found].0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use crate::places::{Places, Tally};
 use crate::problems;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Phase, Trace, flags};
+use stackline_model::{EventId, EventKind, Phase, StrId, Trace, flags};
 
 /// A start of 0 with a duration of 0 is unset if all others are this far, and further than they are long.
 const EMPTY_NS: i64 = 100_000_000;
@@ -17,6 +17,8 @@ const FAR_NS: i64 = 1_000_000_000;
 const FAR_LENGTHS: i64 = 10;
 /// An only record that starts at 0 is unset if all others are this far.
 const DAY_NS: i64 = 24 * 3600 * FAR_NS;
+/// What lasts for so long at least is not rounded to 0 µs elsewhere.
+const SEVERAL_US: i64 = 5_000;
 /// So many records are asked which values repeat.
 const SAMPLE: usize = 4096;
 /// A value is repeated if so many records have it, and one in a hundred.
@@ -127,12 +129,39 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
         let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
         if has_ns && (zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work()) {
             found.extend(zeros);
+        } else if lasting == 0 {
+            found.extend(zeros.into_iter().filter(|_| of_kind().count() >= REPEATED));
+        } else {
+            found.extend(impossible_zeros(trace, of_kind(), zeros));
         }
     }
+    // No duration, or a negative one, is none that a sum or a mean could hold.
+    let is_without = |e: &EventId| {
+        let is_shown = events.is_plausible(*e) && events.phase[e.index()] == Phase::Complete && dur(e) == 0;
+        is_shown && (!events.has(*e, flags::HAS_DURATION) || events.has(*e, flags::CLAMPED))
+    };
+    found.extend(events.ids().filter(|e| trace.kind(*e).is_gpu_work() && is_without(e)));
     found.extend(shared_absurd_durations(trace, &complete));
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// Of records of 0 whole microseconds those that cannot be so short: all others of their name last for several.
+fn impossible_zeros(
+    trace: &Trace,
+    of_kind: impl Iterator<Item = EventId>,
+    zeros: Vec<EventId>,
+) -> impl Iterator<Item = EventId> {
+    let mut shortest: FxHashMap<StrId, i64> = FxHashMap::default();
+    if !zeros.is_empty() {
+        for event in of_kind.filter(|e| trace.events.dur[e.index()] > 0) {
+            let known = shortest.entry(trace.events.name[event.index()]).or_insert(i64::MAX);
+            *known = (*known).min(trace.events.dur[event.index()]);
+        }
+    }
+    let is_impossible = move |name: StrId| shortest.get(&name).is_some_and(|&ns| ns >= SEVERAL_US);
+    zeros.into_iter().filter(move |event| is_impossible(trace.events.name[event.index()]))
 }
 
 /// Records that last longer than everything else takes, all of them equally long to the ns.

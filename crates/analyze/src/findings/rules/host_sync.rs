@@ -102,11 +102,14 @@ fn times(subject: &Subject<'_>, calls: &[EventId]) -> String {
 const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "torch/cuda/profiler.py("];
 
 /// Profilers wait for the GPU before they end: in a function of theirs; or, where those are not recorded, outside of all
-/// operators and frames, behind all launches.
+/// operators and frames, behind all launches, for the device as a whole.
 fn is_end_of_recording(subject: &Subject<'_>, call: EventId, last_launch: i64) -> bool {
     let trace = subject.trace();
     if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {
         return true;
+    }
+    if !trace.name(call).ends_with("DeviceSynchronize") {
+        return false;
     }
     let of_program = |e: EventId| match trace.kind(e) {
         EventKind::Operator | EventKind::PythonFunction => true,

@@ -24,6 +24,8 @@ pub(super) struct Group {
     pub(super) wait_ns: i64,
     /// Time of the window in them, on the track that has most of it.
     pub(super) wall_ns: i64,
+    /// Of functions: how much of the path is in no other function that they call.
+    pub(super) innermost_ns: i64,
     /// Positions and lengths of the hops of the path that they hold, ascending.
     hops: Vec<(u32, i64)>,
 }
@@ -37,7 +39,7 @@ impl Group {
         let path_ns = parts.iter().map(|(_, ns, _)| ns).sum();
         let wait_ns = parts.iter().map(|(_, _, wait)| wait).sum();
         let hops = parts.iter().map(|&(at, ns, _)| (at, ns)).collect();
-        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, hops }
+        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, innermost_ns: 0, hops }
     }
 
     /// How many events, or stretches of the path.
@@ -118,6 +120,7 @@ impl Groups {
         let is_python = super::is_python(subject);
         // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+        let mut innermost: FxHashMap<StrId, i64> = FxHashMap::default();
         for (at, hop) in (0u32..).zip(subject.path().hops.iter()) {
             let ns = hop.end - hop.start;
             path_ns += ns;
@@ -143,6 +146,9 @@ impl Groups {
                 continue;
             }
             let mut keys = keys(subject, event);
+            if let Some(function) = functions_around(subject, event).next() {
+                *innermost.entry(trace.events.name[function.index()]).or_default() += ns;
+            }
             // Such as the annotation of a step alone.
             if keys.is_empty() {
                 keys.push((kind_without_event(&hop, is_python), StrId::NONE));
@@ -166,6 +172,9 @@ impl Groups {
             }
         }
         let mut all: Vec<Group> = all.into_values().collect();
+        for group in all.iter_mut().filter(|group| group.kind == LargeKind::Frame) {
+            group.innermost_ns = innermost.get(&group.name).copied().unwrap_or(0);
+        }
         with_events(subject, &mut all);
         all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
@@ -213,6 +222,11 @@ fn kind_without_event(hop: &Hop, is_python: bool) -> LargeKind {
     }
 }
 
+/// The functions around an event, innermost first.
+fn functions_around(subject: &Subject<'_>, event: EventId) -> impl Iterator<Item = EventId> {
+    subject.stack(event).filter(|&e| subject.trace().kind(e) == EventKind::PythonFunction)
+}
+
 /// The groups that an event of the path belongs to.
 fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
     let trace = subject.trace();
@@ -226,9 +240,11 @@ fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
     let operators = || subject.stack(event).filter(|&e| subject.is_operator(e));
     keys.extend(operators().next().map(|e| (LargeKind::Operator, name(e))));
     keys.extend(operators().last().map(|e| (LargeKind::Operator, name(e))));
-    let functions = || subject.stack(event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
-    let innermost = functions().find(|&e| subject.is_own_frame(e)).or_else(|| functions().next());
-    keys.extend(innermost.map(|e| (LargeKind::Frame, name(e))));
+    // The user's own function, and that of a library in which it is spent.
+    keys.extend(functions_around(subject, event).next().map(|e| (LargeKind::Frame, name(e))));
+    keys.extend(
+        functions_around(subject, event).find(|&e| subject.is_own_frame(e)).map(|e| (LargeKind::Frame, name(e))),
+    );
     keys.sort_unstable();
     keys.dedup();
     keys

@@ -236,7 +236,10 @@ fn wanted(subject: &Subject<'_>, covered: &Covered, (mut groups, least): (Vec<Gr
     let is_told = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
     groups.retain(|group| subject.percent(group.largest_ns()) >= least && !is_told(group));
     // The function that all of it runs in says nothing, unless there is nothing else.
-    let is_all = |group: &Group| group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT;
+    let is_all = |group: &Group| {
+        let is_spent_below = 2 * group.innermost_ns < group.path_ns;
+        group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT && is_spent_below
+    };
     if !groups.iter().all(is_all) {
         groups.retain(|group| !is_all(group));
     }

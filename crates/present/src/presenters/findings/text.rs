@@ -15,7 +15,8 @@ use unicode_width::UnicodeWidthStr;
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
-    let what = if count == 0 { "Nothing found that would gain much".to_owned() } else { counted(count, "finding") };
+    let what =
+        if count == 0 { "No rule finds anything that would gain much".to_owned() } else { counted(count, "finding") };
     let mut out = remark(&format!("{what}; {}.", size(found)), style);
     let together = together(found).filter(|_| count > 1).into_iter().chain(memory::together(found));
     out.extend(together.map(|line| remark(&line, style)));

@@ -28,7 +28,9 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
 fn line(found: &Findings, group: &LargeGroup) -> String {
     let name = cut(&group.name);
     let place = group.place.text();
-    let is_place = group.kind != LargeKind::Frame && group.place.file.is_some();
+    // A function of the user's own is its place; one of a library is called from there.
+    let is_its_place = |file: &String| group.kind == LargeKind::Frame && group.name.starts_with(&format!("{file}("));
+    let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
     let place = if is_place { format!(" at {place}") } else { String::new() };
     let (of_window, of_path) = (group.percent, group.path_percent);
     // A call that waits is not on the path: what it waits for is.
