@@ -239,3 +239,26 @@ fn what_another_thread_runs_meanwhile_is_named() {
     assert!(name == "gloo:all_reduce" && (75.0..=81.0).contains(&percent), "{name} {percent}");
     assert_eq!(of(3), None, "for less than half of it");
 }
+
+/// The user's function is spent in one of a library: that one is named, with the line that calls it.
+#[test]
+fn a_function_of_a_library_that_takes_all_of_the_time_is_named() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(300));
+                p.python("torch/serialization.py(700): _save", |p| p.work(8_000));
+            });
+        });
+    }
+    let found = program.findings();
+    let first = found.uncovered.groups.first().unwrap_or_else(|| panic!("{}", text(&found.findings)));
+    assert_eq!(
+        (first.kind, first.name.as_str()),
+        (LargeKind::Frame, "torch/serialization.py(700): _save"),
+        "{found:?}"
+    );
+    assert_eq!(first.place.text(), "train.py:10 in step");
+    assert!(first.gain.is_some_and(|gain| (7_900_000..=8_100_000).contains(&gain.ns)), "{first:?}");
+}

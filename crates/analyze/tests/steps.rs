@@ -96,6 +96,23 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     assert_eq!(StartUp::of(&slow), None);
 }
 
+/// Each third step evaluates, the first one, too: it is no warm-up. Where such steps come at once after it only, all of them are.
+#[test]
+fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
+    let steps = |lengths: &[i64]| {
+        let mut at = 0;
+        let one = |(number, length): (usize, &i64)| {
+            at += length;
+            step(number as i64, at - length, *length)
+        };
+        trace(lengths.iter().enumerate().map(one).collect::<Vec<Value>>())
+    };
+    let looked = |lengths: &[i64]| Looked::at(&steps(lengths), &Scope::default()).steps;
+    assert_eq!(looked(&[3000, 1000, 1000, 3000, 1000, 1000, 3000, 1000, 1000]), 9);
+    assert_eq!(looked(&[3000, 3000, 3000, 1000, 1000, 1000, 1000, 1000, 1000]), 6);
+    assert_eq!(looked(&[3000, 1000, 1000, 1000, 3000, 1000, 1000]), 6, "one slow step is no pattern");
+}
+
 /// Steps are said to be with their GPU work only where it makes a difference: they launched some, or some reaches into them.
 #[test]
 fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {

@@ -129,8 +129,9 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
         let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
         if has_ns && (zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work()) {
             found.extend(zeros);
-        } else if lasting == 0 {
-            found.extend(zeros.into_iter().filter(|_| of_kind().count() >= REPEATED));
+        } else if lasting == 0 && kind == EventKind::Kernel && zeros.len() >= REPEATED {
+            // A fill may take less than a microsecond, a kernel hardly.
+            found.extend(zeros);
         } else {
             found.extend(impossible_zeros(trace, of_kind(), zeros));
         }
@@ -147,21 +148,27 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Of records of 0 whole microseconds those that cannot be so short: all others of their name last for several.
+/// Of records of one kind with 0 whole microseconds those that cannot be so short: all others of their name last for several. Of
+/// calls and operators a few say nothing: they may return at once.
 fn impossible_zeros(
     trace: &Trace,
     of_kind: impl Iterator<Item = EventId>,
     zeros: Vec<EventId>,
 ) -> impl Iterator<Item = EventId> {
-    let mut shortest: FxHashMap<StrId, i64> = FxHashMap::default();
+    let (dur, name) = (|e: EventId| trace.events.dur[e.index()], |e: EventId| trace.events.name[e.index()]);
+    // Shortest and number of those that last, by name.
+    let mut lasting: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
     if !zeros.is_empty() {
-        for event in of_kind.filter(|e| trace.events.dur[e.index()] > 0) {
-            let known = shortest.entry(trace.events.name[event.index()]).or_insert(i64::MAX);
-            *known = (*known).min(trace.events.dur[event.index()]);
+        for event in of_kind.filter(|&e| dur(e) > 0) {
+            let known = lasting.entry(name(event)).or_insert((i64::MAX, 0));
+            *known = (known.0.min(dur(event)), known.1 + 1);
         }
     }
-    let is_impossible = move |name: StrId| shortest.get(&name).is_some_and(|&ns| ns >= SEVERAL_US);
-    zeros.into_iter().filter(move |event| is_impossible(trace.events.name[event.index()]))
+    let is_impossible = move |event: &EventId| {
+        let least = if trace.kind(*event).is_gpu_work() { 1 } else { REPEATED };
+        lasting.get(&name(*event)).is_some_and(|&(ns, count)| ns >= SEVERAL_US && count >= least)
+    };
+    zeros.into_iter().filter(is_impossible)
 }
 
 /// Records that last longer than everything else takes, all of them equally long to the ns.

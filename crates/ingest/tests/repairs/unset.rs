@@ -81,3 +81,30 @@ fn half_of_the_records_may_be_anywhere() {
     assert_eq!(trace.report.count_of("implausible_host_time"), 50);
     assert_eq!(trace.span(), Some((500_000_000_000, 500_009_809_000)));
 }
+
+/// In whole microseconds 0 is short, but not where all others of the name take long; and a kernel without a duration, or with a negative
+/// one, has none.
+#[test]
+fn durations_of_kernels_that_cannot_be_are_left_out() {
+    let kernel = |at: i64, name: &str, dur: &str| {
+        let (ts, category) = (100 * at, if name == "fill" { "gpu_memset" } else { "kernel" });
+        format!(
+            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":0,"tid":7,"ts":{ts}{dur},"args":{{"device":0,"stream":7}}}}"#
+        )
+    };
+    let left = |durations: &[(&str, &str)]| {
+        let events = (0..).zip(durations).map(|(at, (name, dur))| kernel(at, name, dur));
+        let trace = read(&list(&events.collect::<Vec<_>>()));
+        (left_out(&trace), trace.report.count_of("zero_duration"))
+    };
+    let (none, long, short) = (r#","dur":0"#, r#","dur":40"#, r#","dur":1"#);
+    assert_eq!(left(&[("gemm", long), ("gemm", none), ("gemm", none), ("add", short)]), (2, 2));
+    assert_eq!(left(&[("add", short), ("add", none), ("add", short), ("add", none)]), (0, 0), "rounded");
+    assert_eq!(left(&[("gemm", none), ("add", none), ("gemm", none), ("add", none)]), (4, 4), "none was written");
+    assert_eq!(
+        left(&[("fill", none), ("fill", none), ("fill", none), ("fill", none)]),
+        (0, 0),
+        "shorter than a microsecond"
+    );
+    assert_eq!(left(&[("gemm", long), ("gemm", ""), ("gemm", r#","dur":-5"#)]), (2, 2));
+}
