@@ -140,10 +140,7 @@ fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
 fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     let [(first, length), rest @ ..] = steps else { return None };
     let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
-    let is_one = rest.len() >= LEAST_OTHERS
-        && is_warm_up(*length, &others)
-        && !comes_again(*length, &others)
-        && rest.iter().all(|(n, _)| n != first);
+    let is_one = rest.len() >= LEAST_OTHERS && is_warm_up(*length, &others) && rest.iter().all(|(n, _)| n != first);
     is_one.then(|| (*first, *length as f64 / middle(&others).unwrap_or(1).max(1) as f64))
 }
 
@@ -264,9 +261,9 @@ impl LaunchedWork {
     }
 }
 
-/// Whether the first step is a warm-up beside the others.
+/// Whether the first step is a warm-up beside the others, in their order.
 pub(crate) fn is_warm_up(first: i64, others: &[i64]) -> bool {
-    middle(others).is_some_and(|middle| first > middle.saturating_mul(FAR_OFF))
+    middle(others).is_some_and(|middle| first > middle.saturating_mul(FAR_OFF)) && !comes_again(first, others)
 }
 
 /// The middle one of some lengths, the longer of two; none of none.

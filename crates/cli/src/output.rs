@@ -9,6 +9,7 @@ use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, cut_text, json, read_report_text};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -94,26 +95,32 @@ fn shifted_clocks(set: &TraceSet) -> String {
     terminal::clean_lines(&lines.collect::<String>())
 }
 
-/// Codes of the read report that are failed checks on which tables and findings depend.
-const CHECKS: [&str; 5] =
-    ["kernel_before_launch", "kernel_after_wait", "sequence_number_twice", "zero_time", "zero_duration"];
+/// Checks on which tables and findings depend, by the codes of the read report that say that they failed.
+const CHECKS: [(&str, &str); 5] = [
+    ("kernel_before_launch", "kernel_before_launch"),
+    ("kernel_after_wait", "sync_ends_early"),
+    ("sequence_number_twice", "sequence_number_twice"),
+    ("zero_time", "times_left_out"),
+    ("zero_duration", "times_left_out"),
+];
 /// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.
-const WITHOUT_GPU: &str = "no_device_record";
+const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
 /// The same where there are launch calls, and most GPU operations belong to none of them.
-const WITHOUT_LAUNCH: &str = "no_launch";
+const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
 
 /// A line that names checks that failed; none where all passed.
 fn failed_checks(session: &Session<'_>) -> String {
     let count = |code: &str| session.set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
     let operations: u64 = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
     let without_gpu = session.is_of_host_alone().then_some(WITHOUT_GPU);
-    let is_unlinked = count(WITHOUT_GPU) > 0 && 2 * count(WITHOUT_LAUNCH) > operations;
+    let is_unlinked = count(WITHOUT_GPU.0) > 0 && 2 * count(WITHOUT_LAUNCH.0) > operations;
     let more = without_gpu.into_iter().chain(is_unlinked.then_some(WITHOUT_LAUNCH));
-    let counts = CHECKS.into_iter().chain(more).filter_map(|code| {
-        let count = count(code);
-        (count > 0).then(|| format!("{code} {count}"))
-    });
-    let counts: Vec<String> = counts.collect();
+    let mut by_check: BTreeMap<&str, u64> = BTreeMap::new();
+    for (code, check) in CHECKS.into_iter().chain(more) {
+        *by_check.entry(check).or_default() += count(code);
+    }
+    let counts: Vec<String> =
+        by_check.into_iter().filter(|(_, count)| *count > 0).map(|(check, count)| format!("{check} {count}")).collect();
     if counts.is_empty() {
         return String::new();
     }

@@ -12,8 +12,6 @@ use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
 use std::path::{Path, PathBuf};
 
-/// What names of analyses and tables that reproduce HTA's begin with.
-
 /// Refuses a target that is one of the inputs: the trace would be gone.
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let Ok(target_file) = std::fs::canonicalize(target) else { return Ok(()) };

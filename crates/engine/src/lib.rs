@@ -41,6 +41,6 @@ pub use merge::concatenate;
 pub use names::nearest;
 pub use open::{OpenOptions, is_complete, is_run, note_lost, note_skipped, open, open_ranks, save, save_with};
 pub use ranks::{Job, ranks, select_rank};
-pub use run::{RunOptions, check_steps, run, run_one};
+pub use run::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one};
 pub use stackline_store::WriteOptions;
 pub use watch::Watch;

@@ -43,17 +43,27 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
     Ok(concatenate(per_rank))
 }
 
-/// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool keep its window, and
-/// say so.
+/// What the note begins with of tables that are of the whole trace where others are of its steps.
+pub const OF_WHOLE_TRACE: &str = "Of the whole trace";
+
+/// Names of tables that reproduce HTA's begin with it.
+const OF_HTA: &str = "hta_";
+
+/// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool's keep its window, and
+/// say so; those beside them are of the steps.
 pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
     let tables = (analysis.run)(trace, &scope.of(analysis.window, trace));
-    match analysis.window {
-        DefaultWindow::WholeAs(tool) if *scope == Scope::default() && Looked::at(trace, scope).steps > 0 => {
-            let note = format!("Of the whole trace, as {tool} has it, unless steps are chosen.");
-            tables.into_iter().map(|table| table.note(note.as_str())).collect()
-        }
-        _ => tables,
+    let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
+    if *scope != Scope::default() || Looked::at(trace, scope).steps == 0 {
+        return tables;
     }
+    let mut of_steps = (analysis.run)(trace, &scope.resolved(trace));
+    let note = format!("{OF_WHOLE_TRACE}, as {tool} has it, unless steps are chosen.");
+    let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
+        Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
+        _ => table.note(note.as_str()),
+    };
+    tables.into_iter().map(one).collect()
 }
 
 /// Checks that a scope's steps exist in at least one of the traces that are asked about.

@@ -55,8 +55,8 @@ codes! {
     NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
     TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";
-    NO_DURATION "no_duration" Repaired "a complete event had no duration; it was read as 0";
-    NEGATIVE_DURATION "negative_duration" Repaired "a negative duration was read as 0";
+    NO_DURATION "no_duration" Repaired "a complete event had no duration; it was read as 0; GPU work without one counts nowhere (`zero_duration`)";
+    NEGATIVE_DURATION "negative_duration" Repaired "a negative duration was read as 0; GPU work with one counts nowhere (`zero_duration`)";
     UNMATCHED_END "unmatched_end" Skipped "an end record had no begin";
     UNFINISHED "unfinished" Repaired "a begin record had no end; the span was closed at the end of the trace";
     TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";

@@ -9,8 +9,8 @@ use pyo3::types::PyDict;
 use stackline_analyze::analyses;
 use stackline_analyze::steps::default_window;
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
-use stackline_engine::{OpenOptions, RunOptions, Watch, WriteOptions};
-use stackline_model::{Problem, TraceSet};
+use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, RunOptions, Watch, WriteOptions};
+use stackline_model::{Problem, Table, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -135,10 +135,14 @@ impl NativeRun {
             None => stackline_engine::run(&set, &[analysis], &options),
         })?;
         let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
-        let is_of_steps = scope == Scope::default() && analysis.window == DefaultWindow::Steps;
-        let window = if is_of_steps { default_window(asked) } else { None };
+        let has_window = scope == Scope::default() && analysis.window != DefaultWindow::Own;
+        let window = if has_window { default_window(asked) } else { None };
         let note = window.map(|(window, _)| format!("Of {window}; whole=True takes all of the trace."));
-        tables.iter().map(|table| Ok(NativeTable::from_model(table)?.noted(note.clone()))).collect()
+        let made = |table: &Table| {
+            let is_of_whole = table.notes.iter().any(|note| note.starts_with(OF_WHOLE_TRACE));
+            Ok(NativeTable::from_model(table)?.noted(note.clone().filter(|_| !is_of_whole)))
+        };
+        tables.iter().map(made).collect()
     }
 
     /// Events of all traces, with or without their arguments.

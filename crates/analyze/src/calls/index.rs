@@ -294,8 +294,7 @@ fn is_around_operators(name: &str, holds_operators: bool) -> bool {
 fn column(tree: &CallTree, metric: CallMetric) -> Column {
     let count = tree.nodes.len();
     let mut own = vec![CallValue::default(); count];
-    for (node, _, found, stats) in tree.metrics.iter().filter(|(_, _, found, _)| *found == metric) {
-        debug_assert_eq!(found, metric);
+    for (node, _, _, stats) in tree.metrics.iter().filter(|(_, _, found, _)| *found == metric) {
         own[node.index()].add(CallValue { count: stats.count, sum: stats.sum });
     }
     let (mut all, mut backward) = (own.clone(), vec![CallValue::default(); count]);

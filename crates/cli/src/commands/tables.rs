@@ -78,6 +78,9 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         if of_host {
             shown = without_gpu(shown);
         }
+        if window.is_some() && without_window_notes(&mut shown) {
+            head.push_str("Tables named hta_… are of the whole trace, as HTA has them.\n");
+        }
         if of_host && of_gpu {
             shown.retain(has_numbers);
         }
@@ -93,6 +96,14 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
 
 /// What tables of GPUs alone have to say of other traces.
 const NO_GPU: &str = "No GPU work was recorded: tables of GPUs are left out.";
+
+/// Takes the notes away that tables are of the whole trace, since the head says so; whether there were any.
+fn without_window_notes(tables: &mut [Table]) -> bool {
+    let is_of_whole = |note: &String| note.starts_with(stackline_engine::OF_WHOLE_TRACE);
+    let had_any = tables.iter().any(|table| table.notes.iter().any(is_of_whole));
+    tables.iter_mut().for_each(|table| table.notes.retain(|note| !is_of_whole(note)));
+    had_any
+}
 
 /// Whether a table says more than zeros.
 fn has_numbers(table: &Table) -> bool {

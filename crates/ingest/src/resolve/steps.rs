@@ -275,7 +275,7 @@ pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
 const ROW: usize = 3;
 /// The first events of a step may have no match in one before it, such as those that follow the optimizer of another step; so many
 /// are tried.
-const MOST_TRIED: usize = 256;
+const MOST_TRIED: usize = 64;
 
 /// When the step began that ends at `one`: where its thread did what begins the step from `one` to `two`. None if the recording begins
 /// later.
@@ -283,7 +283,7 @@ fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> Option<i64> {
     let is_operation = |event: &EventId| {
         trace.events.track[event.index()] == track
             && trace.kind(*event) != EventKind::PythonFunction
-            && trace.events.is_plausible(*event)
+            && is_span(trace, *event)
     };
     let mut events: Vec<(i64, StrId)> = trace
         .events
@@ -294,20 +294,19 @@ fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> Option<i64> {
         .collect();
     events.sort_by_key(|&(start, _)| start);
     let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
-    let names = |row: &[(i64, StrId)]| row.iter().map(|(_, name)| *name).collect::<Vec<_>>();
     let row = ROW.min(step.len()).max(1);
-    let mut rows: FxHashMap<Vec<StrId>, Vec<usize>> = FxHashMap::default();
-    for (at, window) in before.windows(row).enumerate() {
-        rows.entry(names(window)).or_default().push(at);
-    }
+    let is_alike = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
+        one.iter().map(|(_, name)| name).eq(other.iter().map(|(_, name)| name))
+    };
     // Of several the one that is as far from the end as in the next step.
     let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
         let length = step.len() - at;
-        let found = rows.get(&names(window))?.iter().min_by_key(|&&found| (before.len() - found).abs_diff(length))?;
-        Some((*found, at))
+        let rows = before.windows(row).enumerate().filter(|(_, other)| is_alike(window, other));
+        let found = rows.map(|(found, _)| found).min_by_key(|found| (before.len() - found).abs_diff(length))?;
+        Some((found, at))
     })?;
     // A first step may do less: there are no gradients to be zeroed yet.
-    let is_whole = 2 * (before.len() - found) >= step.len() - at;
+    let is_whole = 4 * (before.len() - found) >= 3 * (step.len() - at);
     is_whole.then(|| before[found].0)
 }
 

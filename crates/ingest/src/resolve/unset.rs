@@ -132,7 +132,8 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
         } else if lasting == 0 && kind == EventKind::Kernel && zeros.len() >= REPEATED {
             // A fill may take less than a microsecond, a kernel hardly.
             found.extend(zeros);
-        } else {
+        } else if matches!(kind, EventKind::Kernel | EventKind::Operator) {
+            // Copies and fills take what their bytes take, and waits return at once where there is nothing to wait for.
             found.extend(impossible_zeros(trace, of_kind(), zeros));
         }
     }
@@ -149,7 +150,7 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
 }
 
 /// Of records of one kind with 0 whole microseconds those that cannot be so short: all others of their name last for several. Of
-/// calls and operators a few say nothing: they may return at once.
+/// operators a few say nothing: they may return at once.
 fn impossible_zeros(
     trace: &Trace,
     of_kind: impl Iterator<Item = EventId>,

@@ -1,6 +1,7 @@
 //! SL004: the host waits for the GPU in the middle of the work.
 
 use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
@@ -34,7 +35,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut calls = subject.waiting_calls();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
-    let of_searches = super::autotuning::waits_of_searches(subject);
+    let of_searches = super::autotuning::events_of_searches(subject);
     calls.retain(|&call| {
         let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(subject, call, last_launch);
         subject.dur(call) >= least && !is_told_elsewhere
@@ -108,7 +109,7 @@ fn is_end_of_recording(subject: &Subject<'_>, call: EventId, last_launch: i64) -
     if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {
         return true;
     }
-    if !trace.name(call).ends_with("DeviceSynchronize") {
+    if kind_of_name(trace.name(call)) != Some(CallKind::DeviceSync) {
         return false;
     }
     let of_program = |e: EventId| match trace.kind(e) {

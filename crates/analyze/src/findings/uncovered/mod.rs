@@ -234,11 +234,14 @@ fn wanted(subject: &Subject<'_>, covered: &Covered, (mut groups, least): (Vec<Gr
     };
     // Rules know latencies: where none fires there is nothing to say of them.
     let is_told = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
-    groups.retain(|group| subject.percent(group.largest_ns()) >= least && !is_told(group));
+    let is_spent_below = |group: &Group| 2 * group.innermost_ns < group.wall_ns;
+    // A function of a library says something only if it is where the time is spent.
+    let is_wrapper =
+        |group: &Group| group.kind == LargeKind::Frame && !subject.is_own_name(group.name) && is_spent_below(group);
+    groups.retain(|group| subject.percent(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group));
     // The function that all of it runs in says nothing, unless there is nothing else.
     let is_all = |group: &Group| {
-        let is_spent_below = 2 * group.innermost_ns < group.path_ns;
-        group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT && is_spent_below
+        group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT && is_spent_below(group)
     };
     if !groups.iter().all(is_all) {
         groups.retain(|group| !is_all(group));
