@@ -65,6 +65,8 @@ def tools(python: str, scratch: pathlib.Path) -> list[Tool]:
     def ours(name: str, **options: str) -> Tool:
         run = str(scratch / name.replace(" ", "-"))
         base = {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "PYTHONPATH": bootstrap}
+        # Steps that are not recorded, to measure the overhead, would be the fastest ones here.
+        base["STACKLINE_OVERHEAD_STEPS"] = "0"
         if "default" not in name:
             base["STACKLINE_SAMPLE_HZ"] = "0"
         return Tool(f"stackline {name}", environment=base | options)
