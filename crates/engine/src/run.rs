@@ -57,7 +57,8 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     if *scope != Scope::default() || Looked::at(trace, scope).steps == 0 {
         return tables;
     }
-    let mut of_steps = (analysis.run)(trace, &scope.resolved(trace));
+    let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
+    let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
     let note = format!("{OF_WHOLE_TRACE}, as {tool} has it, unless steps are chosen.");
     let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
         Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
