@@ -64,10 +64,8 @@ struct Search {
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let steps = subject.later_steps();
     let mut searches = of_convolutions(subject);
     searches.extend(of_autotuners(subject));
-    searches.retain(|search| subject.step_of(steps, search.span).is_some());
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
     let groups = subject.by_place(&spans).into_iter();
@@ -81,9 +79,12 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 
 /// What searches of convolutions did in the steps that this rule looks at: rules about waits leave it to this one.
 pub(super) fn events_of_searches(subject: &Subject<'_>) -> FxHashSet<EventId> {
-    let steps = subject.later_steps();
-    let searches = of_convolutions(subject).into_iter().filter(|search| subject.step_of(steps, search.span).is_some());
-    searches.flat_map(|search| search.gone).collect()
+    of_convolutions(subject).into_iter().flat_map(|search| search.gone).collect()
+}
+
+/// Whether a search is in a step after the first.
+fn is_late(subject: &Subject<'_>, span: EventId) -> bool {
+    subject.step_of(subject.later_steps(), span).is_some()
 }
 
 /// The calls that wait within each of the outermost convolutions.
@@ -104,7 +105,8 @@ fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>
 
 fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
     let trace = subject.trace();
-    let waits = waits_by_convolution(subject).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
+    let is_search = |(span, waits): &(EventId, Vec<EventId>)| waits.len() >= LEAST_WAITS && is_late(subject, *span);
+    let waits = waits_by_convolution(subject).into_iter().filter(is_search);
     // When the last candidate was done: what follows is the convolution itself.
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
@@ -113,8 +115,7 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
         return Vec::new();
     }
     let mut gone: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
-    let is_call = |e: &EventId| matches!(trace.kind(*e), EventKind::Runtime | EventKind::Driver);
-    for call in trace.events.ids().filter(is_call) {
+    for call in trace.events.ids().filter(|&e| trace.kind(e).is_api_call()) {
         let Some(span) = trace.ancestors(call).filter(|e| ends.contains_key(e)).last() else { continue };
         if trace.events.end(call) <= ends[&span] {
             gone.entry(span).or_default().push(call);
@@ -134,7 +135,8 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
 }
 
 fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
-    let spans = subject.outermost(&subject.named(&[EventKind::PythonFunction], is_autotuner));
+    let mut spans = subject.outermost(&subject.named(&[EventKind::PythonFunction], is_autotuner));
+    spans.retain(|&span| is_late(subject, span));
     let gone = |span: EventId| {
         let mut gone = subject.with_waits(&[span]);
         gone.extend(subject.launched_in(span));
