@@ -1,0 +1,116 @@
+"""Does a program on a GPU run on as it does alone when it is recorded, and what does that cost?
+
+    python benches/gpu/recorder.py check|costs STACKLINE OUT
+
+`check`: each kind of `train.py` runs alone and under `stackline record` with several options: exit status and output (a
+checksum of all parameters) must be equal, and the recording must open and hold operators. Ends with 1 if anything differs.
+`costs`: the steps of two kinds are timed alone, recorded, with an empty callback, and under torch.profiler, in turn.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TRAIN, BESIDE = str(HERE / "train.py"), HERE.parent / "record"
+KINDS = ["small", "graph", "compile", "workers", "profiled", "memory", "threads", "distributed", "large"]
+OPTIONS = {
+    "default": [],
+    "native": ["--native"],
+    "all": ["--mode", "trace", "--memory", "--shapes", "--native", "--real-hz", "99"],
+}
+LIMIT_SECONDS = 120
+ROUNDS = 2
+
+
+def process(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"} | more
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment, check=False)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"took longer than {LIMIT_SECONDS} s")
+
+
+def checked(stackline: str, kind: str, out: Path) -> list[str]:
+    program = [sys.executable, "-X", "faulthandler", TRAIN, kind, "--steps", "12"]
+    # Ports and caches of compilers are of one run at a time.
+    alone = process(program)
+    rows = []
+    for name, options in OPTIONS.items():
+        recording = out / f"{kind}-{name}.stackline"
+        shutil.rmtree(recording, ignore_errors=True)
+        recorded = process([stackline, "record", *options, "-o", str(recording), "--", *program])
+        same = (alone.returncode, alone.stdout) == (recorded.returncode, recorded.stdout)
+        report = process([stackline, "calls", str(recording), "--format", "json"])
+        operators = '"operator' in report.stdout
+        verdict = "pass" if same and alone.returncode == 0 and report.returncode == 0 and operators else "FAIL"
+        rows.append(f"| {kind} | {name} | {verdict} | {alone.returncode}, {recorded.returncode} | {'equal' if same else 'different'} |")
+        if verdict == "FAIL":
+            (out / f"{kind}-{name}.txt").write_text("\n----\n".join(
+                [alone.stdout, alone.stderr, recorded.stdout, recorded.stderr, report.stderr, report.stdout[:2000]]
+            ))
+    return rows
+
+
+def costs(stackline: str, kind: str, steps: int, out: Path) -> list[str]:
+    recording = out / "cost.stackline"
+
+    def record(*options: str) -> list[str]:
+        return [stackline, "record", *options, "-o", str(recording), "--", sys.executable]
+
+    tools = {
+        "none": [sys.executable],
+        "empty callback": [sys.executable, str(BESIDE / "empty_callback.py")],
+        "stackline record": record(),
+        "stackline record --native": record("--native"),
+        "stackline record --mode trace": record("--mode", "trace"),
+        "torch.profiler, GPU and CPU": [sys.executable, str(BESIDE / "under_torch_profiler.py"), "gpu"],
+        "torch.profiler, with_stack": [sys.executable, str(BESIDE / "under_torch_profiler.py"), "gpu_with_stack"],
+    }
+    took: dict[str, list[float]] = {name: [] for name in tools}
+    for _ in range(ROUNDS):
+        for name, tool in tools.items():
+            times = out / "times.json"
+            times.unlink(missing_ok=True)
+            shutil.rmtree(recording, ignore_errors=True)
+            process([*tool, TRAIN, kind, "--steps", str(steps), "--times", str(times)], STACKLINE_OVERHEAD_STEPS="0")
+            if times.exists():
+                took[name] += json.loads(times.read_text())["step_seconds"][10:]
+    rows = []
+    for name, seconds in took.items():
+        ordered = sorted(seconds)
+        if ordered:
+            p10, base = ordered[len(ordered) // 10], sorted(took["none"])[len(took["none"]) // 10]
+            rows.append(f"| {kind} | {name} | {1e3 * p10:.3f} | {1e3 * ordered[len(ordered) // 2]:.3f} | {p10 / base:.3f} |")
+        else:
+            rows.append(f"| {kind} | {name} | failed | | |")
+    return rows
+
+
+def check(stackline: str, out: Path) -> int:
+    print("| program | options | verdict | exit status alone, recorded | output |\n|---|---|---|---|---|")
+    with concurrent.futures.ThreadPoolExecutor(5 if (os.cpu_count() or 1) > 4 else 1) as pool:
+        rows = [row for found in pool.map(lambda kind: checked(stackline, kind, out), KINDS) for row in found]
+    print("\n".join(rows))
+    return 1 if any("FAIL" in row for row in rows) else 0
+
+
+def main() -> int:
+    what, stackline, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    out.mkdir(parents=True, exist_ok=True)
+    if what == "check":
+        return check(stackline, out)
+    print("| program | tool | step ms, p10 | median | factor |\n|---|---|---|---|---|")
+    for kind, steps in (("small", 150), ("large", 40)):
+        print("\n".join(costs(stackline, kind, steps, out)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
