@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs what needs a GPU, on a machine that has one, in some 6 minutes, and prints a table of pass, fail and figures:
+# Runs what needs a GPU, on a machine that has one, in some 9 minutes, and prints a table of pass, fail and figures:
 #   scripts/gpu-check.sh [--stackline PROGRAM] [--python PYTHON] [--out FOLDER] [PART…]
-# PARTs, all unless named: machine, programs (frameworks, snapshots, JAX, counters and the recorder, side by side), gains, costs.
+# PARTs, all unless named: machine, programs (frameworks, snapshots, JAX, counters, the recorder), gains, costs; of programs alone: alone, check.
 # PROGRAM is a built `stackline` with `libstackline_record.so` beside it; FOLDER gets traces, snapshots and logs.
 # Nothing is fetched; a part whose framework is missing says so and is no failure.
 set -uo pipefail
@@ -39,17 +39,29 @@ machine() {
   step machine python 60 "$python" -c 'import sys, torch; print(sys.version, torch.__version__, torch.version.cuda, torch.cuda.get_device_properties(0)); torch.zeros(1).cuda()'
 }
 
+alone() {
+  step framework streams 40 "$python" benches/gpu/frameworks.py streams "$work/frameworks"
+  step framework full_queue 40 "$python" benches/gpu/frameworks.py full_queue "$work/frameworks"
+}
+
+check() {
+  step recorder programs 200 "$python" benches/gpu/recorder.py check "$stackline" "$work/recorder"
+  cat "$work/recorder-programs.log"
+}
+
 # Programs that give files and answers, not figures, run side by side.
 programs() {
   local name
-  for name in gpt2_with_trainer llama_generates resnet_by_timm lightning_trainer graph_network compiled_with_graphs distributed streams full_queue threads; do
+  for name in gpt2_with_trainer llama_generates resnet_by_timm lightning_trainer graph_network compiled_with_graphs distributed threads; do
     step framework "$name" 100 "$python" benches/gpu/frameworks.py "$name" "$work/frameworks" &
   done
+  wait
+  # These two are about what the GPU does at the same time as the host: nothing else may use it.
+  alone
   step memory snapshots 90 "$python" benches/gpu/snapshots.py "$work/snapshots" &
   XLA_PYTHON_CLIENT_PREALLOCATE=false step jax profiler 90 "$python" benches/gpu/jax_programs.py "$work/jax" &
-  step recorder programs 200 "$python" benches/gpu/recorder.py check "$stackline" "$work/recorder" &
   wait
-  cat "$work/recorder-programs.log"
+  check
   if command -v ncu >/dev/null; then
     step counters ncu 60 ncu --set full --clock-control none --launch-skip 60 --launch-count 12 -f -o "$work/ncu" "$python" benches/gpu/train.py small --steps 4
     step counters csv 30 bash -c "ncu --import '$work/ncu.ncu-rep' --csv --page raw >'$work/ncu.csv'"
@@ -57,12 +69,12 @@ programs() {
 }
 
 gains() {
-  step gains problems 300 "$python" benches/gpu/gains.py "$work/gains"
+  step gains problems 170 "$python" benches/gpu/gains.py "$work/gains"
   grep -h '"step_ms"\|failed' "$work/gains-problems.log" | cut -c1-160
 }
 
 costs() {
-  step recorder costs 240 "$python" benches/gpu/recorder.py costs "$stackline" "$work/recorder"
+  step recorder costs 100 "$python" benches/gpu/recorder.py costs "$stackline" "$work/recorder"
   cat "$work/recorder-costs.log"
 }
 

@@ -200,7 +200,8 @@ def streams(out: Path) -> None:
     model = nn.Sequential(*(nn.Linear(4096, 4096) for _ in range(8))).to(DEVICE, torch.bfloat16)
     batches = [torch.rand(2048, 4096).to(torch.bfloat16).pin_memory() for _ in range(4)]
     copying = torch.cuda.Stream()
-    with profiler(out / "streams-prefetch.json") as recorder, torch.no_grad():
+    waits = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    with profiler(out / "streams-prefetch.json", experimental_config=waits) as recorder, torch.no_grad():
         with torch.cuda.stream(copying):
             following = batches[0].to(DEVICE, non_blocking=True)
         for number in range(7):

@@ -21,11 +21,11 @@ import torch
 from problems import DEVICE, GPU, PROBLEMS
 from torch.profiler import ProfilerActivity, profile, schedule
 
-ROUNDS = 7
-BLOCK_SECONDS = 0.12
-TRACED_STEPS = 6
+ROUNDS = 5
+BLOCK_SECONDS = 0.1
+TRACED_STEPS = 4
 #: A problem that takes longer is left out, and said.
-LIMIT_SECONDS = 40
+LIMIT_SECONDS = 20
 
 
 def wait() -> None:
@@ -44,13 +44,15 @@ def seconds(step, number: int, steps: int) -> tuple[float, int]:
 
 def trace(step, number: int, path: Path, full: bool) -> None:
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if GPU else [])
-    planned = schedule(wait=0, warmup=2, active=TRACED_STEPS)
-    with profile(activities=activities, schedule=planned, record_shapes=full, with_stack=full) as profiler:
+    planned = schedule(wait=0, warmup=2, active=TRACED_STEPS, repeat=1)
+
+    def keep(done: profile) -> None:
+        done.export_chrome_trace(str(path))
+
+    with profile(activities=activities, schedule=planned, on_trace_ready=keep, record_shapes=full, with_stack=full) as profiler:
         for n in range(number, number + TRACED_STEPS + 2):
             step(n)
             profiler.step()
-        wait()
-    profiler.export_chrome_trace(str(path))
 
 
 def measure(name: str, out: Path) -> dict[str, object]:
@@ -59,8 +61,8 @@ def measure(name: str, out: Path) -> dict[str, object]:
     at, blocks, times = {False: 0, True: 0}, {}, {False: [], True: []}
     for mended, step in steps.items():
         _, at[mended] = seconds(step, 0, 3)
-        one, at[mended] = seconds(step, at[mended], 3)
-        blocks[mended] = max(3, min(300, int(BLOCK_SECONDS / one)))
+        one, at[mended] = seconds(step, at[mended], 2)
+        blocks[mended] = max(2, min(300, int(BLOCK_SECONDS / one)))
     for _ in range(ROUNDS):
         for mended, step in steps.items():
             one, at[mended] = seconds(step, at[mended], blocks[mended])

@@ -190,12 +190,12 @@ def unfused_optimizer(mended):
 
 def manual_attention(mended):
     """Attention that writes its scores to memory (mended: not causal either, but fused)."""
-    return transformer(length=512, batch=size(16, 2), manual=not mended)
+    return transformer(length=512, batch=size(48, 2), manual=not mended)
 
 
 def float32_products(mended):
     """Matrix products in float32 without tensor cores."""
-    inner = transformer(batch=size(16, 2), half=False)
+    inner = transformer(batch=size(64, 2), half=False)
 
     def step(number):
         torch.backends.cuda.matmul.allow_tf32 = mended
@@ -326,7 +326,7 @@ def zeroed_gradients(mended):
 
 def inline_mask(mended):
     """A causal mask is built in the forward of each layer."""
-    made = transformer(batch=size(4, 2), length=1024 if GPU else 16, mask="given" if mended else "inline")
+    made = transformer(batch=size(16, 2), length=1024 if GPU else 16, mask="given" if mended else "inline")
     for block in made.model.blocks:
         n = size(1024, 16)
         block.attention.bias = torch.tril(torch.ones(n, n, device=DEVICE, dtype=torch.bool))
@@ -347,7 +347,7 @@ def growing_cache(mended):
             keys = whole[:, :, :at]
         else:
             keys = state["keys"] = torch.cat([state["keys"][:, :, : at - 1], token], dim=2)  # finding: SL046
-        F.scaled_dot_product_attention(token, keys, keys)
+        torch.softmax(token @ keys.transpose(-2, -1), -1) @ keys
 
     return step
 
@@ -401,12 +401,12 @@ def indexing_backward(mended):
 def benchmark_mode(mended):
     """cuDNN tries out its algorithms for each new size of the input."""
     model, optimizer, labels = convolutions(batch=size(32, 2))
-    state = {"side": 32}
 
-    def step(_):
-        side = state["side"] = 32 if state["side"] >= size(600, 48) else state["side"] + 2
+    def step(number):
+        # No size comes twice: what was tried out is kept.
+        height, width = size(96, 8) + number // 48, size(96, 8) + number % 48
         torch.backends.cudnn.benchmark = not mended
-        images = torch.rand(size(32, 2), 3, side, side, device=DEVICE)
+        images = torch.rand(size(32, 2), 3, height, width, device=DEVICE)
         train(model, optimizer, images, labels)  # finding anywhere: SL062
         torch.backends.cudnn.benchmark = False
 
@@ -504,6 +504,34 @@ def sleeping(mended):
     return step
 
 
+def odd_vocabulary(mended):
+    """A vocabulary of GPT-2's size, which is no multiple of 8: its products are not aligned."""
+    return transformer(batch=size(64, 2), vocabulary=(50_304 if mended else 50_257) if GPU else 64)
+
+
+def optimizer_beside_graphs(mended):
+    """The model is compiled and replays graphs; its optimizer launches one by one (mended: fused)."""
+    model = Transformer(size(512, 32), size(6, 2), 8, size(8192, 64), 256).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True if mended else None)
+    tokens = torch.randint(64, (size(16, 2), size(256, 16)), device=DEVICE)
+
+    def loss_of(tokens):
+        with torch.autocast(DEVICE.type, HALF):
+            return model(tokens).float().logsumexp(-1).mean()
+
+    if GPU:
+        loss_of = torch.compile(loss_of, mode="reduce-overhead")
+
+    def step(_):
+        if GPU:
+            torch.compiler.cudagraph_mark_step_begin()
+        loss_of(tokens).backward()
+        optimizer.step()  # finding: SL015
+        optimizer.zero_grad()
+
+    return step
+
+
 PROBLEMS = {
     "item in the step": item_in_step,
     "if on a GPU tensor, per parameter": clip_with_if,
@@ -534,4 +562,6 @@ PROBLEMS = {
     "loss not fused": unfused_loss,
     "elementwise chain": elementwise_chain,
     "waiting in the step": sleeping,
+    "vocabulary that is not aligned": odd_vocabulary,
+    "optimizer beside graphs": optimizer_beside_graphs,
 }
