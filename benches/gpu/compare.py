@@ -1,0 +1,70 @@
+"""What `stackline findings` predicts from the traces that `gains.py` took, beside what mending each problem gained.
+
+    python benches/gpu/compare.py STACKLINE OUT
+
+prints a table in Markdown: the step and the measured gain (with the least and the most of the rounds), and for each
+trace what the finding of the planted problem says, with its rank, bounds, and the line that it names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parent / "problems.py"
+MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
+
+
+def planted() -> dict[str, tuple[str, int | None]]:
+    """The code and the line of each problem, by its name: what stands in its function, or in what the function calls."""
+    lines = SOURCE.read_text().splitlines()
+    names = dict(re.findall(r'^    "(.+)": (\w+)', SOURCE.read_text(), re.MULTILINE))
+    begins = [n for n, line in enumerate(lines) if re.match(r"(def|class) ", line)] + [len(lines)]
+    marks: dict[str, tuple[str, int | None]] = {}
+    for begin, end in zip(begins, begins[1:]):
+        function = re.match(r"(?:def|class) (\w+)", lines[begin])
+        for number in range(begin, end):
+            if function and (found := MARK.search(lines[number])):
+                marks[function[1] + (":" + found[2] if function[1] == "Attention" else "")] = (found[2], None if found[1] else number + 1)
+    marks |= {"manual_attention": marks["Attention:SL014"], "inline_mask": marks["Attention:SL045"]}
+    return {name: marks[function] for name, function in names.items() if function in marks}
+
+
+def findings(stackline: str, trace: Path) -> list[dict[str, object]]:
+    done = subprocess.run([stackline, "findings", str(trace), "--format", "json", "--min-gain", "0"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["tables"]["findings"]["rows"]
+
+
+def told(rows: list[dict[str, object]], code: str, line: int | None) -> str:
+    for rank, row in enumerate(rows, start=1):
+        if row["code"] == code and row["gain_ns"] is not None:
+            place = "" if line is None else ", at the line" if row["line"] == line else f", at {row['file']}:{row['line']}"
+            low, high = (row[key] for key in ("gain_low_ns", "gain_high_ns"))
+            return f"{row['gain_ns'] / 1e6:.2f} ({low / 1e6:.2f} to {high / 1e6:.2f}), {rank}.{place}"
+    first = [f"{row['code']} {row['gain_ns'] / 1e6:.2f}" for row in rows if row["gain_ns"]]
+    return "not found; first " + ", ".join(first[:2]) if first else "nothing found"
+
+
+def main() -> None:
+    stackline, out = sys.argv[1], Path(sys.argv[2])
+    measured = json.loads((out / "gains.json").read_text())
+    marks = planted()
+    print(f"{measured['device']}, PyTorch {measured['torch']}\n")
+    print("| problem | rule | step, ms | measured gain, ms | predicted, defaults | predicted, shapes and stacks | once mended |")
+    print("|---|---|---|---|---|---|---|")
+    for name, result in measured["problems"].items():
+        code, line = marks.get(name, ("", None))
+        if "failed" in result:
+            print(f"| {name} | {code} | {result['failed']} | | | | |")
+            continue
+        rounds = result["gain_ms_of_rounds"]
+        gain = f"{result['gain_ms']:.2f} ({min(rounds):.2f} to {max(rounds):.2f})"
+        columns = [told(findings(stackline, out / f"{result['slug']}.{kind}.json"), code, line) for kind in ("plain", "full", "mended")]
+        print(f"| {name} | {code} | {result['step_ms']:.2f} | {gain} | {' | '.join(columns)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
