@@ -28,6 +28,7 @@ mod layout_conversion;
 mod logging_in_step;
 mod many_small_kernels;
 mod memory;
+mod misaligned_products;
 mod needless_gradient_sync;
 mod no_tensor_cores;
 mod operators_in_loops;
@@ -121,6 +122,7 @@ pub const ALL: &[Rule] = &[
     memory::STRUCTURED_ACCESS,
     padding::RULE,
     autotuning::RULE,
+    misaligned_products::RULE,
 ];
 
 /// Whether a finding is about waits for other ranks, which one of them may explain.

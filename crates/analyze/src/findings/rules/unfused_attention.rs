@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a few lines; attention weights are not returned",
     wrong_when: "The program needs the weights themselves, or a form of attention that no fused version has. The gain is that of \
-                 the kernels between the two products; the products stay as long as they are.",
+                 the kernels between the two products; the upper bound holds the products, too, and the copies of their inputs and outputs.",
     source: "field practice; FlashAttention (Dao 2022)",
     needs: &[Need::GpuWork, Need::Operators],
     settings: &[Setting {
@@ -59,27 +59,39 @@ const BETWEEN: &[&str] = &[
 /// So many operations are looked at on each side of a softmax.
 const REACH: usize = 8;
 
+/// What attention runs: what lies between the products, all with the products and copies beside them, and each softmax.
+#[derive(Default)]
+struct Parts {
+    between: Vec<EventId>,
+    all: Vec<EventId>,
+    calls: Vec<EventId>,
+}
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let mut between: Vec<EventId> = Vec::new();
-    let mut calls: Vec<EventId> = Vec::new();
+    let mut parts = Parts::default();
     for order in subject.launch_order() {
         let names: Vec<&str> = order.iter().map(|&work| subject.operator(work)).collect();
         for (at, _) in names.iter().enumerate().filter(|(_, name)| SOFTMAX.contains(name)) {
             let before = reach(names[..at].iter().rev());
             let after = reach(names[at + 1..].iter());
             if let (Some(before), Some(after)) = (before, after) {
-                calls.push(order[at]);
-                between.extend(&order[at - before..=at + after]);
+                parts.calls.push(order[at]);
+                parts.between.extend(&order[at - before..=at + after]);
+                let (first, last) = (at - before, at + after);
+                let from = first - beside(names[..first].iter().rev());
+                parts.all.extend(&order[from..=last + beside(names[last + 1..].iter())]);
             }
         }
     }
-    between.sort_unstable();
-    between.dedup();
-    let ns = subject.total(&between);
-    if between.is_empty() || subject.percent_of_gpu(ns) < subject.setting("share") {
+    for list in [&mut parts.between, &mut parts.all] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    let ns = subject.total(&parts.between);
+    if parts.between.is_empty() || subject.percent_of_gpu(ns) < subject.setting("share") {
         return Vec::new();
     }
-    draft(subject, between, &calls).into_iter().collect()
+    draft(subject, parts).into_iter().collect()
 }
 
 /// How many operations lie between a softmax and the product that it belongs to.
@@ -95,12 +107,21 @@ fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
     None
 }
 
-fn draft(subject: &Subject<'_>, between: Vec<EventId>, calls: &[EventId]) -> Option<Draft> {
+/// How many operations of products and copies lie beside what is between the products.
+fn beside<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
+    names.take(REACH).take_while(|name| PRODUCTS.contains(name) || **name == "aten::copy_").count()
+}
+
+fn draft(subject: &Subject<'_>, Parts { between, all, calls }: Parts) -> Option<Draft> {
     let ns = subject.total(&between);
-    let mut gone = subject.operators_of_nothing_else(&between);
-    gone.extend(&between);
-    let edit = subject.edit(Action::Remove, "operators between the products of attention", &gone)?;
-    let (place, _) = subject.by_code(calls).into_iter().next()?;
+    let remove = |work: &[EventId], text: &str| {
+        let mut gone = subject.operators_of_nothing_else(work);
+        gone.extend(work);
+        Some(vec![subject.edit(Action::Remove, text, &gone)?])
+    };
+    let likely = remove(&between, "operators between the products of attention")?;
+    let worth = Worth::Range(likely, vec![remove(&all, "all operators of attention")?]);
+    let (place, _) = subject.by_code(&calls).into_iter().next()?;
     let share = subject.percent_of_gpu(ns);
     Some(Draft {
         title: format!("attention in parts: what lies between its two products takes {share:.0} % of the GPU's time"),
@@ -113,6 +134,6 @@ fn draft(subject: &Subject<'_>, between: Vec<EventId>, calls: &[EventId]) -> Opt
         events: between,
         support: Support::Inferred,
         confidence: Confidence::High,
-        worth: Worth::Edits(vec![edit]),
+        worth,
     })
 }
