@@ -2,9 +2,12 @@
 
 use crate::snapshots::{BASE, MIB, block, event, frame, read, segment};
 use serde_json::{Value, json};
+use stackline_ingest::memory::read_path;
 use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
 use stackline_memory::curve::curves;
+use stackline_memory::tables::reserved_curve;
 use stackline_model::MemoryTrace;
+use std::path::Path;
 
 /// Objects that are made one after the other, and never freed.
 #[derive(Default)]
@@ -130,4 +133,85 @@ fn workspaces_of_libraries_are_a_part_of_their_own() {
     let place = |at: usize| stackline_memory::place_text(&trace, trace.objects.stack[at]);
     assert_eq!([place(0), place(3)], ["model.py:37 forward (cuBLAS workspace)", "model.py:37 forward"]);
     assert_eq!(place(2), "AddmmBackward0 / aten::mm (cuBLAS workspace)");
+}
+
+fn real(name: &str) -> MemoryTrace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory-h100");
+    let trace = read_path(&folder.join(format!("{name}.pickle.gz"))).unwrap();
+    trace.check().unwrap();
+    trace
+}
+
+/// `allocated_bytes.all.peak`, `.current` and `reserved_bytes.all.peak` of `torch.cuda.memory_stats`, to the byte.
+#[test]
+fn peaks_are_those_of_memory_stats() {
+    for (name, allocated, current, reserved) in [
+        ("train-step", 1_618_173_440, 68_157_440, 1_891_631_104),
+        ("leak", 1_942_661_632, 236_177_408, 2_149_580_800),
+        ("graph-pool", 236_832_768, 236_177_408, 346_030_080),
+        ("growing-cache", 262_522_880, 236_177_408, 346_030_080),
+        ("fragments", 819_519_488, 69_206_016, 1_027_604_480),
+        ("out-of-memory", 1_891_236_864, 69_206_016, 1_986_002_944),
+    ] {
+        let trace = real(name);
+        let curve = &curves(&trace)[0];
+        let held = reserved_curve(&trace, curve.device).iter().map(|(_, bytes)| *bytes).max();
+        assert_eq!((curve.peak().bytes, held), (allocated, Some(reserved)), "{name}");
+        assert_eq!(curve.points.last().map(|(_, bytes)| *bytes), Some(current), "{name}");
+    }
+}
+
+/// What `snapshots.py` knows that it holds: parameters and states of the optimizer of the same model in both, no gradients when backward
+/// begins. After a graph was captured with gradients there are as many of these.
+#[test]
+fn real_peaks_are_made_of_what_the_program_holds() {
+    for (name, parameters, gradients, states, workspaces) in [
+        ("train-step", 109_768_704, 0, 219_537_408, 65 * MIB),
+        ("leak", 109_768_704, 0, 219_537_408, 196 * MIB),
+        ("graph-pool", 14_802_944, 14_802_944, 0, 196 * MIB),
+    ] {
+        let trace = real(name);
+        let parts = parts(&trace);
+        let of = |of| bytes(&parts, of);
+        let told = [of(Use::Parameters), of(Use::Gradients), of(Use::FirstMoments) + of(Use::SecondMoments)];
+        // Small parameters are rounded up to 512 bytes, and some blocks are not cut.
+        for (told, known) in told.into_iter().zip([parameters, gradients, states]) {
+            assert!((known..=known + known / 50).contains(&told), "{name}: {told} of {known}: {parts:?}");
+        }
+        assert_eq!(of(Use::Workspaces), workspaces, "{name}");
+    }
+}
+
+/// A block is not cut where at most 1 MiB would remain: the request gets all of it, and the next one nothing of it.
+#[test]
+fn blocks_that_are_not_cut_count_whole() {
+    let frames = [frame("train.py", 3, "main")];
+    let kib = 1024;
+    let (second, third) = (BASE + 11 * MIB, BASE + 64 * MIB);
+    let events = [
+        event("segment_alloc", BASE, 20 * MIB, 1, &frames),
+        event("alloc", BASE, 11 * MIB, 2, &frames),
+        event("alloc", second, 8 * MIB + 512 * kib, 3, &frames),
+        event("free_requested", second, 8 * MIB + 512 * kib, 4, &frames),
+        event("free_completed", second, 8 * MIB + 512 * kib, 4, &frames),
+        // More than 1 MiB remains.
+        event("alloc", second, 7 * MIB, 5, &frames),
+        event("free_requested", second, 7 * MIB, 6, &frames),
+        event("free_completed", second, 7 * MIB, 6, &frames),
+        // A segment of small blocks, of which everything is cut off.
+        event("segment_alloc", third, 2 * MIB, 7, &frames),
+        event("alloc", third, MIB, 8, &frames),
+        event("free_requested", third, MIB, 9, &frames),
+        event("free_completed", third, MIB, 9, &frames),
+    ];
+    let segments = [
+        segment(BASE, 20 * MIB, [0, 0], &[block(BASE, 11 * MIB, 11 * MIB, "active_allocated")]),
+        segment(third, 2 * MIB, [0, 0], &[block(third, 2 * MIB, 0, "inactive")]),
+    ];
+    let trace = read(&json!({"segments": segments, "device_traces": [events]}));
+    assert_eq!(trace.objects.bytes, [11 * MIB, 9 * MIB, 7 * MIB, MIB]);
+    assert_eq!(trace.objects.requested[1], 8 * MIB + 512 * kib);
+    let expandable =
+        json!({"segments": segments, "device_traces": [events], "allocator_settings": {"expandable_segments": true}});
+    assert_eq!(read(&expandable).objects.bytes[1], 8 * MIB + 512 * kib);
 }
