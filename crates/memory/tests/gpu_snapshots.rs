@@ -1,11 +1,12 @@
 //! What snapshots of an NVIDIA H100 (PyTorch 2.11, `benches/gpu/snapshots.py`) showed, in small.
 
-use crate::snapshots::{BASE, MIB, block, event, frame, read, segment};
+use crate::snapshots::{BASE, MIB, block, event, frame, numbers, read, segment, texts};
 use serde_json::{Value, json};
 use stackline_ingest::memory::read_path;
+use stackline_memory::Study;
 use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
 use stackline_memory::curve::curves;
-use stackline_memory::tables::reserved_curve;
+use stackline_memory::tables::{reserved_curve, waste_table};
 use stackline_model::MemoryTrace;
 use std::path::Path;
 
@@ -214,4 +215,19 @@ fn blocks_that_are_not_cut_count_whole() {
     let expandable =
         json!({"segments": segments, "device_traces": [events], "allocator_settings": {"expandable_segments": true}});
     assert_eq!(read(&expandable).objects.bytes[1], 8 * MIB + 512 * kib);
+}
+
+/// `losses.append(model(x).mean())` keeps a graph of each of four iterations until the function returns. What is named is the call of the
+/// model, not the lines in it; what `step` makes there is freed.
+#[test]
+fn graphs_that_a_list_keeps_are_a_leak() {
+    let trace = real("leak");
+    let study = Study::new(&trace, 1);
+    let table = waste_table(&trace, &study.matches);
+    assert_eq!(texts(&table, "code"), ["SL055"]);
+    assert!(texts(&table, "place")[0].ends_with("snapshots.py:105 leak"), "{:?}", texts(&table, "place"));
+    assert!(numbers(&table, "grows_by")[0] > 20 * MIB as i64, "{:?}", numbers(&table, "grows_by"));
+    for other in ["train-step", "graph-pool", "growing-cache", "fragments", "out-of-memory"] {
+        assert!(Study::new(&real(other), 1).matches.is_empty(), "{other}");
+    }
 }

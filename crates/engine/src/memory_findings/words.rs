@@ -37,8 +37,13 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
         (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, origin })) => match origin.round() {
             Some(round) => {
                 let by = bytes(*per_round);
+                let graph = if found.model_call.is_some() {
+                    "kept by the autograd graph of the model called here, which "
+                } else {
+                    ""
+                };
                 format!(
-                    "grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
+                    "{graph}grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
                 )
             }
             None => "made all along the records, and there at their end".to_owned(),

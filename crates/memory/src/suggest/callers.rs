@@ -106,6 +106,17 @@ impl<'a> Callers<'a> {
         self.at(self.trace.objects.stack[object.index()]).recomputed
     }
 
+    /// The call path of the code that called the model, of an object that was made in a forward pass.
+    pub(crate) fn model_call(&self, object: MemoryObjectId) -> Option<MemoryStackId> {
+        let stack = self.trace.objects.stack[object.index()];
+        let within = self.at(stack);
+        if !within.forward || within.backward || within.optimizer {
+            return None;
+        }
+        let outwards = std::iter::successors(stack.some(), |node| self.parent(*node));
+        self.parent(outwards.take_while(|node| self.at(*node).forward).last()?)
+    }
+
     /// The library whose working memory an object is.
     pub(crate) fn workspace_of(&self, object: MemoryObjectId) -> Option<&'static WorkspaceLibrary> {
         self.at(self.trace.objects.stack[object.index()]).workspace
