@@ -6,7 +6,8 @@ use stackline_ingest::memory::read_path;
 use stackline_memory::Study;
 use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
 use stackline_memory::curve::curves;
-use stackline_memory::tables::{reserved_curve, waste_table};
+use stackline_memory::suggest::Action;
+use stackline_memory::tables::{failed_requests_table, named_peaks, peaks_table, reserved_curve, waste_table};
 use stackline_model::MemoryTrace;
 use std::path::Path;
 
@@ -229,5 +230,42 @@ fn graphs_that_a_list_keeps_are_a_leak() {
     assert!(numbers(&table, "grows_by")[0] > 20 * MIB as i64, "{:?}", numbers(&table, "grows_by"));
     for other in ["train-step", "graph-pool", "growing-cache", "fragments", "out-of-memory"] {
         assert!(Study::new(&real(other), 1).matches.is_empty(), "{other}");
+    }
+}
+
+/// Half of 60 blocks of 12 MB are free, and a request of 200 MB fits into none of them.
+#[test]
+fn what_the_allocator_could_not_use_is_told() {
+    let trace = real("fragments");
+    let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
+    let told = "the allocator held at most 980.0 MiB. At call 90 (/work/main/benches/gpu/snapshots.py:83 fragments) it got 192.0 MiB from the device \
+                though 365.5 MiB were free";
+    assert!(notes.contains(told), "{notes}");
+}
+
+/// The limit of the process made it fail, and one list holds nearly all: segments that grow would not help, and are not advised.
+#[test]
+fn a_request_over_the_limit_of_the_process_is_explained() {
+    let trace = real("out-of-memory");
+    let notes = failed_requests_table(&trace).notes.join(" ");
+    for told in [
+        "28.61 MiB asked for (a segment of 30.00 MiB) at /work/main/benches/gpu/snapshots.py:69 out_of_memory: the device had enough (65.97 GiB free)",
+        "a limit of the process (set_per_process_memory_fraction)",
+        "gain at most the 90.38 MiB that the allocator held unused",
+        "were 59 objects of /work/main/benches/gpu/snapshots.py:69 out_of_memory.",
+    ] {
+        assert!(notes.contains(told), "{told}: {notes}");
+    }
+}
+
+/// Less than 5 % less memory held is within the error of the model of the allocator.
+#[test]
+fn growing_segments_are_advised_where_they_save_enough() {
+    for (name, expected) in [("train-step", 1), ("leak", 0), ("fragments", 0), ("out-of-memory", 0), ("graph-pool", 0)]
+    {
+        let trace = real(name);
+        let ranked = Study::new(&trace, 1).ranked;
+        let growing = ranked.iter().filter(|one| one.suggestion.action == Action::ExpandableSegments);
+        assert_eq!(growing.count(), expected, "{name}");
     }
 }

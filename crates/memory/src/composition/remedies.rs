@@ -43,7 +43,7 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
 }
 
 /// From this share of the peak on, in percent, workspaces of libraries are worth a sentence.
-const MUCH_WORKSPACE: f64 = 5.0;
+const MUCH_WORKSPACE: f64 = 10.0;
 
 fn workspaces(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
