@@ -238,9 +238,12 @@ fn graphs_that_a_list_keeps_are_a_leak() {
 fn what_the_allocator_could_not_use_is_told() {
     let trace = real("fragments");
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
-    let told = "the allocator held at most 980.0 MiB. At call 90 (/work/main/benches/gpu/snapshots.py:83 fragments) it got 192.0 MiB from the device \
-                though 365.5 MiB were free";
-    assert!(notes.contains(told), "{notes}");
+    for told in [
+        "the allocator held at most 980.0 MiB. At call 90 (",
+        "snapshots.py:83 fragments) it got 192.0 MiB from the device though 365.5 MiB were",
+    ] {
+        assert!(notes.contains(told), "{told}: {notes}");
+    }
 }
 
 /// The limit of the process made it fail, and one list holds nearly all: segments that grow would not help, and are not advised.
@@ -249,10 +252,11 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
     for told in [
-        "28.61 MiB asked for (a segment of 30.00 MiB) at /work/main/benches/gpu/snapshots.py:69 out_of_memory: the device had enough (65.97 GiB free)",
+        "28.61 MiB asked for (a segment of 30.00 MiB) at ",
+        "snapshots.py:69 out_of_memory: the device had enough (65.97 GiB free)",
         "a limit of the process (set_per_process_memory_fraction)",
         "gain at most the 90.38 MiB that the allocator held unused",
-        "were 59 objects of /work/main/benches/gpu/snapshots.py:69 out_of_memory.",
+        "Of 1804 MiB in use, 93.6 % were 59 objects of ",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }

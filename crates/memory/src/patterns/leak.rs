@@ -78,7 +78,7 @@ fn trace_end(trace: &MemoryTrace) -> u32 {
 /// The first call after which nothing is allocated any more.
 fn last_allocation(trace: &MemoryTrace) -> u32 {
     let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
-    trace.calls.ids().filter(is_allocation).last().map_or_else(|| trace_end(trace), |call| call.0 + 1)
+    trace.calls.ids().rfind(is_allocation).map_or_else(|| trace_end(trace), |call| call.0 + 1)
 }
 
 /// What is not freed before the call `end`, and is not to stay, with its bytes.
