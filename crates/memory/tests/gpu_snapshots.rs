@@ -213,6 +213,10 @@ fn blocks_that_are_not_cut_count_whole() {
     let trace = read(&json!({"segments": segments, "device_traces": [events]}));
     assert_eq!(trace.objects.bytes, [11 * MIB, 9 * MIB, 7 * MIB, MIB]);
     assert_eq!(trace.objects.requested[1], 8 * MIB + 512 * kib);
+    // Something lies in what would be the rest of a block: these are not PyTorch's rules.
+    let mut others = events.to_vec();
+    others.insert(3, event("alloc", second + 8 * MIB + 768 * kib, 128 * kib, 3, &frames));
+    assert_eq!(read(&json!({"segments": segments, "device_traces": [others]})).objects.bytes[1], 8 * MIB + 512 * kib);
     let expandable =
         json!({"segments": segments, "device_traces": [events], "allocator_settings": {"expandable_segments": true}});
     assert_eq!(read(&expandable).objects.bytes[1], 8 * MIB + 512 * kib);

@@ -4,12 +4,12 @@
 //! and `torch.cuda.memory_allocated` counts all of it. Events have the request alone. But no block of that pool is as small as what
 //! may remain, and free neighbors are joined at once: a gap of up to 1 MiB between an object and what follows it belongs to the object.
 //! (Blocks of the other pool are always cut, and so are those of expandable segments: nothing is to be found there.)
+//!
+//! Another allocator may have other rules. Where something is allocated in what an object was given so, nothing is given to any.
 
 use super::Reader;
 use rustc_hash::FxHashSet;
-use stackline_model::{
-    MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemorySegmentEvent, MemorySegmentEventKind,
-};
+use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemorySegmentEvent, MemorySegmentEventKind};
 use std::collections::BTreeMap;
 
 /// What may remain of a large block without being cut off (`kSmallSize`).
@@ -25,9 +25,12 @@ type Place = (MemoryDeviceId, u64);
 struct Layout {
     /// Bytes of segments of large blocks.
     segments: BTreeMap<Place, u64>,
-    /// Objects, and their bytes.
+    /// Objects, and the bytes of their blocks.
     objects: BTreeMap<Place, (MemoryObjectId, u64)>,
 }
+
+/// Objects whose blocks have more than was known, and that.
+type Larger = Vec<(MemoryObjectId, u64)>;
 
 impl Layout {
     fn apply(&mut self, event: &MemorySegmentEvent) {
@@ -42,6 +45,12 @@ impl Layout {
         if bytes > SMALL_SEGMENT {
             self.segments.insert(place, bytes);
         }
+    }
+
+    /// Whether the block of another object reaches over a place.
+    fn is_taken(&self, place: Place) -> bool {
+        let before = self.objects.range(..place).next_back();
+        before.is_some_and(|((device, at), (_, bytes))| *device == place.0 && at.saturating_add(*bytes) > place.1)
     }
 
     /// The bytes of the block of an object at a place, if it has more than the object.
@@ -66,30 +75,37 @@ impl Reader<'_> {
         if settings.expandable || self.trace.segments.iter().any(|segment| segment.expandable) {
             return;
         }
-        let known: FxHashSet<MemoryObjectId> = self.trace.blocks.iter().map(|block| block.object).collect();
-        let mut layout = self.before_all();
-        let older: Vec<(Place, (MemoryObjectId, u64))> =
-            layout.objects.iter().map(|(place, object)| (*place, *object)).collect();
-        for (place, (object, bytes)) in older.into_iter().filter(|(_, (object, _))| !known.contains(object)) {
-            self.take_block(&layout, place, object, bytes);
+        for (object, bytes) in self.larger_blocks().unwrap_or_default() {
+            self.trace.objects.bytes[object.index()] = bytes;
         }
-        let events = std::mem::take(&mut self.trace.segment_events);
-        let mut next = events.iter().peekable();
-        for call in 0..self.trace.calls.len() {
-            let id = MemoryCallId::new(call);
-            while let Some(event) = next.next_if(|event| event.before <= id) {
+    }
+
+    /// None if the order of events contradicts the rules.
+    fn larger_blocks(&self) -> Option<Larger> {
+        let (calls, objects) = (&self.trace.calls, &self.trace.objects);
+        let known: FxHashSet<MemoryObjectId> = self.trace.blocks.iter().map(|block| block.object).collect();
+        let (mut layout, mut larger) = (self.before_all(), Larger::new());
+        for place in layout.objects.keys().copied().collect::<Vec<Place>>() {
+            let Some((object, bytes)) = layout.objects.get(&place).copied() else { continue };
+            if let Some(block) = layout.block(place, bytes).filter(|_| !known.contains(&object)) {
+                larger.push((object, block));
+                layout.objects.insert(place, (object, block));
+            }
+        }
+        let mut events = self.trace.segment_events.iter().peekable();
+        for call in calls.ids() {
+            while let Some(event) = events.next_if(|event| event.before <= call) {
                 layout.apply(event);
             }
-            let object = self.trace.calls.target_object(id);
+            let object = calls.target_object(call);
             let Some(row) = object.some().map(MemoryObjectId::index) else { continue };
-            let place = (self.trace.objects.device[row], self.trace.objects.address[row]);
-            match self.trace.calls.kind[call] {
+            let place = (objects.device[row], objects.address[row]);
+            match calls.kind[call.index()] {
+                MemoryCallKind::Allocate if layout.is_taken(place) => return None,
                 MemoryCallKind::Allocate => {
-                    let bytes = self.trace.objects.bytes[row];
-                    if !known.contains(&object) {
-                        self.take_block(&layout, place, object, bytes);
-                    }
-                    layout.objects.insert(place, (object, bytes));
+                    let block = layout.block(place, objects.bytes[row]).filter(|_| !known.contains(&object));
+                    larger.extend(block.map(|block| (object, block)));
+                    layout.objects.insert(place, (object, block.unwrap_or(objects.bytes[row])));
                 }
                 MemoryCallKind::Free if layout.objects.get(&place).is_some_and(|(there, _)| *there == object) => {
                     layout.objects.remove(&place);
@@ -97,7 +113,7 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        self.trace.segment_events = events;
+        Some(larger)
     }
 
     /// What lay where before the first event: the segments of the end, and back from there what the events changed; objects that no event
@@ -121,11 +137,5 @@ impl Reader<'_> {
             layout.objects.insert((objects.device[row], objects.address[row]), (object, objects.bytes[row]));
         }
         layout
-    }
-
-    fn take_block(&mut self, layout: &Layout, place: Place, object: MemoryObjectId, bytes: u64) {
-        if let Some(block) = layout.block(place, bytes) {
-            self.trace.objects.bytes[object.index()] = block;
-        }
     }
 }
