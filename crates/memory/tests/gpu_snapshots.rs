@@ -260,7 +260,8 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
         "snapshots.py:69 out_of_memory: the device had enough (65.97 GiB free)",
         "a limit of the process (set_per_process_memory_fraction)",
         "gain at most the 90.38 MiB that the allocator held unused",
-        "Of 1804 MiB in use, 93.6 % were 59 objects of ",
+        "Of 1804 MiB in use, 93.6 % was allocated at ",
+        "snapshots.py:69 out_of_memory (59 objects).",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }

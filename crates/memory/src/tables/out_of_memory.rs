@@ -103,7 +103,8 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
     let (place, held, objects) = places.into_iter().find(|(place, ..)| !place.is_empty())?;
     let share = percent(held, allocated);
     let count = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(u64::from(objects))) };
-    (share >= MOST_OF_IT).then(|| format!("Of {} in use, {share:.1} % were {count} of {place}.", bytes(allocated)))
+    (share >= MOST_OF_IT)
+        .then(|| format!("Of {} in use, {share:.1} % was allocated at {place} ({count}).", bytes(allocated)))
 }
 
 /// Bytes on a device of objects that are older than the first call.
