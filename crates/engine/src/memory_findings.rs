@@ -69,7 +69,9 @@ const PEAKS: usize = 1;
 /// Findings of a file of memory alone.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
-    Findings::of_memory_alone(memory_findings(&study, options.least_percent, keep))
+    let mut found = Findings::of_memory_alone(memory_findings(&study, options.least_percent, keep));
+    found.notes.extend(words::failed_requests(trace));
+    found
 }
 
 /// Adds what is found in the memory of a run, or that it tells nothing of memory.
@@ -96,6 +98,7 @@ pub fn findings_with_known_memory(
 ) -> Findings {
     let Some((trace, of_memory)) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
     let mut found = found.with_memory(of_memory);
+    found.notes.extend(words::failed_requests(trace));
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
     }

@@ -342,3 +342,25 @@ fn findings_are_the_same_however_many_peaks_were_studied() {
         assert_eq!(found(1), found(5));
     }
 }
+
+fn h100(name: &str) -> MemoryTrace {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory-h100");
+    stackline_ingest::memory::read_path(&folder.join(format!("{name}.pickle.gz"))).unwrap()
+}
+
+#[test]
+fn leaked_graphs_and_failed_requests_are_told_of_real_snapshots() {
+    let of = |name| findings_of_memory(&h100(name), &Options::default(), &|_| true);
+    let leak = of("leak");
+    let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
+    assert_eq!(titles.len(), 1, "{titles:?}");
+    assert!(
+        titles[0].contains("kept by the autograd graph of the model called here, which grows by 38.05 MiB"),
+        "{titles:?}"
+    );
+    assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));
+    assert!(leak.notes.is_empty());
+    let failed = of("out-of-memory");
+    let told = ["out of memory: a request for 28.61 MiB at ", "benches/gpu/snapshots.py:69 out_of_memory failed"];
+    assert!(failed.notes.iter().any(|note| told.iter().all(|told| note.contains(told))), "{:?}", failed.notes);
+}

@@ -1,5 +1,6 @@
 //! Source location of a call path: the one frame that tells people most, and what it is called.
 
+use stackline_model::library_workspaces::workspace_library;
 use stackline_model::native_names::{
     autograd_node, is_allocation_plumbing, is_autocast_copy, is_autograd_engine, operator, qualified,
 };
@@ -108,10 +109,18 @@ pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<MemoryFrame
 /// Where in the program a call path leads. None if the path is not known.
 pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocation> {
     let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
+    let mut location = locate_frames(trace, &frames)?;
+    if let Some(library) = frames.iter().find_map(|frame| workspace_library(trace.strings.get(frame.function))) {
+        location.text += &format!(" ({} workspace)", library.name);
+    }
+    Some(location)
+}
+
+fn locate_frames(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<SourceLocation> {
     let unnamed =
         |function: String| SourceLocation { file: None, line: 0, text: function.clone(), function: Some(function) };
-    Some(match best(trace, &frames)? {
-        Best::Frame(frame) if is_python(trace, &frame) => python_location(trace, &frames, &frame),
+    Some(match best(trace, frames)? {
+        Best::Frame(frame) if is_python(trace, &frame) => python_location(trace, frames, &frame),
         Best::Frame(frame) => {
             let known =
                 |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
@@ -126,7 +135,7 @@ pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocatio
             SourceLocation { file: known(frame.file), line: frame.line, function, text }
         }
         Best::Generated => unnamed("generated code (torch.compile)".to_owned()),
-        Best::Autograd(frame) => unnamed(backward_name(trace, &frames, &frame)),
+        Best::Autograd(frame) => unnamed(backward_name(trace, frames, &frame)),
         Best::Operator(frame) => unnamed(operator_name(trace, &frame).unwrap_or_default()),
     })
 }
@@ -229,7 +238,7 @@ mod tests {
         let (trace, stack) = path(&[MALLOC, inner]);
         assert_eq!(place_text(&trace, stack), "aten::div");
         let (trace, stack) = path(&[MALLOC, ("??", 0, "at::cuda::getNewWorkspace(unsigned long)")]);
-        assert_eq!(place_text(&trace, stack), "at::cuda::getNewWorkspace");
+        assert_eq!(place_text(&trace, stack), "at::cuda::getNewWorkspace (cuBLAS workspace)");
         // The program's own line wins, a custom backward's as well.
         let (trace, stack) = path(&[MALLOC, inner, ("/w/model.py", 7, "backward"), node, ENGINE]);
         assert_eq!(place_text(&trace, stack), "/w/model.py:7 backward");

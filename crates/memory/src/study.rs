@@ -83,7 +83,7 @@ impl<'trace> Study<'trace> {
             members.map(|member| (member.pattern, sites.of(member.object))).collect();
         let mut groups: BTreeMap<(Pattern, Site), Vec<&PatternMatch>> = BTreeMap::new();
         for found in &self.matches {
-            groups.entry((found.pattern, sites.of(found.object))).or_default().push(found);
+            groups.entry((found.pattern, sites.of_match(found))).or_default().push(found);
         }
         groups.retain(|key, _| !advised.contains(key));
         let mut groups: Vec<Vec<&PatternMatch>> = groups.into_values().collect();

@@ -15,6 +15,7 @@ mod allocator;
 mod before;
 mod common;
 mod damaged;
+mod gpu_snapshots;
 mod growth;
 mod large;
 mod random;

@@ -10,40 +10,40 @@ use stackline_memory::curve::curves;
 use stackline_memory::tables::{self, By};
 use stackline_model::{MemoryTrace, Table, Values};
 
-const MIB: u64 = 1 << 20;
-const BASE: u64 = 0x7f00_0000_0000;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 
-fn read(document: &Value) -> MemoryTrace {
+pub(crate) fn read(document: &Value) -> MemoryTrace {
     let trace = read_bytes("snapshot", document.to_string().as_bytes()).unwrap();
     trace.check().unwrap();
     trace
 }
 
-fn frame(file: &str, line: u32, name: &str) -> Value {
+pub(crate) fn frame(file: &str, line: u32, name: &str) -> Value {
     json!({"filename": file, "line": line, "name": name})
 }
 
-fn event(action: &str, address: u64, size: u64, time: u64, frames: &[Value]) -> Value {
+pub(crate) fn event(action: &str, address: u64, size: u64, time: u64, frames: &[Value]) -> Value {
     json!({"action": action, "addr": address, "size": size, "stream": 0, "time_us": time, "frames": frames})
 }
 
-fn block(address: u64, size: u64, requested: u64, state: &str) -> Value {
+pub(crate) fn block(address: u64, size: u64, requested: u64, state: &str) -> Value {
     json!({"address": address, "size": size, "requested_size": requested, "state": state, "frames": []})
 }
 
-fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value]) -> Value {
+pub(crate) fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value]) -> Value {
     json!({"device": 0, "address": address, "total_size": size, "stream": 0, "segment_type": "large",
            "segment_pool_id": pool, "frames": [], "blocks": blocks})
 }
 
-fn texts(table: &Table, name: &str) -> Vec<String> {
+pub(crate) fn texts(table: &Table, name: &str) -> Vec<String> {
     match &table.column(name).unwrap().values {
         Values::Str(values) => values.iter().map(|value| value.clone().unwrap_or_default()).collect(),
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn numbers(table: &Table, name: &str) -> Vec<i64> {
+pub(crate) fn numbers(table: &Table, name: &str) -> Vec<i64> {
     match &table.column(name).unwrap().values {
         Values::I64(values) => values.iter().map(|value| value.unwrap_or(-1)).collect(),
         other => panic!("{name}: {other:?}"),
@@ -241,13 +241,14 @@ fn two_snapshots_are_compared_by_line() {
     else {
         return;
     };
-    assert_eq!(numbers(&tables::peaks_comparison_table(&before, &after), "change"), [222_994_432]);
+    // Requests alone are 222,994,432 bytes more; blocks that are not cut make the rest.
+    assert_eq!(numbers(&tables::peaks_comparison_table(&before, &after), "change"), [254_844_928]);
     let lines = tables::comparison_table(&before, &after);
     let copies: Vec<(String, i64)> = texts(&lines, "place").into_iter().zip(numbers(&lines, "change")).collect();
     let copies: Vec<i64> =
         copies.iter().filter(|(place, _)| place.ends_with("(autocast copy)")).map(|(_, change)| *change).collect();
-    assert_eq!((copies.len(), copies.iter().sum::<i64>()), (4, 242_638_848));
-    assert_eq!(numbers(&lines, "change").iter().sum::<i64>(), 222_994_432);
+    assert_eq!((copies.len(), copies.iter().sum::<i64>()), (4, 277_110_784));
+    assert_eq!(numbers(&lines, "change").iter().sum::<i64>(), 254_844_928);
     assert!(numbers(&tables::comparison_table(&after, &after), "change").is_empty());
 }
 

@@ -27,6 +27,7 @@ mod gpu;
 mod ids;
 pub mod kernel_names;
 mod kind;
+pub mod library_workspaces;
 mod links;
 mod memory;
 pub mod names;

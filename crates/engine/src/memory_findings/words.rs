@@ -3,9 +3,11 @@
 use super::{Known, Waste, fact};
 use stackline_analyze::findings::Fact;
 use stackline_memory::suggest::describe_call;
-use stackline_memory::{Facts, MOST_BUCKETS, Measure, Origin, Pattern, PatternMatch, buckets, histogram_text};
+use stackline_memory::{
+    Facts, MOST_BUCKETS, Measure, Origin, Pattern, PatternMatch, buckets, histogram_text, place_text,
+};
 use stackline_model::words::bytes;
-use stackline_model::{AccessEvidence, Unit};
+use stackline_model::{AccessEvidence, MemoryTrace, Unit};
 
 /// One line: which object, how large, what is wrong with it; of several the largest one is told of.
 pub(super) fn title(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
@@ -37,8 +39,13 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
         (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, origin })) => match origin.round() {
             Some(round) => {
                 let by = bytes(*per_round);
+                let graph = if found.model_call.is_some() {
+                    "kept by the autograd graph of the model called here, which "
+                } else {
+                    ""
+                };
                 format!(
-                    "grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
+                    "{graph}grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
                 )
             }
             None => "made all along the records, and there at their end".to_owned(),
@@ -125,4 +132,17 @@ pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
         None => {}
     }
     told
+}
+
+/// Requests for memory that failed: no rule finds them, and nothing matters more.
+pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
+    let first = trace.out_of_memory.first()?;
+    let which = match trace.out_of_memory.len() {
+        1 => "a request".to_owned(),
+        several => format!("{several} requests, the first"),
+    };
+    let place = place_text(trace, first.stack);
+    let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
+    let size = bytes(first.requested);
+    Some(format!("out of memory: {which} for {size}{at} failed; `stackline memory` explains why"))
 }

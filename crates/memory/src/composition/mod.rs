@@ -1,16 +1,20 @@
 //! Composition of a peak: parameters, gradients, optimizer state, activations.
 //!
 //! Snapshots say nothing of what memory is for. But a gradient has the size of its parameter, and so have the two moments that Adam
-//! keeps of it: sets of objects with equal sizes, one allocated in the backward pass, some in an optimizer, one before, are these.
+//! keeps of it: sets of objects with equal sizes, one allocated in the backward pass, some in an optimizer, one outside of both and
+//! of the forward pass, are these.
 //! Where the source tells kinds (recordings, memory timelines), they are taken.
 
+mod remedies;
 mod sets;
 
 use crate::curve::alive_at;
 use crate::source_location::place_text;
 use crate::suggest::callers::Callers;
+pub use remedies::remedies;
 use rustc_hash::FxHashMap;
 use sets::{Classes, recognize};
+use stackline_model::library_workspaces::WorkspaceLibrary;
 use stackline_model::native_names::is_autocast_copy;
 use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace};
 use std::collections::BTreeMap;
@@ -38,6 +42,8 @@ pub enum Use {
     Optimizer,
     /// Made and gone within one operator or phase, as the source says; in the backward pass [`Self::Backward`], where call paths tell it.
     Temporary,
+    /// Working memory of CUDA libraries.
+    Workspaces,
     /// Inputs of the model, and what loads data.
     Inputs,
     /// Older than the records, and not recognized.
@@ -60,6 +66,7 @@ impl Use {
             Self::Backward => "backward pass, other",
             Self::Optimizer => "optimizer, other",
             Self::Temporary => "temporary",
+            Self::Workspaces => "library workspaces",
             Self::Inputs => "inputs",
             Self::Older => "older than the records",
             Self::Other => "other",
@@ -111,6 +118,18 @@ pub struct Part {
     pub objects: u32,
     /// The line that made all of it, empty if it was not one line.
     pub place: String,
+    /// Of workspaces: bytes by library, the largest first.
+    pub libraries: Vec<(&'static WorkspaceLibrary, u64)>,
+}
+
+impl Part {
+    fn add_library(&mut self, library: &'static WorkspaceLibrary, bytes: u64) {
+        match self.libraries.iter_mut().find(|(known, _)| *known == library) {
+            Some((_, sum)) => *sum = sum.saturating_add(bytes),
+            None => self.libraries.push((library, bytes)),
+        }
+        self.libraries.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    }
 }
 
 /// The parts of what is in use on a device at a position, in the order of [`Use`].
@@ -158,6 +177,7 @@ fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
         MemoryObjectKind::OptimizerState => Use::OptimizerState,
         MemoryObjectKind::Activation => Use::Activations,
         MemoryObjectKind::Input => Use::Inputs,
+        MemoryObjectKind::Workspace => Use::Workspaces,
         MemoryObjectKind::Temporary if phase == "backward" => Use::Backward,
         MemoryObjectKind::Temporary => Use::Temporary,
         _ => Use::Other,
@@ -175,29 +195,33 @@ fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
             trace.stacks.frames_of(stack).any(|frame| is_autocast_copy(trace.strings.get(frame.function)))
         });
         match callers.phase_of(*object) {
+            _ if callers.workspace_of(*object).is_some() => {
+                uses.push((*object, Use::Workspaces, Evidence::CallPath));
+            }
             _ if is_copy => uses.push((*object, Use::AutocastCopies, Evidence::CallPath)),
             "optimizer" => classes.optimizer.push(*object),
+            "forward" => classes.forward.push(*object),
+            "backward" if callers.is_recomputed(*object) => classes.forward.push(*object),
             "backward" => classes.backward.push(*object),
             _ => classes.others.push(*object),
         }
     }
-    // Parameters are older than what the forward pass makes of the same size.
+    // Parameters are older than what else has their sizes.
     let is_made = |object: &MemoryObjectId| trace.objects.allocated_by[object.index()].is_some();
-    classes.others.sort_by_key(|object| (is_made(object), callers.phase_of(*object) == "forward", *object));
+    classes.others.sort_by_key(|object| (is_made(object), *object));
     let recognized = recognize(trace, &classes);
     let known: FxHashMap<MemoryObjectId, Use> = recognized.iter().copied().collect();
     uses.extend(recognized.into_iter().map(|(object, of)| (object, of, Evidence::EqualSizes)));
-    let all = classes.optimizer.iter().chain(&classes.backward).chain(&classes.others);
-    for object in all.filter(|object| !known.contains_key(object)) {
-        let (of, evidence) = match callers.phase_of(*object) {
+    for object in classes.all().filter(|object| !known.contains_key(object)) {
+        let (of, evidence) = match callers.phase_of(object) {
             "optimizer" => (Use::Optimizer, Evidence::CallPath),
             "backward" => (Use::Backward, Evidence::CallPath),
             "forward" => (Use::Activations, Evidence::CallPath),
             "data" => (Use::Inputs, Evidence::CallPath),
-            _ if !is_made(object) => (Use::Older, Evidence::Unknown),
+            _ if !is_made(&object) => (Use::Older, Evidence::Unknown),
             _ => (Use::Other, Evidence::Unknown),
         };
-        uses.push((*object, of, evidence));
+        uses.push((object, of, evidence));
     }
     uses
 }
@@ -205,54 +229,21 @@ fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
 fn parts(trace: &MemoryTrace, uses: &[ObjectUse]) -> Vec<Part> {
     let mut parts = BTreeMap::<Use, Part>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
+    let callers = Callers::new(trace);
     for &(object, of, evidence) in uses {
         let stack = trace.objects.stack[object.index()];
         let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
-        let new = || Part { of, evidence, bytes: 0, objects: 0, place: place.clone() };
+        let new = || Part { of, evidence, bytes: 0, objects: 0, place: place.clone(), libraries: Vec::new() };
         let part = parts.entry(of).or_insert_with(new);
-        part.bytes = part.bytes.saturating_add(trace.objects.bytes[object.index()]);
+        let bytes = trace.objects.bytes[object.index()];
+        part.bytes = part.bytes.saturating_add(bytes);
+        if let Some(library) = callers.workspace_of(object).filter(|_| of == Use::Workspaces) {
+            part.add_library(library, bytes);
+        }
         part.objects += 1;
         if part.place != place {
             part.place.clear();
         }
     }
     parts.into_values().collect()
-}
-
-/// Below this share of the peak, in percent, less memory of activations changes little.
-const FEW_ACTIVATIONS: f64 = 10.0;
-
-/// What would lower a peak of these parts, and what would not: sentences, none where the parts do not say.
-pub fn remedies(parts: &[Part]) -> Vec<String> {
-    let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
-    let share = |is: &dyn Fn(Use) -> bool| {
-        let bytes = parts.iter().filter(|part| is(part.of)).map(|part| part.bytes).fold(0, u64::saturating_add);
-        100.0 * bytes as f64 / all as f64
-    };
-    let (model, activations) = (share(&Use::is_of_model), share(&|of| of == Use::Activations));
-    let autocast = share(&|of| of == Use::AutocastCopies);
-    let mut notes = Vec::new();
-    if model >= 50.0 {
-        notes.push(format!(
-            "Parameters, gradients and optimizer state are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
-             state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
-        ));
-        notes.push(if activations < FEW_ACTIVATIONS {
-            format!("Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak.")
-        } else {
-            format!("Checkpointing activations or a smaller batch saves at most {activations:.1} %.")
-        });
-    } else if activations >= 50.0 {
-        notes.push(format!(
-            "Activations are {activations:.1} % of the peak: checkpoint them (torch.utils.checkpoint), or lower the batch or the sequence \
-             length. Sharding optimizer state or parameters saves at most {model:.1} %."
-        ));
-    }
-    if autocast >= 5.0 {
-        notes.push(format!(
-            "autocast copies are {autocast:.1} % of the peak. It keeps those of weights until its outermost block ends: keep the weights in \
-             the lower precision, or use torch.autocast(..., cache_enabled=False), which casts at each use."
-        ));
-    }
-    notes
 }

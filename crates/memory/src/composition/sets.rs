@@ -1,8 +1,9 @@
 //! Sets of objects with equal sizes: a parameter, its gradient and the optimizer's state of it.
 
 use super::Use;
+use crate::source_location::frame_of;
 use rustc_hash::FxHashMap;
-use stackline_model::{MemoryFrame, MemoryObjectId, MemoryTrace};
+use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeMap;
 
 /// Objects alive at a peak, by who allocated them.
@@ -12,8 +13,18 @@ pub(super) struct Classes {
     pub(super) optimizer: Vec<MemoryObjectId>,
     /// In the backward pass.
     pub(super) backward: Vec<MemoryObjectId>,
+    /// In the forward pass, also where backward runs it again. Activations of several passes are equal sets of sizes, too: neither
+    /// parameters nor gradients are looked for among them.
+    pub(super) forward: Vec<MemoryObjectId>,
     /// All others, those that parameters are looked for first at the front.
     pub(super) others: Vec<MemoryObjectId>,
+}
+
+impl Classes {
+    /// The objects of all classes.
+    pub(super) fn all(&self) -> impl Iterator<Item = MemoryObjectId> + '_ {
+        [&self.optimizer, &self.backward, &self.forward, &self.others].into_iter().flatten().copied()
+    }
 }
 
 /// Objects by the bytes that were asked for.
@@ -40,8 +51,7 @@ const MOST_COPIES: usize = 4;
 
 /// What the objects of recognized sets are for; nothing, where fewer than two sets are equal.
 pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Vec<(MemoryObjectId, Use)> {
-    let all: Vec<MemoryObjectId> =
-        classes.optimizer.iter().chain(&classes.backward).chain(&classes.others).copied().collect();
+    let all: Vec<MemoryObjectId> = classes.all().collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
     let lines = lines(trace, &classes.optimizer);
     let is_large = |set: &Sizes| set.values().sum::<usize>() >= FEWEST && bytes(set) >= least;
@@ -143,13 +153,33 @@ fn assign(
     for (state, of) in states.into_iter().zip(names) {
         uses.extend(state.into_iter().map(|object| (object, *of)));
     }
-    for (class, of) in [(&classes.backward, Use::Gradients), (&classes.others, Use::Parameters)] {
-        if let Some(taken) = take_any_type(trace, class, set) {
-            sets += 1;
-            uses.extend(taken.into_iter().map(|object| (object, of)));
-        }
+    // Another model's parameters may have the same sizes: those that one line made belong together.
+    let made_together = of_line(trace, &classes.others);
+    let parameters = made_together.iter().chain([&classes.others]).find_map(|class| take_any_type(trace, class, set));
+    let found = [(take_any_type(trace, &classes.backward, set), Use::Gradients), (parameters, Use::Parameters)];
+    for (taken, of) in found {
+        sets += usize::from(taken.is_some());
+        uses.extend(taken.into_iter().flatten().map(|object| (object, of)));
     }
     (sets >= 2).then_some(uses)
+}
+
+/// Objects by the line of the program that made them, those of no known line left out.
+fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+    let mut frames: FxHashMap<MemoryStackId, Option<MemoryFrame>> = FxHashMap::default();
+    let mut groups: Vec<(MemoryFrame, Vec<MemoryObjectId>)> = Vec::new();
+    let mut known: FxHashMap<MemoryFrame, usize> = FxHashMap::default();
+    for object in objects {
+        let stack = trace.objects.stack[object.index()];
+        let frame = frames.entry(stack).or_insert_with(|| frame_of(trace, stack).filter(|frame| frame.line > 0));
+        let Some(frame) = *frame else { continue };
+        let group = *known.entry(frame).or_insert_with(|| {
+            groups.push((frame, Vec::new()));
+            groups.len() - 1
+        });
+        groups[group].1.push(*object);
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// A set in a class, whose elements may be of another type.

@@ -5,6 +5,10 @@
 //! Where a trace ends before the program, what is alive is merely alive. Then a line leaks if it leaves memory behind
 //! round after round ([`crate::rounds`]): objects that nobody frees or touches any more, of nearly all rounds but the last. That is an inference: the program may
 //! free them all later, and a cache may be full soon.
+//!
+//! Activations die in backward. Those of a round that are there after the next one belong to a graph that something keeps, such as a
+//! loss in a list: so fewer rounds tell, and what leaks is the call of the model, not the many lines within. The last frees of a
+//! trace, after which nothing is allocated, are the end of the program or of the function that keeps them.
 
 use super::{Certainty, Measure, Pattern, PatternMatch};
 use crate::Facts;
@@ -13,11 +17,16 @@ use crate::suggest::callers::Callers;
 use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{
+    MemoryCallId, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where it is not known what a round is, fewer objects of a line than these say nothing.
 const LEAST_OBJECTS: usize = 30;
+
+/// The share of the rounds asked for that is enough of activations: 3 of 5.
+const ROUNDS_OF_ACTIVATIONS: f64 = 0.6;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     if !facts.trace.saw_end {
@@ -25,7 +34,7 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         return;
     }
     let in_use = used_all_along(facts.trace);
-    for (object, bytes) in kept(facts).filter(|(object, _)| !in_use[object.index()]) {
+    for (object, bytes) in kept(facts, trace_end(facts.trace)).filter(|(object, _)| !in_use[object.index()]) {
         let from = facts.trace.objects.allocated_by[object.index()];
         let life = facts.trace.life(object);
         let kernels = facts.kernels_in(life.clone());
@@ -61,15 +70,27 @@ fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
     trace.objects.ids().map(is_used).collect()
 }
 
-/// What is never freed, and is not to stay, with its bytes.
-fn kept<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (MemoryObjectId, u64)> + 'a {
+/// The number of the calls.
+fn trace_end(trace: &MemoryTrace) -> u32 {
+    u32::try_from(trace.calls.len()).unwrap_or(u32::MAX)
+}
+
+/// The first call after which nothing is allocated any more.
+fn last_allocation(trace: &MemoryTrace) -> u32 {
+    let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
+    trace.calls.ids().rfind(is_allocation).map_or_else(|| trace_end(trace), |call| call.0 + 1)
+}
+
+/// What is not freed before the call `end`, and is not to stay, with its bytes.
+fn kept<'a>(facts: &'a Facts<'_>, end: u32) -> impl Iterator<Item = (MemoryObjectId, u64)> + 'a {
     let objects = &facts.trace.objects;
-    objects.ids().filter_map(|object| {
+    objects.ids().filter_map(move |object| {
         // The last gradients are there when training ends; who frees memory of others is not seen.
         let kind = objects.kind[object.index()];
         let may_stay =
             super::is_kept(facts, object) || matches!(kind, MemoryObjectKind::Gradient | MemoryObjectKind::Foreign);
-        facts.bytes(object).filter(|_| objects.freed_by[object.index()].is_none() && !may_stay).map(|b| (object, b))
+        let is_freed = objects.freed_by[object.index()].some().is_some_and(|call| call.0 < end);
+        facts.bytes(object).filter(|_| !is_freed && !may_stay).map(|bytes| (object, bytes))
     })
 }
 
@@ -89,6 +110,8 @@ type Path = Vec<(StrId, StrId, u32)>;
 struct Left {
     rounds: BTreeSet<u32>,
     objects: Vec<(MemoryObjectId, u64)>,
+    /// Of activations: the call of the model.
+    model_call: MemoryStackId,
 }
 
 fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
@@ -97,28 +120,38 @@ fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     let rounds = facts.rounds();
     // What the last one made is still in use.
     let before_last = rounds.len().saturating_sub(1);
-    if before_last < facts.rules.leak_rounds {
+    let is_parts = rounds.origin == Origin::Parts;
+    let of_activations = (f64::from(facts.rules.leak_rounds) * ROUNDS_OF_ACTIVATIONS).ceil() as u32;
+    if before_last < if is_parts { facts.rules.leak_rounds } else { of_activations } {
         return;
     }
-    let is_parts = rounds.origin == Origin::Parts;
+    let end = if is_parts { trace_end(trace) } else { last_allocation(trace) };
     let mut places = Places { sites: Sites::new(trace), paths: FxHashMap::default(), trace };
     let mut left: BTreeMap<(Site, Path), Left> = BTreeMap::new();
-    for (object, bytes) in kept(facts) {
+    for (object, bytes) in kept(facts, end) {
         let Some(round) = trace.objects.allocated_by[object.index()].some().and_then(|call| rounds.at(call)) else {
             continue;
         };
         let is_touched = |touch: MemoryCallId| touch.0 >= rounds.last_begin();
         let is_in_use = facts.uses[object.index()].last_touch.some().is_some_and(is_touched);
-        if round >= before_last || is_in_use || is_parts && !is_of_program(trace, &callers, object) {
+        let is_workspace = callers.workspace_of(object).is_some();
+        if round >= before_last || is_in_use || is_workspace || is_parts && !is_of_program(trace, &callers, object) {
             continue;
         }
-        let left = left.entry(places.of(object)).or_default();
+        let model_call = callers.model_call(object).filter(|stack| !is_parts && has_line(trace, *stack));
+        let place = match model_call {
+            Some(stack) => (places.sites.called_from(object, stack), Path::new()),
+            None => places.of(object),
+        };
+        let left = left.entry(place).or_default();
+        left.model_call = model_call.unwrap_or(MemoryStackId::NONE);
         left.objects.push((object, bytes));
         left.rounds.insert(round);
     }
     let least_objects = if is_parts { LEAST_OBJECTS } else { 1 };
     for left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
-        if is_steady(&left.rounds, before_last, facts.rules.leak_rounds) {
+        let least = if left.model_call.is_some() { of_activations } else { facts.rules.leak_rounds };
+        if is_steady(&left.rounds, before_last, least) {
             found.extend(matches(trace, &left, (before_last, rounds.origin)));
         }
     }
@@ -136,9 +169,14 @@ fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) ->
         from: trace.objects.allocated_by[object.index()],
         certainty: Certainty::Inferred,
         measure: Some(measure.clone()),
+        model_call: left.model_call,
         ..PatternMatch::new(Pattern::MemoryLeak, *object, *bytes)
     };
     left.objects.iter().map(leak).collect()
+}
+
+fn has_line(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
+    crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0)
 }
 
 /// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and

@@ -191,6 +191,8 @@ pub struct PatternMatch {
     pub certainty: Certainty,
     /// Figures of intra-object patterns.
     pub measure: Option<Measure>,
+    /// Of a leaked activation: the call of the model whose graph is kept.
+    pub model_call: MemoryStackId,
 }
 
 impl PatternMatch {
@@ -207,11 +209,15 @@ impl PatternMatch {
             bytes,
             certainty: Certainty::Exact,
             measure: None,
+            model_call: MemoryStackId::NONE,
         }
     }
 
-    /// Where in the program to look: at the allocation; of a dead write at the write.
+    /// Where in the program to look: at the allocation; of a dead write at the write; of a leaked activation at the model's call.
     pub fn stack(&self, trace: &MemoryTrace) -> MemoryStackId {
+        if self.model_call.is_some() {
+            return self.model_call;
+        }
         let write = self.from.some().filter(|_| self.pattern == Pattern::DeadWrite);
         let stack = write.map(|call| trace.calls.stack[call.index()]).filter(|stack| stack.is_some());
         stack.unwrap_or(trace.objects.stack[self.object.index()])

@@ -1,6 +1,7 @@
 //! Whose calls they are: of backward, of an optimizer, of an operator that calls others.
 
 use rustc_hash::FxHashMap;
+use stackline_model::library_workspaces::{WorkspaceLibrary, workspace_library};
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::native_names::{autograd_node, is_autograd_engine, operator as native_operator};
 use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
@@ -21,6 +22,10 @@ struct Within {
     data: bool,
     /// Modules, and functions of theirs such as losses.
     forward: bool,
+    /// A forward pass within backward: recomputed activations.
+    recomputed: bool,
+    /// The library whose working memory it allocates.
+    workspace: Option<&'static WorkspaceLibrary>,
     /// Whether its innermost frame is an operator.
     operator: bool,
 }
@@ -48,6 +53,8 @@ impl<'a> Callers<'a> {
                 optimizer: outer.optimizer || own.optimizer,
                 data: outer.data || own.data,
                 forward: outer.forward || own.forward,
+                recomputed: outer.recomputed || outer.backward && own.forward,
+                workspace: own.workspace.or(outer.workspace),
                 operator: own.operator,
             });
         }
@@ -92,6 +99,27 @@ impl<'a> Callers<'a> {
             _ if in_module => "forward",
             _ => "other",
         }
+    }
+
+    /// Whether backward made an object by running a forward pass again.
+    pub(crate) fn is_recomputed(&self, object: MemoryObjectId) -> bool {
+        self.at(self.trace.objects.stack[object.index()]).recomputed
+    }
+
+    /// The call path of the code that called the model, of an object that was made in a forward pass.
+    pub(crate) fn model_call(&self, object: MemoryObjectId) -> Option<MemoryStackId> {
+        let stack = self.trace.objects.stack[object.index()];
+        let within = self.at(stack);
+        if !within.forward || within.backward || within.optimizer {
+            return None;
+        }
+        let outwards = std::iter::successors(stack.some(), |node| self.parent(*node));
+        self.parent(outwards.take_while(|node| self.at(*node).forward).last()?)
+    }
+
+    /// The library whose working memory an object is.
+    pub(crate) fn workspace_of(&self, object: MemoryObjectId) -> Option<&'static WorkspaceLibrary> {
+        self.at(self.trace.objects.stack[object.index()]).workspace
     }
 
     /// Whether a call path lies in an optimizer's step.
@@ -147,9 +175,17 @@ fn of_frame(function: &str, file: &str) -> Within {
         backward: function == "backward" || is_autograd_engine(function) || is_node,
         optimizer: function.starts_with("Optimizer.step") || file.contains("torch/optim/"),
         data: function.starts_with("enumerate(DataLoader)") || file.contains("torch/utils/data/"),
-        forward: function == "forward" || function.starts_with(MODULE_PREFIX) || file.contains("torch/nn/"),
+        forward: is_call_of_module(function, file),
+        recomputed: false,
+        workspace: workspace_library(function),
         operator: function.starts_with(OPERATOR) || native_operator(function).is_some(),
     }
+}
+
+/// Whether a frame runs a module or a function of `torch.nn`. Most other code there makes modules, moves them, or changes gradients.
+fn is_call_of_module(function: &str, file: &str) -> bool {
+    const CALLS: [&str; 3] = ["forward", "_call_impl", "_wrapped_call_impl"];
+    CALLS.contains(&function) || function.starts_with(MODULE_PREFIX) || file.ends_with("torch/nn/functional.py")
 }
 
 /// Whether each name is one of a kind; names are looked at once.

@@ -1,6 +1,7 @@
 //! Suggestions that are one change of the program: the same change, about objects that the same line makes.
 
 use super::Suggestion;
+use crate::patterns::PatternMatch;
 use crate::source_location::frame_of;
 use rustc_hash::FxHashMap;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
@@ -30,14 +31,30 @@ impl<'a> Sites<'a> {
         Self { trace, lines: FxHashMap::default() }
     }
 
+    /// The site of a match: of a leaked activation the line that called the model, whatever lines and operators are within.
+    pub(crate) fn of_match(&mut self, found: &PatternMatch) -> Site {
+        match found.model_call.some() {
+            Some(stack) => self.called_from(found.object, stack),
+            None => self.of(found.object),
+        }
+    }
+
+    /// The site of what a model's call made.
+    pub(crate) fn called_from(&mut self, object: MemoryObjectId, model_call: MemoryStackId) -> Site {
+        let (device, line) = (self.trace.objects.device[object.index()], self.line(model_call));
+        Site { device, line, operator: StrId::NONE, name: StrId::NONE, alone: u32::MAX }
+    }
+
+    fn line(&mut self, stack: MemoryStackId) -> Option<(StrId, StrId, u32)> {
+        let trace = self.trace;
+        let line = || frame_of(trace, stack).map(|frame| (frame.function, frame.file, frame.line));
+        *self.lines.entry(stack).or_insert_with(line)
+    }
+
     pub(crate) fn of(&mut self, object: MemoryObjectId) -> Site {
         let (objects, row) = (&self.trace.objects, object.index());
         let (operator, name, device) = (objects.operator[row], objects.name[row], objects.device[row]);
-        let stack = objects.stack[row];
-        let line = *self
-            .lines
-            .entry(stack)
-            .or_insert_with(|| frame_of(self.trace, stack).map(|frame| (frame.function, frame.file, frame.line)));
+        let line = self.line(self.trace.objects.stack[row]);
         let name = if line.is_some() { StrId::NONE } else { name };
         let is_known = line.is_some() || operator.is_some() || name.is_some();
         let alone = if is_known { u32::MAX } else { object.0 };

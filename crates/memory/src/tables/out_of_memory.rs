@@ -1,10 +1,13 @@
 //! Requests that failed, explained.
 
-use super::{allocator::Reserved, int};
-use crate::curve::{Curve, curves, device_of};
+use super::{allocator::Reserved, int, percent};
+use crate::allocator::{AllocatorSettings, segment_bytes};
+use crate::curve::{Curve, alive_by, curves, device_of};
 use crate::source_location::place_text;
-use stackline_model::words::bytes;
-use stackline_model::{MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit};
+use stackline_model::words::{bytes, count};
+use stackline_model::{
+    MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit,
+};
 
 /// So many failures are told in words below the table.
 const TOLD: usize = 3;
@@ -19,6 +22,10 @@ struct Situation {
     total: u64,
     /// Whether it is the host's own memory.
     is_host: bool,
+    /// What the allocator asked the device for: a segment.
+    segment: u64,
+    /// Who has most of what is in use, with its share.
+    holder: Option<String>,
 }
 
 /// One row per failed request; `None` if none failed.
@@ -52,7 +59,13 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let told = |(oom, situation): (&OutOfMemory, &Situation)| {
         let place = place_text(trace, oom.stack);
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
-        format!("{} asked for{at}: {}.", bytes(oom.requested), explain(oom, situation))
+        // PyTorch's message names the segment.
+        let segment = match situation.segment > oom.requested {
+            true => format!(" (a segment of {})", bytes(situation.segment)),
+            false => String::new(),
+        };
+        let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
+        format!("{} asked for{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
     };
     pairs().take(TOLD).map(told).fold(table, Table::note)
 }
@@ -73,8 +86,25 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
         .filter(|block| block.state == MemoryBlockState::Inactive);
     let largest_free = now.then(|| free.map(|block| block.bytes).max().unwrap_or(0));
     let total = trace.devices.get(oom.device.index()).map_or(0, |device| device.total_bytes);
-    let name = trace.devices.get(oom.device.index()).map(|device| trace.strings.get(device.name));
-    Situation { allocated, reserved, largest_free, total, is_host: name == Some("cpu") }
+    let name = trace.devices.get(oom.device.index()).map(|device| trace.strings.get(device.name)).unwrap_or_default();
+    let has_segments = name.starts_with("cuda") && !AllocatorSettings::of(trace, oom.device).expandable;
+    let segment = if has_segments { segment_bytes(oom.requested) } else { 0 };
+    let holder = holder(trace, oom, allocated);
+    Situation { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }
+}
+
+/// From this share of what is in use on, in percent, one line is named.
+const MOST_OF_IT: f64 = 30.0;
+
+/// The line that made most of what is in use before a request failed.
+fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<String> {
+    let before = MemoryCallId(oom.before.0.checked_sub(1)?);
+    let places = alive_by(trace, oom.device, before, |object| place_text(trace, trace.objects.stack[object.index()]));
+    let (place, held, objects) = places.into_iter().find(|(place, ..)| !place.is_empty())?;
+    let share = percent(held, allocated);
+    let count = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(u64::from(objects))) };
+    (share >= MOST_OF_IT)
+        .then(|| format!("Of {} in use, {share:.1} % was allocated at {place} ({count}).", bytes(allocated)))
 }
 
 /// Bytes on a device of objects that are older than the first call.
@@ -114,11 +144,15 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
         return format!("what the source tells cannot be true ({why}), so nobody knows why it failed");
     }
     let cached = reserved.saturating_sub(situation.allocated);
-    let missing = oom.requested.saturating_sub(device_free);
+    let missing = oom.requested.max(situation.segment).saturating_sub(device_free);
     if missing == 0 {
-        return "the device had enough: a limit of the process (set_per_process_memory_fraction, a garbage collection \
-                threshold) or a single address range that was not there kept it from being used"
-            .to_owned();
+        return format!(
+            "the device had enough ({} free): a limit of the process (set_per_process_memory_fraction) kept it from being used, or the \
+             device had no address range for it. Raise the limit, or lower what is in use; other allocator settings gain at most the {} that \
+             the allocator held unused",
+            bytes(device_free),
+            bytes(cached)
+        );
     }
     if situation.largest_free.is_some_and(|largest| largest >= oom.requested) {
         return "a free block of the request's stream was large enough: either the request was for another pool (of small blocks, or a \
@@ -167,7 +201,15 @@ mod tests {
     #[test]
     fn the_host_says_nothing_of_what_it_has() {
         let oom = request(None);
-        let situation = |is_host| Situation { allocated: 4000, reserved: None, largest_free: None, total: 0, is_host };
+        let situation = |is_host| Situation {
+            allocated: 4000,
+            reserved: None,
+            largest_free: None,
+            total: 0,
+            is_host,
+            segment: 0,
+            holder: None,
+        };
         let told = explain(&oom, &situation(true));
         assert!(told.starts_with("the system gave no more, with 4000 B of tensors in use"), "{told}");
         assert!(explain(&oom, &situation(false)).starts_with("it is not known"));
@@ -175,7 +217,15 @@ mod tests {
 
     #[test]
     fn numbers_that_cannot_be_true_give_no_verdict() {
-        let sound = || Situation { allocated: 200, reserved: None, largest_free: Some(60), total: 400, is_host: false };
+        let sound = || Situation {
+            allocated: 200,
+            reserved: None,
+            largest_free: Some(60),
+            total: 400,
+            is_host: false,
+            segment: 0,
+            holder: None,
+        };
         assert!(explained(50, 300, sound()).starts_with("fragmentation"), "{}", explained(50, 300, sound()));
         for (free, reserved, situation) in [
             (50, 150, sound()),

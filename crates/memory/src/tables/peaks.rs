@@ -1,9 +1,12 @@
 //! The peaks, with names.
 
-use super::{allocator::Reserved, int};
+use super::allocator::{Reserved, reserved_curve};
+use super::int;
 use crate::curve::{Curve, Peak, alive_at, curves};
+use crate::source_location::place_text;
 use stackline_model::words::{bytes, count};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
+use std::collections::BTreeSet;
 
 /// A peak that can be asked for by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
         .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))));
     let table = super::places(table, trace, &stacks);
-    history_note(trace).into_iter().fold(table, Table::note)
+    reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }
 
 /// A snapshot without history knows one moment, no peak; one whose history began late knows the peaks of what was recorded.
@@ -64,6 +67,54 @@ fn title(trace: &MemoryTrace) -> &'static str {
         (false, 0) => "Peaks: most memory in use at once",
         (false, _) => "Peaks of what was recorded: most memory in use at once",
     }
+}
+
+/// Of what the allocator held at its highest, growth by less than this share, and less than this share that is free, tell nothing.
+const MUCH_GROWTH: f64 = 0.05;
+const MUCH_UNUSED: f64 = 0.1;
+
+/// A sentence for each device of what its allocator held at most, where no peak tells it or much of it was not used.
+fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
+    let devices: BTreeSet<MemoryDeviceId> = peaks.iter().map(|peak| peak.device).collect();
+    let note = |curve: Curve| {
+        let held = reserved_curve(trace, curve.device);
+        let most = held.iter().map(|(_, bytes)| *bytes).max()?;
+        let told = peaks.iter().filter(|peak| peak.device == curve.device);
+        let is_told = told.filter_map(|peak| bytes_at(&held, peak.peak.position.0)).any(|at_peak| at_peak == most);
+        let growth = useless_growth(trace, &curve, &held, most);
+        if is_told && growth.is_none() {
+            return None;
+        }
+        let name = trace.devices.get(curve.device.index()).map(|device| device.name).unwrap_or_default();
+        let name = trace.strings.get(name);
+        Some(format!("{name}: the allocator held at most {}.{}", bytes(most), growth.unwrap_or_default()))
+    };
+    curves(trace).into_iter().filter(|curve| devices.contains(&curve.device)).filter_map(note).collect()
+}
+
+fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
+    let known = points.partition_point(|(from, _)| *from <= position);
+    points[..known].last().map(|(_, bytes)| *bytes)
+}
+
+/// Where the allocator got memory from the device though the most of what it held was free: in blocks too small, or of another pool or
+/// stream.
+fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
+    let growths = held.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1), pair[1].1));
+    let large = growths.filter(|(_, growth, _)| *growth as f64 >= MUCH_GROWTH * most as f64);
+    let unused = large.map(|(at, growth, now)| (now.saturating_sub(curve.at(at)), std::cmp::Reverse(at), growth));
+    let (unused, std::cmp::Reverse(at), growth) = unused.max()?;
+    let stack = trace.calls.stack.get(at as usize).copied().unwrap_or(MemoryStackId::NONE);
+    let place = Some(place_text(trace, stack)).filter(|place| !place.is_empty());
+    let place = place.map_or_else(String::new, |place| format!(" ({place})"));
+    (unused as f64 >= MUCH_UNUSED * most as f64).then(|| {
+        format!(
+            " At call {}{place} it got {} from the device though {} were free: in blocks that were too small, or of another pool or stream.",
+            count(u64::from(at)),
+            bytes(growth),
+            bytes(unused),
+        )
+    })
 }
 
 /// Objects that are older than the records, and their bytes.

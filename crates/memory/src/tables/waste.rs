@@ -64,7 +64,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
     let mut sites = Sites::new(trace);
     let mut groups: BTreeMap<(Pattern, Site), Vec<&PatternMatch>> = BTreeMap::new();
     for found in matches {
-        groups.entry((found.pattern, sites.of(found.object))).or_default().push(found);
+        groups.entry((found.pattern, sites.of_match(found))).or_default().push(found);
     }
     let mut rows: Vec<Row<'_>> = groups.into_values().filter_map(Row::new).collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.first.pattern, row.first.object));

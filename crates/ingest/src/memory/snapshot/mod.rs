@@ -3,9 +3,10 @@
 //! Two parts tell of one device: `device_traces`, the last events of the allocator (a ring: older ones are lost), and
 //! `segments`, its memory at the moment of the snapshot. Objects that the events free, or that the segments hold, without
 //! an allocation among the events are older than the trace. A request gives sizes as asked for; the allocator rounds
-//! them up (to 512 bytes, or as its settings say), which is what an object takes here unless the segments say more (blocks that were
-//! not split).
+//! them up (to 512 bytes, or as its settings say), which is what an object takes here unless the segments, or the gaps between objects,
+//! say more (blocks that were not split, see `block_sizes`).
 
+mod block_sizes;
 mod events;
 mod frames;
 mod segments;
@@ -58,6 +59,7 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     let mut live = reader.events(&lanes);
     let segments = reader.list(top, keys.segments, problems::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
     reader.segments(segments, &mut live);
+    reader.block_sizes();
     reader.pools_by_address();
     reader.finish(&live)
 }

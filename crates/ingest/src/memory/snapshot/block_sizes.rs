@@ -1,0 +1,141 @@
+//! Sizes of blocks that were not split, from the order of events.
+//!
+//! PyTorch's allocator cuts a block of its pool for large blocks only if more than 1 MiB remains; otherwise the request gets all of it,
+//! and `torch.cuda.memory_allocated` counts all of it. Events have the request alone. But no block of that pool is as small as what
+//! may remain, and free neighbors are joined at once: a gap of up to 1 MiB between an object and what follows it belongs to the object.
+//! (Blocks of the other pool are always cut, and so are those of expandable segments: nothing is to be found there.)
+//!
+//! Another allocator may have other rules. Where something is allocated in what an object was given so, nothing is given to any.
+
+use super::Reader;
+use rustc_hash::FxHashSet;
+use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemorySegmentEvent, MemorySegmentEventKind};
+use std::collections::BTreeMap;
+
+/// What may remain of a large block without being cut off (`kSmallSize`).
+const LARGEST_REMAINDER: u64 = 1 << 20;
+
+/// Segments of the pool for small blocks are as large (`kSmallBuffer`), those of the other one larger.
+const SMALL_SEGMENT: u64 = 2 << 20;
+
+type Place = (MemoryDeviceId, u64);
+
+/// What lies where at one moment.
+#[derive(Default)]
+struct Layout {
+    /// Bytes of segments of large blocks.
+    segments: BTreeMap<Place, u64>,
+    /// Objects, and the bytes of their blocks.
+    objects: BTreeMap<Place, (MemoryObjectId, u64)>,
+}
+
+/// Objects whose blocks have more than was known, and that.
+type Larger = Vec<(MemoryObjectId, u64)>;
+
+impl Layout {
+    fn apply(&mut self, event: &MemorySegmentEvent) {
+        match event.kind {
+            MemorySegmentEventKind::Allocate => self.add_segment((event.device, event.address), event.bytes),
+            MemorySegmentEventKind::Free => drop(self.segments.remove(&(event.device, event.address))),
+            MemorySegmentEventKind::Map | MemorySegmentEventKind::Unmap => {}
+        }
+    }
+
+    fn add_segment(&mut self, place: Place, bytes: u64) {
+        if bytes > SMALL_SEGMENT {
+            self.segments.insert(place, bytes);
+        }
+    }
+
+    /// Whether the block of another object reaches over a place.
+    fn is_taken(&self, place: Place) -> bool {
+        let before = self.objects.range(..place).next_back();
+        before.is_some_and(|((device, at), (_, bytes))| *device == place.0 && at.saturating_add(*bytes) > place.1)
+    }
+
+    /// The bytes of the block of an object at a place, if it has more than the object.
+    fn block(&self, place: Place, bytes: u64) -> Option<u64> {
+        let ((device, segment), size) = self.segments.range(..=place).next_back()?;
+        let end = segment.saturating_add(*size);
+        if *device != place.0 || end <= place.1 {
+            return None;
+        }
+        let next = self.objects.range((place.0, place.1.saturating_add(1))..).next();
+        let next = next.filter(|((device, _), _)| *device == place.0).map_or(end, |((_, at), _)| end.min(*at));
+        let block = next - place.1;
+        let remainder = block.checked_sub(bytes)?;
+        (bytes > 0 && (1..=LARGEST_REMAINDER).contains(&remainder)).then_some(block)
+    }
+}
+
+impl Reader<'_> {
+    /// Gives objects the bytes of their blocks, where the segments say nothing of them.
+    pub(super) fn block_sizes(&mut self) {
+        let settings = &self.trace.allocator_settings;
+        if settings.expandable || self.trace.segments.iter().any(|segment| segment.expandable) {
+            return;
+        }
+        for (object, bytes) in self.larger_blocks().unwrap_or_default() {
+            self.trace.objects.bytes[object.index()] = bytes;
+        }
+    }
+
+    /// None if the order of events contradicts the rules.
+    fn larger_blocks(&self) -> Option<Larger> {
+        let (calls, objects) = (&self.trace.calls, &self.trace.objects);
+        let known: FxHashSet<MemoryObjectId> = self.trace.blocks.iter().map(|block| block.object).collect();
+        let (mut layout, mut larger) = (self.before_all(), Larger::new());
+        for place in layout.objects.keys().copied().collect::<Vec<Place>>() {
+            let Some((object, bytes)) = layout.objects.get(&place).copied() else { continue };
+            if let Some(block) = layout.block(place, bytes).filter(|_| !known.contains(&object)) {
+                larger.push((object, block));
+                layout.objects.insert(place, (object, block));
+            }
+        }
+        let mut events = self.trace.segment_events.iter().peekable();
+        for call in calls.ids() {
+            while let Some(event) = events.next_if(|event| event.before <= call) {
+                layout.apply(event);
+            }
+            let object = calls.target_object(call);
+            let Some(row) = object.some().map(MemoryObjectId::index) else { continue };
+            let place = (objects.device[row], objects.address[row]);
+            match calls.kind[call.index()] {
+                MemoryCallKind::Allocate if layout.is_taken(place) => return None,
+                MemoryCallKind::Allocate => {
+                    let block = layout.block(place, objects.bytes[row]).filter(|_| !known.contains(&object));
+                    larger.extend(block.map(|block| (object, block)));
+                    layout.objects.insert(place, (object, block.unwrap_or(objects.bytes[row])));
+                }
+                MemoryCallKind::Free if layout.objects.get(&place).is_some_and(|(there, _)| *there == object) => {
+                    layout.objects.remove(&place);
+                }
+                _ => {}
+            }
+        }
+        Some(larger)
+    }
+
+    /// What lay where before the first event: the segments of the end, and back from there what the events changed; objects that no event
+    /// made.
+    fn before_all(&self) -> Layout {
+        let mut layout = Layout::default();
+        for segment in &self.trace.segments {
+            layout.add_segment((segment.device, segment.address), segment.bytes);
+        }
+        for event in self.trace.segment_events.iter().rev() {
+            let back = match event.kind {
+                MemorySegmentEventKind::Allocate => MemorySegmentEventKind::Free,
+                MemorySegmentEventKind::Free => MemorySegmentEventKind::Allocate,
+                other => other,
+            };
+            layout.apply(&MemorySegmentEvent { kind: back, ..*event });
+        }
+        let objects = &self.trace.objects;
+        for object in objects.ids().filter(|object| objects.allocated_by[object.index()].is_none()) {
+            let row = object.index();
+            layout.objects.insert((objects.device[row], objects.address[row]), (object, objects.bytes[row]));
+        }
+        layout
+    }
+}

@@ -1,0 +1,62 @@
+//! What would lower a peak of such parts.
+
+use super::{Part, Use};
+use stackline_model::words::bytes as words;
+
+/// Below this share of the peak, in percent, less memory of activations changes little.
+const FEW_ACTIVATIONS: f64 = 10.0;
+
+/// What would lower a peak of these parts, and what would not: sentences, none where the parts do not say.
+pub fn remedies(parts: &[Part]) -> Vec<String> {
+    let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
+    let share = |is: &dyn Fn(Use) -> bool| {
+        let bytes = parts.iter().filter(|part| is(part.of)).map(|part| part.bytes).fold(0, u64::saturating_add);
+        100.0 * bytes as f64 / all as f64
+    };
+    let (model, activations) = (share(&Use::is_of_model), share(&|of| of == Use::Activations));
+    let autocast = share(&|of| of == Use::AutocastCopies);
+    let mut notes = Vec::new();
+    if model >= 50.0 {
+        notes.push(format!(
+            "Parameters, gradients and optimizer state are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
+             state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
+        ));
+        notes.push(if activations < FEW_ACTIVATIONS {
+            format!("Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak.")
+        } else {
+            format!("Checkpointing activations or a smaller batch saves at most {activations:.1} %.")
+        });
+    } else if activations >= 50.0 {
+        notes.push(format!(
+            "Activations are {activations:.1} % of the peak: checkpoint them (torch.utils.checkpoint), or lower the batch or the sequence \
+             length. Sharding optimizer state or parameters saves at most {model:.1} %."
+        ));
+    }
+    if autocast >= 5.0 {
+        notes.push(format!(
+            "autocast copies are {autocast:.1} % of the peak. It keeps those of weights until its outermost block ends: keep the weights in \
+             the lower precision, or use torch.autocast(..., cache_enabled=False), which casts at each use."
+        ));
+    }
+    notes.extend(parts.iter().find(|part| part.of == Use::Workspaces).and_then(|part| workspaces(part, all)));
+    notes
+}
+
+/// From this share of the peak on, in percent, workspaces of libraries are worth a sentence.
+const MUCH_WORKSPACE: f64 = 10.0;
+
+fn workspaces(part: &Part, all: u64) -> Option<String> {
+    let share = 100.0 * part.bytes as f64 / all as f64;
+    let of_libraries: Vec<String> =
+        part.libraries.iter().map(|(of, sum)| format!("{} {}", of.name, words(*sum))).collect();
+    let sized_by: Vec<String> =
+        part.libraries.iter().map(|(of, _)| format!("Of {}: {}.", of.name, of.sized_by)).collect();
+    (share >= MUCH_WORKSPACE && !part.libraries.is_empty()).then(|| {
+        format!(
+            "Workspaces of libraries are {share:.1} % of the peak ({}): PyTorch keeps those of cuBLAS and cuBLASLt, \
+             whatever the program frees; torch._C._cuda_clearCublasWorkspaces() frees them. Smaller ones may make products slower. {}",
+            of_libraries.join(", "),
+            sized_by.join(" ")
+        )
+    })
+}

@@ -1,0 +1,63 @@
+//! Working memory that PyTorch allocates for CUDA libraries, by the C++ functions that do, in the words of its symbols.
+//!
+//! cuBLAS and cuBLASLt keep theirs for each pair of a handle (a thread's, on a device) and a stream, until the process ends: what
+//! happened to run first (a forward pass, a backward pass, the capture of a graph) stands in the call path, but does not own it.
+
+use crate::native_names::qualified;
+
+/// A library with working memory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WorkspaceLibrary {
+    /// Its name.
+    pub name: &'static str,
+    /// What determines how much it takes.
+    pub sized_by: &'static str,
+    /// Functions that allocate nothing else, without arguments.
+    functions: &'static [&'static str],
+}
+
+/// The libraries. `getNewWorkspace` is the name in older versions of PyTorch.
+static LIBRARIES: [WorkspaceLibrary; 3] = [
+    WorkspaceLibrary {
+        name: "cuBLAS",
+        sized_by: "CUBLAS_WORKSPACE_CONFIG (such as :4096:2:16:8 for 8.1 MiB; :0:0 for none) sets what each pair of a thread and a stream \
+                   takes, 32 MiB on Hopper and later by default",
+        functions: &[
+            "at::cuda::setWorkspaceForHandle",
+            "at::cuda::getNewWorkspace",
+            "at::cuda::getCurrentCUDABlasHandle",
+        ],
+    },
+    WorkspaceLibrary {
+        name: "cuBLASLt",
+        sized_by: "CUBLASLT_WORKSPACE_SIZE sets it, in KiB",
+        functions: &["at::cuda::getCUDABlasLtWorkspace"],
+    },
+    WorkspaceLibrary {
+        name: "cuDNN",
+        sized_by: "the algorithm that cuDNN chooses, which torch.backends.cudnn.benchmark and deterministic change",
+        functions: &["at::native::run_conv_plan", "at::native::run_conv_plan_fused", "at::native::run_single_conv"],
+    },
+];
+
+/// The library whose working memory a C++ function allocates. None for other functions.
+pub fn workspace_library(function: &str) -> Option<&'static WorkspaceLibrary> {
+    let name = qualified(function);
+    LIBRARIES.iter().find(|library| library.functions.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::workspace_library;
+
+    #[test]
+    fn functions_that_allocate_workspaces_name_their_library() {
+        let name = |function| workspace_library(function).map(|library| library.name);
+        assert_eq!(name("at::cuda::setWorkspaceForHandle(cublasContext*, c10::cuda::CUDAStream)"), Some("cuBLAS"));
+        assert_eq!(name("at::cuda::getNewWorkspace()"), Some("cuBLAS"));
+        assert_eq!(name("at::cuda::getCUDABlasLtWorkspace()"), Some("cuBLASLt"));
+        assert_eq!(name("void at::native::run_conv_plan(cudnnContext*, at::Tensor const&)"), Some("cuDNN"));
+        assert_eq!(name("at::_ops::mm::call(at::Tensor const&, at::Tensor const&)"), None);
+        assert_eq!(name("my_getNewWorkspace()"), None);
+    }
+}
