@@ -14,21 +14,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parent / "problems.py"
+SOURCES = [Path(__file__).parent / name for name in ("models.py", "problems.py")]
 MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
 
 
 def planted() -> dict[str, tuple[str, int | None]]:
     """The code and the line of each problem, by its name: what stands in its function, or in what the function calls."""
-    lines = SOURCE.read_text().splitlines()
-    names = dict(re.findall(r'^    "(.+)": (\w+)', SOURCE.read_text(), re.MULTILINE))
-    begins = [n for n, line in enumerate(lines) if re.match(r"(def|class) ", line)] + [len(lines)]
+    names: dict[str, str] = {}
     marks: dict[str, tuple[str, int | None]] = {}
-    for begin, end in zip(begins, begins[1:]):
-        function = re.match(r"(?:def|class) (\w+)", lines[begin])
-        for number in range(begin, end):
-            if function and (found := MARK.search(lines[number])):
-                marks[function[1] + (":" + found[2] if function[1] == "Attention" else "")] = (found[2], None if found[1] else number + 1)
+    for source in SOURCES:
+        names |= re.findall(r'^    "(.+)": (\w+)', source.read_text(), re.MULTILINE)
+        function = ""
+        for number, line in enumerate(source.read_text().splitlines(), start=1):
+            if begun := re.match(r"(?:def|class) (\w+)", line):
+                function = begun[1]
+            if found := MARK.search(line):
+                marks[function + (":" + found[2] if function == "Attention" else "")] = (found[2], None if found[1] else number)
     marks |= {"manual_attention": marks["Attention:SL014"], "inline_mask": marks["Attention:SL045"]}
     return {name: marks[function] for name, function in names.items() if function in marks}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from problems import Transformer
+from models import Transformer
 from torch import nn
 
 MEMORY = torch.cuda.memory

@@ -6,7 +6,7 @@ use findings_support::{Program, text};
 use serde_json::json;
 
 /// Three steps of a model that wait for the GPU at their end: `inside` runs in each.
-fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
+pub(crate) fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
     let mut program = Program::new();
     for number in 0..3 {
         program.step(number, |p| {
@@ -18,7 +18,7 @@ fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
 }
 
 /// The gain of the only finding of a rule, in ns a step.
-fn gain(program: &Program, code: &str) -> i64 {
+pub(crate) fn gain(program: &Program, code: &str) -> i64 {
     let found = program.of(code);
     assert_eq!(found.len(), 1, "{}", text(&found));
     found[0].gain_ns()
@@ -94,12 +94,6 @@ fn optimizers_that_are_not_fused() {
     insta::assert_snapshot!(text(&single.of("SL015")));
     let fused = optimizer(|p| p.op("aten::_fused_sgd_", |p| p.kernel("multi_tensor_apply_kernel", 120)));
     assert_gain(&single, "SL015", &fused, 3);
-    let foreach = optimizer(|p| {
-        for _ in 0..40 {
-            p.op("aten::_foreach_add_", |p| p.kernel("multi_tensor_apply_kernel", 3));
-        }
-    });
-    assert_eq!(foreach.of("SL015"), []);
 }
 
 #[test]
@@ -300,7 +294,7 @@ fn product(kernel: &str, us: i64) -> Program {
 fn products_without_tensor_cores() {
     let float32 = product("ampere_sgemm_128x64_nn", 400);
     insta::assert_snapshot!(text(&float32.of("SL018")));
-    assert_gain(&float32, "SL018", &product("ampere_bf16_s16816gemm_128x64", 200), 1);
+    assert_gain(&float32, "SL018", &product("ampere_bf16_s16816gemm_128x64", 100), 1);
     for (kernel, us) in [("cutlass_80_tensorop_s1688gemm_256x64", 400), ("ampere_sgemm_32x32_sliced1x4_tn", 9)] {
         assert_eq!(product(kernel, us).of("SL018"), [], "{kernel}");
     }

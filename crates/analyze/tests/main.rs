@@ -38,6 +38,7 @@ mod findings_docs;
 mod findings_host;
 mod findings_inference;
 mod findings_kernels;
+mod findings_measured_on_gpu;
 mod findings_real;
 mod findings_recordings;
 mod findings_repeated;

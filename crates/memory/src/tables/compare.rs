@@ -23,7 +23,7 @@ fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
     let mut peaks = BTreeMap::new();
     for curve in curves(trace) {
         let peak = curve.peak();
-        let mut of_device = PeakOf { bytes: peak.bytes, ..PeakOf::default() };
+        let mut of_device = PeakOf::default();
         let mut texts: FxHashMap<MemoryStackId, String> = FxHashMap::default();
         for object in alive_at(trace, curve.device, peak.position) {
             let (row, objects) = (object.index(), &trace.objects);
@@ -34,11 +34,14 @@ fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
                 (true, true) => "(older than the records)".to_owned(),
                 (true, false) => "(no call path)".to_owned(),
             };
+            // What was asked for: how large a block the allocator had at hand differs between runs of the same program.
+            let requested = if objects.requested[row] > 0 { objects.requested[row] } else { objects.bytes[row] };
+            of_device.bytes = of_device.bytes.saturating_add(requested);
             if is_older {
-                of_device.older = of_device.older.saturating_add(objects.bytes[row]);
+                of_device.older = of_device.older.saturating_add(requested);
             }
             let sum = of_device.places.entry(key).or_default();
-            *sum = (sum.0.saturating_add(objects.bytes[row]), sum.1 + 1);
+            *sum = (sum.0.saturating_add(requested), sum.1 + 1);
         }
         peaks.insert(device_name(trace, curve.device), of_device);
     }
@@ -80,7 +83,7 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .f64("change_percent", Unit::Percent, rows().map(percent))
         .i64("older_before", Unit::Bytes, rows().map(|(before, _)| int(before.older)))
         .i64("older_after", Unit::Bytes, rows().map(|(_, after)| int(after.older)))
-        .note("older: the part of the peak that was allocated before the records begin.")
+        .note("Bytes are those asked for. older: the part of the peak that was allocated before the records begin.")
 }
 
 /// One row per line that holds more or less at the highest peak of a device, largest change first.

@@ -1,0 +1,87 @@
+//! Kinds of waste whose gain was first measured on an H100: what is found, and what the bounds hold.
+
+use crate::findings_kernels::{gain, steps};
+use crate::findings_support::Program;
+use serde_json::json;
+
+fn product(kernel: &str, vocabulary: i64) -> Program {
+    let shapes = json!({"Input Dims": [[16384, 512], [512, vocabulary]]});
+    steps(|p| {
+        p.op_with("aten::mm", shapes.clone(), |p| p.kernel(kernel, 400));
+        p.op("aten::add", |p| p.kernel("add", 600));
+    })
+}
+
+#[test]
+fn products_that_are_not_aligned() {
+    let odd = product("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>", 50_257);
+    let found = odd.of("SL063");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].title.contains("no multiple of 8 (50257) take 40 % of the GPU's time"), "{}", found[0].title);
+    // 400 µs become 100; at least 240 are left, at most 50 go by more.
+    let gain = found[0].gain.expect("replayed");
+    assert!((gain.ns - 300_000).abs() < 2_000, "{gain:?}");
+    assert!((gain.low_ns - 160_000).abs() < 3_000 && (gain.high_ns - 350_000).abs() < 3_000, "{gain:?}");
+    for kernel in
+        ["cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_tn_align8", "cutlass_80_simt_sgemm_64x64_8x5_nn_align1"]
+    {
+        assert_eq!(product(kernel, 50_257).of("SL063"), [], "{kernel}");
+    }
+}
+
+fn optimizer(name: &str, passes: usize) -> Program {
+    steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 20));
+        p.annotation(name, |p| {
+            p.op("aten::_foreach_lerp_", |p| p.kernel("multi_tensor_apply_kernel", 50));
+            for _ in 1..passes {
+                p.op("aten::_foreach_add_", |p| p.kernel("multi_tensor_apply_kernel", 50));
+            }
+        });
+    })
+}
+
+#[test]
+fn optimizers_that_make_many_passes() {
+    let found = optimizer("Optimizer.step#AdamW.step", 9).of("SL015");
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].title.starts_with("AdamW makes 9 passes over all parameters, and launches 9 kernels a step"),
+        "{}",
+        found[0].title
+    );
+    let gain = found[0].gain.expect("replayed");
+    assert!(gain.low_ns < gain.ns && gain.ns < gain.high_ns, "{gain:?}");
+    // Few passes, and optimizers that have no version of one pass.
+    assert_eq!(optimizer("Optimizer.step#AdamW.step", 3).of("SL015"), []);
+    assert_eq!(optimizer("Optimizer.step#Lamb.step", 9).of("SL015"), []);
+}
+
+fn loss(is_converted: bool) -> Program {
+    let copy = |p: &mut Program| {
+        p.op("aten::to", |p| p.op("aten::_to_copy", |p| p.op("aten::copy_", |p| p.kernel("copy", 100))))
+    };
+    steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 1000));
+        if is_converted {
+            copy(p);
+        }
+        p.op("aten::cross_entropy_loss", |p| {
+            p.op("aten::_log_softmax", |p| p.kernel("softmax", 200));
+            p.op("aten::nll_loss_forward", |p| p.kernel("nll", 30));
+        });
+        p.op("aten::nll_loss_backward", |p| p.kernel("nll_backward", 70));
+        p.op("aten::_log_softmax_backward_data", |p| p.kernel("softmax_backward", 200));
+        if is_converted {
+            copy(p);
+        }
+    })
+}
+
+#[test]
+fn conversions_of_logits_are_part_of_the_loss() {
+    // nll_loss goes, and 0.4 of log_softmax.
+    assert!((gain(&loss(false), "SL013") - 260_000).abs() < 3_000, "{}", gain(&loss(false), "SL013"));
+    // Both copies, nll_loss, and 0.7 of log_softmax, which then reads half the bytes.
+    assert!((gain(&loss(true), "SL013") - 580_000).abs() < 5_000, "{}", gain(&loss(true), "SL013"));
+}
