@@ -54,6 +54,8 @@ fn documents() -> Vec<(&'static str, String, Shape)> {
     std::fs::write(&file, stackline_synth::demo::generate(&config)).unwrap();
     let trace = file.to_str().unwrap();
     let of_path = ["critical-path", trace, "--format", "json"];
+    // Without two rules, so that something is left that none covers.
+    let of_findings = ["findings", trace, "--format", "json", "--min-gain", "0"];
     let of_what_if = ["what-if", trace, "--format", "json"];
     let commands = [
         ("exact", [&of_path[..], &["--method", "exact"]].concat()),
@@ -62,8 +64,7 @@ fn documents() -> Vec<(&'static str, String, Shape)> {
         ("compare", [&of_path[..], &["--compare"]].concat()),
         ("what-if", [&of_what_if[..], &["--scale", "sync:*", "0.5", "--remove", "kernel:*nccl*"]].concat()),
         ("sweep", [&of_what_if[..], &["--sweep", "--candidates", "8"]].concat()),
-        // Without a rule, so that something is left that none covers.
-        ("findings", vec!["findings", trace, "--format", "json", "--min-gain", "0", "--set", "SL029.share=100"]),
+        ("findings", [&of_findings[..], &["--set", "SL019.share=100", "--set", "SL029.share=100"]].concat()),
         ("diff", vec!["diff", trace, trace, "--format", "json"]),
     ];
     let read = |(name, args): (&'static str, Vec<&str>)| {
