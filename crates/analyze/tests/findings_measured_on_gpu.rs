@@ -59,7 +59,7 @@ fn optimizers_that_make_many_passes() {
 
 fn loss(is_converted: bool) -> Program {
     let copy = |p: &mut Program| {
-        p.op("aten::to", |p| p.op("aten::_to_copy", |p| p.op("aten::copy_", |p| p.kernel("copy", 100))))
+        p.op("aten::to", |p| p.op("aten::_to_copy", |p| p.op("aten::copy_", |p| p.kernel("copy", 100))));
     };
     steps(|p| {
         p.op("aten::mm", |p| p.kernel("gemm", 1000));

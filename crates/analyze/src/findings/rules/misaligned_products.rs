@@ -56,7 +56,7 @@ fn is_misaligned(name: &str) -> bool {
         name.match_indices(*part)
             .any(|(at, _)| !name[at + part.len()..].starts_with(|next: char| next.is_ascii_digit()))
     };
-    TENSOR_CORES.iter().any(|part| name.contains(part)) && MISALIGNED.iter().any(|part| is_whole(&part))
+    TENSOR_CORES.iter().any(|part| name.contains(part)) && MISALIGNED.iter().any(is_whole)
 }
 
 fn draft(subject: &Subject<'_>, kernels: Vec<EventId>) -> Option<Draft> {
