@@ -16,12 +16,11 @@
 //! model holds what the device's allocator held; expandable segments are not yet checked against a GPU.
 
 use crate::curve::Span;
+use stackline_model::caching_allocator::{SMALL_REQUEST, SMALL_SEGMENT};
 use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_BLOCK: u64 = 512;
-const SMALL_REQUEST: u64 = 1 << 20;
-const SMALL_SEGMENT: u64 = 2 << 20;
 const LARGE_SEGMENT: u64 = 20 << 20;
 const OWN_SEGMENT: u64 = 10 << 20;
 const ROUND_LARGE: u64 = 2 << 20;

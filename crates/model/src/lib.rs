@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod attrs;
+pub mod caching_allocator;
 mod call_tree;
 mod clock;
 mod events;

@@ -9,14 +9,9 @@
 
 use super::Reader;
 use rustc_hash::FxHashSet;
+use stackline_model::caching_allocator::{SMALL_REQUEST, SMALL_SEGMENT};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemorySegmentEvent, MemorySegmentEventKind};
 use std::collections::BTreeMap;
-
-/// What may remain of a large block without being cut off (`kSmallSize`).
-const LARGEST_REMAINDER: u64 = 1 << 20;
-
-/// Segments of the pool for small blocks are as large (`kSmallBuffer`), those of the other one larger.
-const SMALL_SEGMENT: u64 = 2 << 20;
 
 type Place = (MemoryDeviceId, u64);
 
@@ -64,7 +59,7 @@ impl Layout {
         let next = next.filter(|((device, _), _)| *device == place.0).map_or(end, |((_, at), _)| end.min(*at));
         let block = next - place.1;
         let remainder = block.checked_sub(bytes)?;
-        (bytes > 0 && (1..=LARGEST_REMAINDER).contains(&remainder)).then_some(block)
+        (bytes > 0 && (1..=SMALL_REQUEST).contains(&remainder)).then_some(block)
     }
 }
 
