@@ -134,13 +134,15 @@ impl Part {
 
 /// The parts of what is in use on a device at a position, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
-    parts(trace, &uses_at(trace, device, position))
+    let callers = Callers::new(trace);
+    parts(trace, &callers, &uses_at(trace, &callers, device, position))
 }
 
 /// The parts at each of some peaks. What an object is stays the same: the parameters of a peak in the forward pass are those that
 /// gradients and moments of another peak tell apart.
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
-    let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(trace, device, at)).collect();
+    let callers = Callers::new(trace);
+    let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(trace, &callers, device, at)).collect();
     let mut known: FxHashMap<MemoryObjectId, Use> = FxHashMap::default();
     for (object, of, _) in all.iter().flatten().filter(|(.., evidence)| *evidence == Evidence::EqualSizes) {
         known.entry(*object).or_insert(*of);
@@ -150,24 +152,28 @@ pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)
             (*of, *evidence) = (*recognized, Evidence::EqualSizes);
         }
     }
-    all.iter().map(|uses| parts(trace, uses)).collect()
+    all.iter().map(|uses| parts(trace, &callers, uses)).collect()
 }
 
 /// What an object is for, and how that is known.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
-fn uses_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
+fn uses_at(
+    trace: &MemoryTrace,
+    callers: &Callers<'_>,
+    device: MemoryDeviceId,
+    position: MemoryCallId,
+) -> Vec<ObjectUse> {
     let alive = alive_at(trace, device, position);
     let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
     let kind = |object: &MemoryObjectId| trace.kind_at(*object, position);
     let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
     let told = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
     if told > 0 && told >= sum(&mut alive.iter()) / 2 {
-        let callers = Callers::new(trace);
         let of = |object: &MemoryObjectId| of_kind(kind(object), callers.phase_of(*object));
         return alive.iter().map(|object| (*object, of(object), Evidence::Source)).collect();
     }
-    by_sets(trace, &alive)
+    by_sets(trace, callers, &alive)
 }
 
 fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
@@ -185,8 +191,7 @@ fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
 }
 
 /// By sets of equal sizes; what is in none of them by its call path.
-fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
-    let callers = Callers::new(trace);
+fn by_sets(trace: &MemoryTrace, callers: &Callers<'_>, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
     let (mut classes, mut uses) = (Classes::default(), Vec::new());
     for object in alive {
@@ -226,10 +231,9 @@ fn by_sets(trace: &MemoryTrace, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
     uses
 }
 
-fn parts(trace: &MemoryTrace, uses: &[ObjectUse]) -> Vec<Part> {
+fn parts(trace: &MemoryTrace, callers: &Callers<'_>, uses: &[ObjectUse]) -> Vec<Part> {
     let mut parts = BTreeMap::<Use, Part>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
-    let callers = Callers::new(trace);
     for &(object, of, evidence) in uses {
         let stack = trace.objects.stack[object.index()];
         let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
