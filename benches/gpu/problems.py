@@ -45,6 +45,18 @@ def train(model, optimizer, images, labels):
     optimizer.zero_grad()
 
 
+def train_and(waste, mended, batch=8, **sizes):
+    """A training step, and behind it something that it could do without."""
+    inner = transformer(batch=batch, **sizes)
+
+    def step(number):
+        inner(number)
+        if not mended:
+            waste()
+
+    return step
+
+
 def item_in_step(mended):
     """The loss is read in each step, in the middle of many small kernels."""
     step, total = transformer(batch=2, length=64), []
@@ -121,7 +133,7 @@ def unfused_optimizer(mended):
 
 
 def manual_attention(mended):
-    """Attention that writes its scores to memory (mended: not causal either, but fused)."""
+    """Attention that writes its scores to memory (mended: fused, and causal, which is half the work)."""
     return transformer(length=512, batch=size(48, 2), manual=not mended)
 
 
@@ -180,25 +192,11 @@ def contiguous_copies(mended):
 
 
 def empty_cache_in_step(mended):
-    inner = transformer(batch=8)
-
-    def step(number):
-        inner(number)
-        if not mended and GPU:
-            torch.cuda.empty_cache()  # finding: SL024
-
-    return step
+    return train_and(torch.cuda.empty_cache, mended or not GPU)  # finding: SL024
 
 
 def gc_in_step(mended):
-    inner = transformer(batch=8)
-
-    def step(number):
-        inner(number)
-        if not mended:
-            gc.collect()  # finding: SL025
-
-    return step
+    return train_and(gc.collect, mended)  # finding: SL025
 
 
 def save_in_step(mended):
@@ -361,17 +359,7 @@ def deep_copy(mended):
 
 def busy_host(mended):
     """Python on the host, between the steps of the GPU."""
-    inner = transformer(batch=8)
-
-    def bookkeeping():
-        return sum(math.sin(n) for n in range(60_000))
-
-    def step(number):
-        inner(number)
-        if not mended:
-            bookkeeping()  # finding anywhere: SL005
-
-    return step
+    return train_and(lambda: sum(math.sin(n) for n in range(60_000)), mended)  # finding anywhere: SL005
 
 
 def unfused_loss(mended):
@@ -414,26 +402,12 @@ def elementwise_chain(mended):
 
 
 def synchronize_in_step(mended):
-    inner = transformer(batch=4, length=64)
-
-    def step(number):
-        inner(number)
-        if not mended and GPU:
-            torch.cuda.synchronize()  # finding: SL004
-
-    return step
+    return train_and(torch.cuda.synchronize, mended or not GPU, batch=4, length=64)  # finding: SL004
 
 
 def sleeping(mended):
     """The step waits for something outside, such as a server."""
-    inner = transformer(batch=8)
-
-    def step(number):
-        inner(number)
-        if not mended:
-            time.sleep(0.02)  # finding anywhere: SL039
-
-    return step
+    return train_and(lambda: time.sleep(0.02), mended)  # finding anywhere: SL039
 
 
 def odd_vocabulary(mended):
