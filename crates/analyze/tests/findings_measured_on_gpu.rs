@@ -84,4 +84,17 @@ fn conversions_of_logits_are_part_of_the_loss() {
     assert!((gain(&loss(false), "SL013") - 260_000).abs() < 3_000, "{}", gain(&loss(false), "SL013"));
     // Both copies, nll_loss, and 0.7 of log_softmax, which then reads half the bytes.
     assert!((gain(&loss(true), "SL013") - 580_000).abs() < 5_000, "{}", gain(&loss(true), "SL013"));
+    // A copy between two losses is one copy.
+    let between = steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 1000));
+        for _ in 0..2 {
+            p.op("aten::_log_softmax", |p| p.kernel("softmax", 200));
+            p.op("aten::nll_loss_forward", |p| p.kernel("nll", 30));
+            p.op("aten::_log_softmax_backward_data", |p| p.kernel("softmax_backward", 200));
+            p.op("aten::copy_", |p| p.kernel("copy", 100));
+        }
+    });
+    let found = between.of("SL013");
+    let kernels = found[0].facts.iter().find(|fact| fact.name == "kernels").expect("told");
+    assert_eq!(kernels.value, 24.0, "3 steps of 8");
 }

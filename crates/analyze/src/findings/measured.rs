@@ -98,7 +98,7 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL003",
         &[Replay],
-        "The conversion kernels and calls that launch them go (`remove`); batch norm's: 0.3, at most.",
+        "The conversion kernels and the calls that launch them go (`remove`). The upper bound: batch norm takes 0.3 of its time, too.",
     ),
     (
         "SL004",
@@ -457,7 +457,7 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL063",
         &[Replay],
-        "Kernels on tensor cores that read one or two elements at once take `SL063.scale` of their time (`scale`); bounds: 0.5 and 2.4 times it.",
+        "Kernels on tensor cores that read one or two elements at once take `SL063.scale` of their time (`scale`); bounds: 0.5 and 2.4 times that.",
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! What rules look at: a trace, its path, and the stretch of it that counts.
 
+use super::finding::Worth;
 use super::interludes::Interludes;
 use super::place::{Place, PlaceKey, Places};
 use super::recording::RecordedOperators;
@@ -369,6 +370,12 @@ impl<'a> Subject<'a> {
         }
         let action = if let Action::Scale(factor) = action { Action::Scale(rounded(factor)) } else { action };
         Edit::on(action, Selector::of(text, chosen)).ok()
+    }
+
+    /// What it is worth if events took a part of their time: likely, and the least and most that may be left; none if that cannot be done.
+    pub(super) fn scaled(&self, [likely, least, most]: [f64; 3], text: &str, events: &[EventId]) -> Option<Worth> {
+        let edits = |left: f64| Some(vec![self.edit(Action::Scale(left.min(1.0)), text, events)?]);
+        Some(Worth::Range(edits(likely)?, vec![edits(least)?, edits(most)?]))
     }
 }
 

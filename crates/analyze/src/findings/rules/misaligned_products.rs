@@ -1,7 +1,6 @@
 //! SL063: matrix products on tensor cores whose dimensions are no multiples of 8.
 
-use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Unit};
 
@@ -66,8 +65,7 @@ fn draft(subject: &Subject<'_>, kernels: Vec<EventId>) -> Option<Draft> {
         return None;
     }
     let scale = subject.setting("scale");
-    let edit = |scale: f64| Some(vec![subject.edit(Action::Scale(scale.min(1.0)), "kernel:~align[12]", &kernels)?]);
-    let worth = Worth::Range(edit(scale)?, vec![edit(scale * LEAST)?, edit(scale * MOST)?]);
+    let worth = subject.scaled([scale, scale * LEAST, scale * MOST], "kernel:~align[12]", &kernels)?;
     let (place, _) = subject.by_code(&kernels).into_iter().next()?;
     let dimension = dimension(subject, &kernels);
     let which = dimension.map(|n| format!(" ({n})")).unwrap_or_default();

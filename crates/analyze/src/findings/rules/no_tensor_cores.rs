@@ -1,7 +1,6 @@
 //! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
 
-use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
 
@@ -89,9 +88,7 @@ fn draft(subject: &Subject<'_>, model: &str, kernels: Vec<EventId>) -> Option<Dr
     }
     let is_fast = FAST_TF32.iter().any(|part| model.contains(part));
     let scale = subject.setting(if is_fast { "scale" } else { "scale_others" });
-    let edit =
-        |scale: f64| Some(vec![subject.edit(Action::Scale(scale.min(1.0)), "kernel:~sgemm|scudnn", &kernels)?]);
-    let worth = Worth::Range(edit(scale)?, vec![edit(scale / 2.0)?, edit(scale * 2.0)?]);
+    let worth = subject.scaled([scale, scale / 2.0, scale * 2.0], "kernel:~sgemm|scudnn", &kernels)?;
     let (place, _) = subject.by_code(&kernels).into_iter().next()?;
     Some(Draft {
         title: format!(

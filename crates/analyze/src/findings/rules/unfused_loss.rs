@@ -72,7 +72,12 @@ fn conversions(subject: &Subject<'_>) -> Vec<EventId> {
         _ => None,
     };
     let orders = subject.launch_order();
-    orders.iter().flat_map(|order| order.windows(2).filter_map(of_pair)).filter(is_outside).collect()
+    let pairs = orders.iter().flat_map(|order| order.windows(2).filter_map(of_pair));
+    let mut found: Vec<EventId> = pairs.filter(is_outside).collect();
+    // One copy may stand behind a backward and before the next forward.
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn part(subject: &Subject<'_>, work: EventId) -> Option<Part> {
