@@ -97,5 +97,5 @@ for name in "$work"/*.status; do
 done
 
 # In the order of what is missed most, if what comes back is cut; in parts of 15 MB, since some ways back take no larger file.
-(cd "$work" && tar -cf - ./*.log ncu.* gains snapshots jax recorder frameworks 2>/dev/null | xz -T0 -4 | split -b 15M - "$out/files.tar.xz.")
+(cd "$work" && tar -cf - ./*.log ncu.* jax gains frameworks snapshots recorder 2>/dev/null | xz -T0 -4 | split -b 15M - "$out/files.tar.xz.")
 exit "$failed"

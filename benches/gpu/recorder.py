@@ -1,6 +1,6 @@
 """Does a program on a GPU run on as it does alone when it is recorded, and what does that cost?
 
-    python benches/gpu/recorder.py check|costs STACKLINE OUT
+    python benches/gpu/recorder.py check|costs STACKLINE OUT [KIND…]
 
 `check`: each kind of `train.py` runs alone and under `stackline record` with several options: exit status and output (a
 checksum of all parameters) must be equal, and the recording must open and hold operators. Ends with 1 if anything differs.
@@ -13,6 +13,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,10 +32,16 @@ ROUNDS = 1
 
 def process(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"} | more
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment, check=False)
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"took longer than {LIMIT_SECONDS} s")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as running:
+        try:
+            out, err = running.communicate(timeout=LIMIT_SECONDS)
+            return subprocess.CompletedProcess(command, running.returncode, out, err)
+        except subprocess.TimeoutExpired:
+            # What it started, too: the recorded program would run on.
+            os.killpg(running.pid, signal.SIGKILL)
+            out, err = running.communicate()
+            return subprocess.CompletedProcess(command, 124, out, f"{err}\ntook longer than {LIMIT_SECONDS} s")
 
 
 def checked(stackline: str, kind: str, out: Path) -> list[str]:
@@ -93,11 +100,11 @@ def costs(stackline: str, kind: str, steps: int, out: Path) -> list[str]:
     return rows
 
 
-def check(stackline: str, out: Path) -> int:
+def check(stackline: str, out: Path, kinds: list[str]) -> int:
     print("| program | options | verdict | exit status alone, recorded | output |\n|---|---|---|---|---|")
     rows: list[str] = []
     with concurrent.futures.ThreadPoolExecutor(len(KINDS) if (os.cpu_count() or 1) > 8 else 1) as pool:
-        for found in concurrent.futures.as_completed(pool.submit(checked, stackline, kind, out) for kind in KINDS):
+        for found in concurrent.futures.as_completed(pool.submit(checked, stackline, kind, out) for kind in kinds):
             print("\n".join(found.result()), flush=True)
             rows += found.result()
     return 1 if any("FAIL" in row for row in rows) else 0
@@ -107,7 +114,7 @@ def main() -> int:
     what, stackline, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     out.mkdir(parents=True, exist_ok=True)
     if what == "check":
-        return check(stackline, out)
+        return check(stackline, out, sys.argv[4:] or KINDS)
     print("| program | tool | step ms, p10 | median | factor |\n|---|---|---|---|---|", flush=True)
     for kind, steps in (("small", 150), ("large", 40)):
         print("\n".join(costs(stackline, kind, steps, out)), flush=True)

@@ -39,3 +39,32 @@ fn waits_are_seen_where_they_are_and_nothing_else_is_interrupted() {
         "{said}"
     );
 }
+
+/// A timer of wall-clock time would interrupt such a wait until the program is killed.
+#[test]
+fn waits_that_begin_anew_come_to_an_end() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, run.path());
+    command.arg(here("tests/programs/begins_anew.py")).env("STACKLINE_REAL_HZ", "99").env("STACKLINE_SAMPLE_HZ", "0");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (alive, took) =
+        text.trim().split_once(' ').unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    // Alone it takes 1.4 s; each wait may begin anew once.
+    let took: f64 = took.parse().unwrap();
+    assert!(alive == "False" && (1.3..3.0).contains(&took), "{text}");
+    let stream = streams(run.path()).remove(0);
+    let is_polled =
+        |frame: &FrameKey| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "polled");
+    let (mut seconds, mut samples) = (0.0, 0);
+    for (&(thread, node, _), stats) in stream.stats.iter().filter(|(key, _)| key.2 == Metric::RealTime) {
+        if stream.path(thread, node).into_iter().any(is_polled) {
+            seconds += stats.sum as f64 / 1e9;
+            samples += stats.count;
+        }
+    }
+    // The whole of it is told, in as many samples as others get.
+    assert!((seconds - (took - 0.2)).abs() < 0.15, "{seconds} of {took}");
+    assert!(samples as f64 > 60.0 * seconds, "{samples} samples in {seconds} s");
+}

@@ -43,7 +43,7 @@ unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
         if code != libc::SI_TIMER && !(is_sent && (*info).si_pid() == libc::getpid()) {
             return None;
         }
-        parse((*info).si_value().sival_ptr as usize).filter(|&(.., clock)| is_sent == (clock == Clock::Wait))
+        parse((*info).si_value().sival_ptr as usize).filter(|&(.., clock)| is_sent == (clock != Clock::Cpu))
     }
 }
 
@@ -113,14 +113,29 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
             return;
         }
     }
+    // SAFETY: by contract.
+    let is_written = unsafe { write(sampler, record, clock, *context) };
+    if clock == Clock::Real
+        && let Some(used) = Clock::Cpu.now(record.tid.load(Ordering::Relaxed))
+    {
+        record.wall.answer(used, is_written);
+    }
+}
+
+/// Writes the sample, if any are wanted now; whether it did.
+///
+/// # Safety
+/// The record is that of this thread's handler, the context the one that it was given.
+unsafe fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, context: *mut c_void) -> bool {
     if sampler.paused.load(Ordering::SeqCst) {
-        return;
+        return false;
     }
     if Session::current().is_some_and(|session| session.window.is_open()) {
         // SAFETY: the context is that of the handler, the record that of this thread.
-        unsafe { record.sample(clock, sampler, Registers::of_signal(*context)) };
+        unsafe { record.sample(clock, sampler, Registers::of_signal(context)) }
     } else {
         record.skip(clock, sampler.counters.len());
+        false
     }
 }
 

@@ -1,7 +1,7 @@
 //! CPU and wall-clock samples of all threads of this process.
 //!
-//! A thread of ours looks for threads of the program and gives each a timer on its own clock ([`watch`]). The timer's
-//! signal interrupts the thread, whose handler writes where it is into a ring ([`handler`], [`record`]). The writer of
+//! A thread of ours looks for threads of the program and gives each a timer of its CPU time ([`watch`]); for samples of wall-clock time
+//! it asks them itself ([`wall`]), and where they wait ([`waits`]). The signal interrupts the thread, whose handler writes where it is into a ring ([`handler`], [`record`]). The writer of
 //! the stream takes the samples out and puts them into trees of their own ([`resolve`]): the trees of the operators
 //! belong to their threads.
 
@@ -16,6 +16,7 @@ mod scratch;
 mod signal;
 mod timer;
 mod waits;
+mod wall;
 mod watch;
 
 pub(crate) use open::Open;
@@ -27,7 +28,6 @@ use resolve::Resolver;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use timer::Clock;
 use watch::Watched;
 
 /// Threads that are sampled at once.
@@ -47,8 +47,8 @@ static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 pub(crate) struct Rates {
     /// Of the CPU time of a thread.
     pub(crate) cpu: u32,
-    /// Of wall-clock time. It interrupts sleeping threads, too: calls that the system does not restart fail with
-    /// `EINTR`.
+    /// Of wall-clock time. It interrupts sleeping threads, too, once while each sleeps: calls that the system does not restart fail
+    /// with `EINTR`.
     pub(crate) real: u32,
     /// How often threads that run operators are looked at, whether they wait. Those that do in calls that the system restarts are asked
     /// where; no others are interrupted.
@@ -209,20 +209,12 @@ impl Sampler {
         }
     }
 
-    fn clocks(&self) -> impl Iterator<Item = (Clock, u32)> {
-        [(Clock::Cpu, self.rates.cpu), (Clock::Real, self.rates.real)].into_iter().filter(|&(_, hz)| hz > 0)
-    }
-
     /// One line: how samples are taken and what was left out.
     fn describe(&self) -> String {
-        let names = ["CPU time", "wall-clock time", "waits"];
-        let waits = Some((Clock::Wait, self.rates.waits)).filter(|&(_, hz)| hz > 0);
-        let mut line = self
-            .clocks()
-            .chain(waits)
-            .map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize]))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let Rates { cpu, real, waits } = self.rates;
+        let rates = [("CPU time", cpu), ("wall-clock time", real), ("waits", waits)];
+        let taken = rates.into_iter().filter(|&(_, hz)| hz > 0).map(|(name, hz)| format!("{name} at {hz} Hz"));
+        let mut line = taken.collect::<Vec<_>>().join(", ");
         line.push_str(&self.remarks);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [

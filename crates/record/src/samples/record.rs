@@ -7,6 +7,7 @@ use super::open::{Interrupted, Open};
 use super::ring::Ring;
 use super::scratch::ScratchStack;
 use super::timer::Clock;
+use super::wall::Wall;
 use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
 use stackline_recording::MAX_COUNTERS;
@@ -19,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 const SAMPLES: usize = 1 << 14;
 const NAMES: usize = 1 << 17;
 /// Words of a sample before its frames.
-const HEAD: usize = 4;
+const HEAD: usize = 5;
 /// Words of a module, and modules that a sample has at most.
 pub(super) const MODULE: usize = 3;
 const MAX_MODULES: usize = 64;
@@ -59,6 +60,8 @@ pub(super) struct ThreadRecord {
     pub(super) name: Mutex<String>,
     /// When the thread was asked where it waits, in ns, if it did not answer yet; else 0.
     pub(super) asked: AtomicU64,
+    /// How it is asked for samples of wall-clock time.
+    pub(super) wall: Wall,
     last: [AtomicU64; 3],
     pub(super) samples: Ring,
     pub(super) names: Ring,
@@ -85,6 +88,7 @@ impl ThreadRecord {
             open: AtomicPtr::default(),
             name: Mutex::default(),
             asked: AtomicU64::new(0),
+            wall: Wall::default(),
             last: Default::default(),
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),
@@ -108,20 +112,21 @@ impl ThreadRecord {
         }
         self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
+        self.wall.reset();
         self.serial.fetch_add(1, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Writes a sample of the calling thread, without native frames if there is no stack to read them on.
+    /// Writes a sample of the calling thread, without native frames if there is no stack to read them on; whether there was room for it.
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
-    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) {
+    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) -> bool {
         // What was counted up to here is that of what ran, not of the wait.
         let counters = if clock == Clock::Wait { 0 } else { sampler.counters.len() };
         let codes = &sampler.codes;
         let tid = self.tid.load(Ordering::Relaxed);
-        let Some(now) = clock.now(tid) else { return };
+        let Some(now) = clock.now(tid) else { return false };
         let last = &self.last[clock as usize];
         let interval = now.saturating_sub(last.load(Ordering::Relaxed));
         // SAFETY: by contract, and the handler's signal is blocked while it runs.
@@ -149,17 +154,21 @@ impl ThreadRecord {
         found.counters = counts.len() as u8;
         found.openmp = sampler.is_openmp(at.pc);
         let head = self.head(clock, operator, &mut found);
-        let parts =
-            [&head.pack(interval, dlmonitor::clock::ticks()), scratch.words.get(..found.words).unwrap_or(&[]), counts];
-        if self.samples.push(&parts) {
+        let waited = if clock == Clock::Real { self.wall.take_waited() } else { 0 };
+        let times = Times { interval, waited, at: dlmonitor::clock::ticks() };
+        let parts = [&head.pack(times), scratch.words.get(..found.words).unwrap_or(&[]), counts];
+        let has_room = self.samples.push(&parts);
+        if has_room {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);
             if clock != Clock::Wait {
                 self.counters.settle(&totals, counters);
             }
         } else {
+            self.wall.add_waited(waited);
             self.losses.full.fetch_add(1, Ordering::Relaxed);
         }
+        has_room
     }
 
     /// Writes the frames of a walk to `words`, and after them the modules that they call.
@@ -193,6 +202,12 @@ impl ThreadRecord {
             found.native += 1;
         }
         found.words += usize::from(found.native);
+    }
+
+    /// The thread is where its last sample of wall-clock time says: the time up to now is that one's.
+    pub(super) fn wait_on(&self, now: u64) {
+        let last = self.last[Clock::Real as usize].swap(now, Ordering::Relaxed);
+        self.wall.add_waited(now.saturating_sub(last));
     }
 
     /// What the clock says from now on is the next interval's.
@@ -306,8 +321,19 @@ pub(super) struct Head {
     pub(super) operator: Option<(u32, u32)>,
 }
 
+/// Times of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Times {
+    /// The time that it stands for, in ns of its clock.
+    pub(super) interval: u64,
+    /// How long the thread waited before where the last sample of this clock says, in ns.
+    pub(super) waited: u64,
+    /// When it was taken, in ticks.
+    pub(super) at: u64,
+}
+
 impl Head {
-    fn pack(self, interval: u64, at: u64) -> [u64; HEAD] {
+    fn pack(self, times: Times) -> [u64; HEAD] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
         let flags = u64::from(self.cut) << 1 | u64::from(self.caller) << 2 | u64::from(self.counters & 31) << 3;
         [
@@ -317,15 +343,16 @@ impl Head {
                 | u64::from(self.python) << 32
                 | (self.clock as u64) << 61
                 | u64::from(self.openmp) << 63,
-            interval,
+            times.interval,
+            times.waited,
             operator,
-            at,
+            times.at,
         ]
     }
 
-    /// The beginning of a sample, the interval that it stands for, when it was taken (ticks), and its frames.
-    pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, u64, &[u64])> {
-        let [facts, interval, operator, at, frames @ ..] = words else { return None };
+    /// The beginning of a sample, its times, and its frames.
+    pub(super) fn unpack(words: &[u64]) -> Option<(Self, Times, &[u64])> {
+        let [facts, interval, waited, operator, at, frames @ ..] = words else { return None };
         let head = Self {
             clock: Clock::numbered(facts >> 61 & 3),
             python: (facts >> 32) as u32 & (u32::MAX >> 3),
@@ -337,13 +364,13 @@ impl Head {
             openmp: facts >> 63 != 0,
             operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
         };
-        Some((head, *interval, *at, frames))
+        Some((head, Times { interval: *interval, waited: *waited, at: *at }, frames))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, Head};
+    use super::{Clock, Head, Times};
 
     #[test]
     fn heads_come_back_as_they_were() {
@@ -359,8 +386,9 @@ mod tests {
                 openmp: operator.is_some(),
                 operator,
             };
-            let words = [head.pack(12, 34).as_slice(), &[1, 2]].concat();
-            assert_eq!(Head::unpack(&words), Some((head, 12, 34, [1, 2].as_slice())));
+            let times = Times { interval: 12, waited: 56, at: 34 };
+            let words = [head.pack(times).as_slice(), &[1, 2]].concat();
+            assert_eq!(Head::unpack(&words), Some((head, times, [1, 2].as_slice())));
         }
         assert_eq!(Head::unpack(&[1, 2]), None);
     }

@@ -1,7 +1,7 @@
 //! From the rings to the trees: frames get their names, samples their place below the operator that they interrupted.
 
 use super::codes::UNKNOWN;
-use super::record::{Head, MODULE, ThreadRecord};
+use super::record::{Head, MODULE, ThreadRecord, Times};
 use super::timer::Clock;
 use super::watch::thread_name;
 use super::{Sampler, lock};
@@ -24,6 +24,8 @@ struct Tree {
     name: String,
     /// Where operators of other trees stand in this one.
     operators: FxHashMap<(u32, u32), NodeId>,
+    /// Where the thread's last sample of wall-clock time is, and up to when its time is known, in ticks.
+    wall: Option<(NodeId, u64)>,
     slots: FxHashMap<(u32, Metric), u32>,
 }
 
@@ -79,9 +81,18 @@ impl Resolver {
         for (index, record, end) in ends {
             let mut entry = std::mem::take(&mut self.entry);
             let mut tree = None;
+            // A thread that waits on wrote no sample since: its wait is that of the last one.
+            let waited = record.wall.take_waited();
+            let is_last = record.samples.end() == end;
             while record.samples.pop(end, &mut entry) {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
                 self.put(sampler, process, &trees, tree, &entry);
+            }
+            if waited > 0 && is_last {
+                let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
+                tree.wait(sampler, process, waited, dlmonitor::clock::ticks());
+            } else {
+                record.wall.add_waited(waited);
             }
             self.entry = entry;
             self.trees.extend(tree.map(|tree| (index, tree)));
@@ -117,11 +128,12 @@ impl Resolver {
             return tree;
         }
         let owner = process.add_tree(tid, name.clone());
-        Tree { owner, name, operators: FxHashMap::default(), slots: FxHashMap::default() }
+        Tree { owner, name, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
     }
 
     fn put(&mut self, sampler: &Sampler, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
-        let Some((head, interval, at, frames)) = Head::unpack(sample) else { return };
+        let Some((head, Times { interval, waited, at }, frames)) = Head::unpack(sample) else { return };
+        tree.wait(sampler, process, waited, at);
         let (frames, counts) = frames.split_at(frames.len().saturating_sub(usize::from(head.counters)));
         let mut node = head.operator.map_or(ROOT, |operator| tree.operator(process, trees, operator));
         if head.cut {
@@ -157,6 +169,9 @@ impl Resolver {
             Clock::Wait => Metric::WaitTime,
         };
         tree.add(node, metric, interval);
+        if head.clock == Clock::Real {
+            tree.wall = Some((node, at));
+        }
         for (&counter, &count) in sampler.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
             tree.add(node, Metric::Counter(counter), count);
         }
@@ -249,6 +264,21 @@ impl Tree {
         let place = path.into_iter().fold(ROOT, |node, frame| self.child(process, node, frame));
         self.operators.insert((tree, node), place);
         place
+    }
+
+    /// The thread waited so long (ns) up to a moment (ticks) where its last sample of wall-clock time says: as many samples as were
+    /// not taken meanwhile.
+    fn wait(&mut self, sampler: &Sampler, process: &Process, waited: u64, until: u64) {
+        let Some((node, from)) = self.wall.filter(|_| waited > 0) else { return };
+        let period = 1_000_000_000 / u64::from(sampler.rates.real.max(1));
+        let many = (waited / period).max(1);
+        for number in 1..=many {
+            let at = from + (until.saturating_sub(from) / many).saturating_mul(number);
+            let value = waited / many + u64::from(number <= waited % many);
+            self.add(node, Metric::RealTime, value);
+            process.post(TimedSample { tree: self.owner.shared.id, node, at, metric: Metric::RealTime, value });
+        }
+        self.wall = Some((node, until));
     }
 
     fn add(&mut self, node: NodeId, metric: Metric, value: u64) {

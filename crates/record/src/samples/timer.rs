@@ -9,9 +9,9 @@ use std::io;
 pub(super) enum Clock {
     /// CPU time of the thread.
     Cpu = 0,
-    /// Wall-clock time.
+    /// Wall-clock time: no timer's, the thread is asked (see [`super::wall`]).
     Real = 1,
-    /// Wall-clock time for which the thread waited: no timer's, the thread is asked (see [`super::waits`]).
+    /// Wall-clock time for which the thread waited: it is asked, too (see [`super::waits`]).
     Wait = 2,
 }
 
@@ -46,11 +46,11 @@ impl Clock {
 pub(super) struct Timer(i32);
 
 impl Timer {
-    /// Starts a timer that sends `signal` with `value` to a thread, `hz` times a second of its clock.
+    /// Starts a timer that sends `signal` with `value` to a thread, `hz` times a second of its CPU time.
     ///
     /// # Errors
     /// If the system makes none: too many timers, or the thread is gone.
-    pub(super) fn start(clock: Clock, tid: u32, signal: i32, value: usize, hz: u32) -> io::Result<Self> {
+    pub(super) fn start(tid: u32, signal: i32, value: usize, hz: u32) -> io::Result<Self> {
         // SAFETY: an all-zero `sigevent` is valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -59,7 +59,7 @@ impl Timer {
         event.sigev_notify_thread_id = tid.cast_signed();
         let mut id = 0_i32;
         // SAFETY: both pointers are valid for the call; the kernel checks the rest.
-        let made = unsafe { libc::syscall(libc::SYS_timer_create, clock.id(tid), &raw const event, &raw mut id) };
+        let made = unsafe { libc::syscall(libc::SYS_timer_create, Clock::Cpu.id(tid), &raw const event, &raw mut id) };
         if made != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -1,7 +1,7 @@
 //! Where threads wait.
 //!
-//! Timers of CPU time do not see a thread that waits, and timers of wall-clock time interrupt it wherever it does: calls that the
-//! system does not restart would fail with `EINTR`. So the watching thread looks a hundred times a second, from outside, whether a
+//! Timers of CPU time do not see a thread that waits, and samples of wall-clock time ([`super::wall`]) interrupt it wherever it does:
+//! calls that the system does not restart fail with `EINTR`. So the watching thread looks a hundred times a second, from outside, whether a
 //! thread that runs operators waits, and in which system call (`/proc/self/task/*/syscall`). One whose call the system restarts as if
 //! nothing had happened, or that sleeps until a moment, is asked by a signal where it is.
 
@@ -13,7 +13,7 @@ use crate::session::Session;
 use std::sync::atomic::Ordering;
 
 /// A thread that used no more CPU time (ns) since it was asked still waits for the same: the answer takes less.
-const ANSWER: u64 = 100_000;
+pub(super) const ANSWER: u64 = 100_000;
 /// A wait is asked about again after so many parts of it: what comes after the last time is not seen.
 const PARTS: u64 = 10;
 
@@ -90,11 +90,16 @@ impl Sampler {
 
     /// Asks a thread where it is, unless it has not answered yet.
     fn ask(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
-        let (tid, serial) = (record.tid.load(Ordering::Relaxed), record.serial.load(Ordering::Relaxed));
         let is_free = record.asked.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if is_free && !send(signal, tid, handler::value(index, serial, Clock::Wait)) {
+        if is_free && !self.send(signal, index, record, Clock::Wait) {
             record.asked.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Asks a record's thread for a sample; `false` if it is gone, or if the system takes no more signals.
+    pub(super) fn send(&self, signal: i32, index: usize, record: &ThreadRecord, clock: Clock) -> bool {
+        let (tid, serial) = (record.tid.load(Ordering::Relaxed), record.serial.load(Ordering::Relaxed));
+        send(signal, tid, handler::value(index, serial, clock))
     }
 }
 

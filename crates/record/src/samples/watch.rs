@@ -1,4 +1,4 @@
-//! The thread that finds the threads of the program and gives each its timers.
+//! The thread that finds the threads of the program and gives each its timer.
 //!
 //! It looks at `/proc/self/task` from time to time instead of being told: threads come from Python, from C++ and from
 //! libraries that nobody knows of, and none of them has to run a line of ours for it.
@@ -34,12 +34,12 @@ pub(super) struct Thread {
     /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
-    /// Checks since it blocks its signals, 0 while it does not. It has no timers then.
+    /// Checks since it blocks its signals, 0 while it does not. It has no timer then.
     closed: u32,
-    timers: Vec<Timer>,
+    timer: Option<Timer>,
 }
 
-/// Threads that have timers.
+/// Threads that are sampled.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) threads: Vec<Thread>,
@@ -57,6 +57,37 @@ pub(super) struct Watched {
 /// Whether a library of this name is OpenMP's.
 fn is_openmp(file: &str) -> bool {
     ["libgomp", "libiomp", "libomp"].iter().any(|name| file.starts_with(name))
+}
+
+/// What is to be done so often in a second.
+struct Due {
+    every: Option<Duration>,
+    next: Instant,
+}
+
+impl Due {
+    /// `hz` times a second; 0 is never.
+    fn new(hz: u32) -> Self {
+        Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
+    }
+
+    /// Whether it is time again. What was missed is not made up for.
+    fn is_due(&mut self) -> bool {
+        let (Some(every), now) = (self.every, Instant::now()) else { return false };
+        // The pause between two looks is never quite as long as asked for.
+        let is_due = now + every / 10 >= self.next;
+        if is_due {
+            self.next = now.max(self.next) + every;
+        }
+        is_due
+    }
+}
+
+impl Thread {
+    /// Whether it blocks the sampler's signals.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed > 0
+    }
 }
 
 impl Watched {
@@ -77,11 +108,12 @@ impl Sampler {
     fn watch(&self) {
         // Libraries that were loaded and unloaded when they were looked at last.
         let mut libraries = (0, 0);
-        let pause = match self.rates.waits {
+        let pause = match self.rates.waits.max(self.rates.real) {
             0 => INTERVAL,
             hz => INTERVAL.min(Duration::from_secs(1) / hz),
         };
         let mut looked: Option<Instant> = None;
+        let mut walls = Due::new(self.rates.real);
         let mut stopped = lock(&self.stopped);
         while !*stopped {
             drop(stopped);
@@ -96,6 +128,9 @@ impl Sampler {
             }
             if self.rates.waits > 0 {
                 self.look_for_waits();
+            }
+            if walls.is_due() {
+                self.look_at_walls();
             }
             stopped = lock(&self.stopped);
             if !*stopped {
@@ -151,15 +186,15 @@ impl Sampler {
         self.unsignaled.fetch_add(u64::from(signal == 0), Ordering::Relaxed);
         if std::mem::replace(&mut watched.signal, signal) != signal {
             // Signals of the old number that are pending already cannot be called back.
-            watched.threads.iter_mut().for_each(|thread| thread.timers.clear());
+            watched.threads.iter_mut().for_each(|thread| thread.timer = None);
             self.signal.store(signal, Ordering::Release);
             for thread in &mut watched.threads {
-                thread.timers = self.make_timers(signal, thread);
+                thread.timer = self.make_timer(signal, thread);
             }
         }
     }
 
-    /// A thread that blocks all signals expects no interruption: it has timers only while it does not.
+    /// A thread that blocks all signals expects no interruption: it has a timer only while it does not.
     fn check_masks(&self, watched: &mut Watched) {
         watched.looks = watched.looks.wrapping_add(1);
         let checks_all = watched.looks.is_multiple_of(CHECK);
@@ -171,8 +206,8 @@ impl Sampler {
             let before = thread.closed;
             thread.closed = if waits::is_closed(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
             if (before == 0) != (thread.closed == 0) {
-                thread.timers.clear();
-                thread.timers = self.make_timers(*signal, thread);
+                thread.timer = None;
+                thread.timer = self.make_timer(*signal, thread);
             }
             if thread.closed != LASTS {
                 return true;
@@ -188,7 +223,7 @@ impl Sampler {
         });
     }
 
-    /// Gives a thread its timers.
+    /// Gives a thread its timer.
     fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
         let index = watched.free.pop().or_else(|| self.make_record())?;
         let record = self.record(index)?;
@@ -196,27 +231,19 @@ impl Sampler {
         record.counters.start(&self.counters, tid);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
         let waiting = Waiting::default();
-        let mut thread = Thread { tid, record: index, used: 0, waiting, closed, timers: Vec::new() };
-        thread.timers = self.make_timers(watched.signal, &thread);
+        let mut thread = Thread { tid, record: index, used: 0, waiting, closed, timer: None };
+        thread.timer = self.make_timer(watched.signal, &thread);
         Some(thread)
     }
 
-    /// Timers of a thread on all clocks; none without a signal, or for a thread that blocks its signals.
-    fn make_timers(&self, signal: i32, thread: &Thread) -> Vec<Timer> {
-        let Some(record) = self.record(thread.record).filter(|_| signal != 0 && thread.closed == 0) else {
-            return Vec::new();
-        };
-        let serial = record.serial.load(Ordering::Relaxed);
-        let mut timers = Vec::new();
-        for (clock, hz) in self.clocks() {
-            match Timer::start(clock, thread.tid, signal, handler::value(thread.record, serial, clock), hz) {
-                Ok(timer) => timers.push(timer),
-                Err(_) => {
-                    self.refused.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-        timers
+    /// The timer of a thread's CPU time; none without a signal, or for a thread that blocks its signals.
+    fn make_timer(&self, signal: i32, thread: &Thread) -> Option<Timer> {
+        let is_wanted = self.rates.cpu > 0 && signal != 0 && !thread.is_closed();
+        let record = self.record(thread.record).filter(|_| is_wanted)?;
+        let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
+        let timer = Timer::start(thread.tid, signal, value, self.rates.cpu);
+        self.refused.fetch_add(u64::from(timer.is_err()), Ordering::Relaxed);
+        timer.ok()
     }
 
     fn make_record(&self) -> Option<usize> {

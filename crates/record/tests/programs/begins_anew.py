@@ -1,0 +1,26 @@
+"""A thread that waits with a limit of time and, where it is interrupted, begins anew with the whole of it, as NCCL's do."""
+
+import ctypes
+import threading
+import time
+
+C = ctypes.CDLL(None, use_errno=True)
+WAITS, LIMIT_MS = 4, 300
+
+
+def polled():
+    while C.poll(None, 0, LIMIT_MS) == -1:
+        pass
+
+
+def wait():
+    time.sleep(0.2)
+    for _ in range(WAITS):
+        polled()
+
+
+began = time.monotonic()
+thread = threading.Thread(target=wait)
+thread.start()
+thread.join(20)
+print(thread.is_alive(), round(time.monotonic() - began, 3))
