@@ -65,7 +65,21 @@ fn networks_that_are_not_trained_are_a_hope() {
 fn the_first_step_may_hold_no_evaluation() {
     let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
     assert_eq!(training(|number| number > 0, |p, _| evaluate(p)).of("SL047").len(), 1);
-    assert_eq!(training(|number| number != 2, |p, _| evaluate(p)).of("SL047"), []);
+}
+
+/// Every third step evaluates: the gain of a step is a third of an evaluation. What else runs forward in some steps is not told.
+#[test]
+fn evaluations_in_some_steps() {
+    let run = |function: &str| {
+        let name = format!("train.py(12): {function}");
+        training(|number| number % 3 == 0, move |p, _| p.python(&name, |p| linear(p, None))).of("SL047")
+    };
+    let found = run("evaluate");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!(only.title.starts_with("2 of 6 steps hold an evaluation: "), "{}", only.title);
+    assert!((330_000..=340_000).contains(&only.gain_ns()), "{}", text(&found));
+    assert_eq!(only.confidence, Confidence::Low);
+    assert_eq!(run("teacher_logits"), []);
 }
 
 /// `torch.autograd.Function` runs its forward without autograd, and has a backward of its own.
@@ -82,11 +96,9 @@ fn functions_of_autograd_are_trained() {
     assert_eq!(program.of("SL047"), []);
 }
 
-/// Not in each step; trained in the same function; the first pass of checkpointing; an optimizer that multiplies.
+/// Trained in the same function; the first pass of checkpointing; an optimizer that multiplies.
 #[test]
 fn what_is_no_evaluation_in_each_step() {
-    let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
-    assert_eq!(training(|number| number == 3, |p, _| evaluate(p)).of("SL047"), []);
     let within = |outer: &'static str| {
         training(|_| true, move |p, _| p.python(outer, |p| p.python("model.py(5): forward", |p| linear(p, None))))
     };

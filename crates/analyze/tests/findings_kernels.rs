@@ -119,11 +119,44 @@ fn gradients_that_are_filled_with_zeros() {
     assert_gain(&filled, "SL042", &gone, 5);
     assert_eq!(gone.of("SL042"), []);
     let at_once = |p: &mut Program| p.op("aten::_foreach_zero_", |p| p.kernel("multi_tensor_apply_kernel", 8));
-    assert_eq!(zeroed(at_once, false).of("SL042"), []);
+    let found = zeroed(at_once, false).of("SL042");
+    assert_eq!(found[0].title, "SGD.zero_grad fills gradients with zeros, to which the backward pass adds");
+    let few = |p: &mut Program| {
+        let shapes = json!({"Input Dims": [[[8, 8], [8], [4]]]});
+        p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 8));
+    };
+    assert_eq!(zeroed(few, false).of("SL042"), [], "three gradients");
     // Traces of 2021 and before have it among the operators, where it is no operator to be compiled.
     let old = zeroed(fill, true);
     assert_eq!(old.of("SL042").len(), 1);
     assert_eq!(old.of("SL002"), []);
+}
+
+/// The backward pass adds to gradients that are there: without zeros the first one of a step has nothing to add to.
+#[test]
+fn sums_of_gradients_that_were_zeros() {
+    let training = |zeroes: bool, adds: usize| {
+        steps(move |p| {
+            if zeroes {
+                p.annotation("Optimizer.zero_grad#SGD.zero_grad", |p| {
+                    let shapes = json!({"Input Dims": [vec![[8, 8]; 10]]});
+                    p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 100));
+                });
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 200));
+            for _ in 0..adds {
+                p.op("torch::autograd::AccumulateGrad", |p| {
+                    p.op("aten::add_", |p| p.kernel("vectorized_elementwise_kernel", 50));
+                });
+            }
+        })
+    };
+    let found = training(true, 20).of("SL042");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!(only.title.contains(" fills 10 gradients "), "{}", only.title);
+    let saved = training(true, 20).findings().step_ns - training(false, 10).findings().step_ns;
+    let gain = only.gain.unwrap();
+    assert!((gain.ns - saved).abs() <= 30_000 && gain.low_ns <= 110_000, "{saved}: {}", text(&found));
 }
 
 #[test]
@@ -415,6 +448,34 @@ fn chains_beside_compiled_code() {
     assert_eq!(summed.of("SL036"), [], "nobody compiles the autograd engine");
 }
 
+/// A program that compiles nothing: chains of three that take most of its time. What is reduced between them may become part, too.
+#[test]
+fn chains_in_a_program_that_compiles_nothing() {
+    let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
+    let reduce = "void at::native::reduce_kernel<512, 1, mean>";
+    let chains = |kernels: &[&str]| {
+        steps(|p| {
+            for kernel in kernels {
+                p.op("aten::mul", |p| p.kernel(kernel, 100));
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 100));
+        })
+    };
+    let found = chains(&["", eager, eager, eager, eager, reduce]);
+    let of = found.of("SL036");
+    let [only] = &of[..] else { panic!("{}", text(&of)) };
+    assert_eq!(only.title, "3 elementwise kernels a step could be part of others, were they compiled");
+    let gain = only.gain.unwrap();
+    assert!((gain.ns - 300_000).abs() <= 5_000 && (gain.high_ns - 400_000).abs() <= 5_000, "{gain:?}");
+    assert_eq!(chains(&[eager, eager, "gemm", eager, eager]).of("SL036"), [], "two are there by chance");
+    let mostly_products: &[&str] = &[eager, eager, eager, "gemm"];
+    let little = steps(|p| {
+        mostly_products.iter().for_each(|kernel| p.op("aten::mul", |p| p.kernel(kernel, 10)));
+        p.op("aten::mm", |p| p.kernel("gemm", 1000));
+    });
+    assert_eq!(little.of("SL036"), []);
+}
+
 fn launching(host_us: i64, kernel_us: i64) -> Program {
     steps(|p| {
         for _ in 0..100 {
@@ -486,4 +547,21 @@ fn work_of_the_host_that_all_wait_for() {
     assert!((gain(&slow, "SL005") - 505_000).abs() <= 3000);
     assert_eq!(masks(1000, 20).of("SL005"), [], "its launches are slow: another rule's");
     assert_eq!(masks(20, 1).of("SL005"), []);
+}
+
+/// What a function calls many times is the time of that function: neither takes much by itself.
+#[test]
+fn work_of_the_host_in_many_small_calls() {
+    let program = steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 20));
+        p.python("train.py(50): features", |p| {
+            p.python("<built-in function sum>", |p| {
+                (0..100).for_each(|_| p.python("train.py(51): <genexpr>", |p| p.work(8)));
+            });
+        });
+    });
+    let found = program.of("SL005");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert_eq!(only.place.text(), "train.py:50 in features");
+    assert!((only.gain_ns() - 502_000).abs() <= 5000, "{}", text(&found));
 }

@@ -63,6 +63,52 @@ fn constants_that_are_built_in_each_step() {
     }
 }
 
+/// A module's `forward` that builds a mask among other things, as functions of Kineto's traces hold it.
+#[test]
+fn constants_within_a_function_that_does_more() {
+    let forward = |between: &'static [(&'static str, usize)]| {
+        steps(move |p, _| {
+            p.python("model.py(50): forward", |p| {
+                shaped(p, "aten::linear", 96, 200);
+                let sizes = json!({"Input Dims": [[], [], []], "Concrete Inputs": ["[64, 64]", "", ""]});
+                p.op_with("aten::ones", sizes, |p| p.work(100));
+                between.iter().for_each(|&(name, size)| shaped(p, name, size, 100));
+                shaped(p, "aten::linear", 96, 200);
+            });
+        })
+    };
+    let found = forward(&[("aten::view", 64), ("aten::tril", 64), ("aten::mul", 96)]).of("SL045");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!((295_000..=315_000).contains(&only.gain_ns()), "{}", text(&found));
+    assert_eq!(only.place.text(), "model.py:50 in forward");
+    assert_eq!(forward(&[("aten::view", 64)]).of("SL045"), [], "nothing is computed");
+    assert_eq!(forward(&[("aten::mul", 96)]).of("SL045"), [], "of another tensor");
+    assert_eq!(forward(&[("aten::tril", 64), ("aten::index_put_", 64)]).of("SL045"), [], "it is written to");
+}
+
+/// What only goes to the GPU is SL030's, unless reading the list takes the time.
+#[test]
+fn lists_that_go_to_the_gpu() {
+    let lists = |us: i64| {
+        steps(move |p, _| {
+            p.python("model.py(70): weights", |p| {
+                p.op("aten::mm", |p| p.kernel("gemm", 300));
+                p.python("<built-in method tensor of type object at 0x7f00>", |p| {
+                    p.work(us);
+                    p.op("aten::to", |p| {
+                        p.work(100);
+                        p.pageable(5, 64);
+                    });
+                    p.op("aten::lift_fresh", |p| p.work(2));
+                });
+            });
+        })
+        .of("SL045")
+    };
+    assert_eq!(lists(50), []);
+    assert_eq!(lists(900).len(), 1);
+}
+
 /// What begins as zeros is mostly written afterwards, as the start state of an RNN is.
 #[test]
 fn zeros_are_no_constants() {

@@ -5,6 +5,7 @@
 
 mod change_place;
 mod collectives;
+mod constant_runs;
 mod estimate;
 mod finding;
 mod identity;

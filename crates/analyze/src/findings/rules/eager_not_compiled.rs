@@ -9,18 +9,30 @@ pub(super) const RULE: Rule = Rule {
     code: "SL036",
     name: "eager-not-compiled",
     area: Area::Kernels,
-    about: "a program that compiles parts of its model runs chains of elementwise kernels elsewhere",
+    about: "chains of elementwise kernels, each of which could be one kernel, were they compiled",
     why: "Each kernel of such a chain reads what the one before wrote; compiled, the chain is one kernel.",
-    advice: "Extend torch.compile to the function that runs them, or mend the graph break that leaves it out (TORCH_LOGS=graph_breaks).",
-    example: ("model.blocks = torch.compile(model.blocks)", "model = torch.compile(model)"),
+    advice: "Call torch.compile on the function that runs them; in a program that compiles its model already, mend the graph break that leaves it out (TORCH_LOGS=graph_breaks).",
+    example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
     cost: "longer compilation; graph breaks to mend",
     wrong_when: "The chain handles different tensors, which happen to follow each other. The gain supposes that of each chain its \
-                 longest kernel stays.",
+                 longest kernel stays; more is gained where reductions between chains become part of them. What runs in the optimizer \
+                 is SL015's. A program that compiles nothing is told only of chains of three kernels and more.",
     source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
     needs: &[Need::GpuWork, Need::Operators],
     settings: &[
         Setting { name: "kernels", default: 20.0, range: (1.0, 1e6), about: "least kernels a step that would vanish" },
-        Setting { name: "compiled", default: 10.0, range: (1.0, 1e6), about: "least compiled kernels of the trace" },
+        Setting {
+            name: "compiled",
+            default: 10.0,
+            range: (1.0, 1e6),
+            about: "least kernels of a program that compiles parts of its model",
+        },
+        Setting {
+            name: "share",
+            default: 10.0,
+            range: (0.0, 100.0),
+            about: "least part of the critical path in kernels that would vanish, in percent, in a program that compiles nothing",
+        },
     ],
     elsewhere: &[],
     check,
@@ -28,43 +40,69 @@ pub(super) const RULE: Rule = Rule {
 
 /// What Inductor calls its kernels.
 const COMPILED: &[&str] = &["triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_", "triton__0d"];
+/// Parts of names of PyTorch's own kernels that compute element by element.
+const ELEMENTWISE: &[&str] = &["elementwise_kernel"];
+/// The same of those that reduce, which a compiler makes parts of what comes before them.
+const REDUCTIONS: &[&str] = &["reduce_kernel"];
+/// In a program that compiles nothing a chain has so many kernels: two follow each other by chance.
+const LEAST_CHAIN: usize = 3;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let is_compiled = |name: &str| COMPILED.iter().any(|prefix| name.starts_with(prefix));
     let compiled = subject.named(&[EventKind::Kernel], is_compiled).len();
-    if (compiled as f64) < subject.setting("compiled") {
+    let compiles = compiled as f64 >= subject.setting("compiled");
+    let shortest = if compiles { 2 } else { LEAST_CHAIN };
+    let gone = vanishing(subject, ELEMENTWISE, shortest);
+    let is_enough = if compiles {
+        (gone.len() / subject.steps()) as f64 >= subject.setting("kernels")
+    } else {
+        let path = subject.on_path();
+        let on_path: i64 = gone.iter().filter_map(|kernel| path.get(kernel)).sum();
+        on_path > 0 && subject.percent(on_path) >= subject.setting("share")
+    };
+    if !is_enough {
         return Vec::new();
     }
-    let is_eager = |name: &str| name.contains("at::native::") && name.contains("elementwise_kernel");
-    // Sums of gradients are the autograd engine's own, which nobody compiles.
-    let is_sum = |&kernel: &EventId| subject.stack(kernel).any(|e| subject.trace().name(e).contains("AccumulateGrad"));
+    let most = vanishing(subject, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
+    draft(subject, gone, &most, compiled).into_iter().collect()
+}
+
+/// Kernels that would be part of others: of each chain of kernels of some names, launched one after the other, all but the longest.
+fn vanishing(subject: &Subject<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
+    let trace = subject.trace();
+    let is_eager = |name: &str| name.contains("at::native::") && names.iter().any(|part| name.contains(part));
+    // Nobody compiles what the engine of autograd does; the optimizer's kernels are SL015's.
+    let is_elsewhere = |&kernel: &EventId| {
+        subject
+            .stack(kernel)
+            .any(|e| trace.name(e).contains("AccumulateGrad") || trace.name(e).starts_with("Optimizer."))
+    };
     let eager = subject.named(&[EventKind::Kernel], is_eager).into_iter();
-    let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_sum(kernel)).collect();
+    let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_elsewhere(kernel)).collect();
     let mut gone: Vec<EventId> = Vec::new();
     for order in subject.launch_order() {
-        for chain in order.chunk_by(|a, b| eager.contains(a) && eager.contains(b)).filter(|chain| chain.len() > 1) {
+        let chains = order.chunk_by(|a, b| eager.contains(a) && eager.contains(b));
+        for chain in chains.filter(|chain| chain.len() >= shortest) {
             let longest = chain.iter().copied().max_by_key(|&kernel| (subject.dur(kernel), kernel));
             gone.extend(chain.iter().copied().filter(|&kernel| Some(kernel) != longest));
         }
     }
     gone.sort_unstable();
-    draft(subject, gone, compiled).into_iter().collect()
+    gone
 }
 
-fn draft(subject: &Subject<'_>, gone: Vec<EventId>, compiled: usize) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, gone: Vec<EventId>, most: &[EventId], compiled: usize) -> Option<Draft> {
     let per_step = gone.len() / subject.steps();
-    if (per_step as f64) < subject.setting("kernels") {
-        return None;
-    }
     let (place, _) = subject.by_code(&gone).into_iter().next()?;
-    // They go with their kernels, so that the gain can be more than the time of those.
     let operators = subject.operators_of_nothing_else(&gone);
-    let all: Vec<EventId> = operators.iter().chain(&gone).copied().collect();
-    let edit = subject.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?;
+    let edits = |kernels: &[EventId]| {
+        let operators = subject.operators_of_nothing_else(kernels);
+        let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
+        Some(vec![subject.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
+    };
+    let like = if compiled > 0 { ", were they compiled like the rest" } else { ", were they compiled" };
     Some(Draft {
-        title: format!(
-            "{per_step} elementwise kernels a step could be part of others, were they compiled like the rest"
-        ),
+        title: format!("{per_step} elementwise kernels a step could be part of others{like}"),
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),
@@ -72,9 +110,9 @@ fn draft(subject: &Subject<'_>, gone: Vec<EventId>, compiled: usize) -> Option<D
             Fact::time("operators that launch nothing else, a step", subject.per_step(subject.total(&operators))),
             Fact::count("compiled kernels", compiled),
         ],
+        worth: Worth::Range(edits(&gone)?, vec![edits(most)?]),
         events: gone,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
     })
 }

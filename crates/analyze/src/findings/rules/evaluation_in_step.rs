@@ -1,4 +1,4 @@
-//! SL047: each training step also evaluates: a forward pass that no backward pass follows.
+//! SL047: training steps also evaluate: a forward pass that no backward pass follows.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL047",
     name: "evaluation-in-step",
     area: Area::Host,
-    about: "each training step also runs modules forward that no backward pass follows: an evaluation, or a network that is not trained",
+    about: "training steps also run modules forward that no backward pass follows: an evaluation, or a network that is not trained",
     why: "An evaluation takes as long as a part of the training, and between two steps the model hardly changes.",
     advice: "Evaluate every so many steps, or once an epoch, on a part of the data. If it is a network that is not trained (a teacher, a \
              frozen encoder), compute its outputs once and keep them, or run it in a lower precision.",
@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line; what the evaluation tells is seen less often",
     wrong_when: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
                  gain is a hope. It is taken for an evaluation where a word of the function's name (eval, evaluate, evaluation, validate, \
-                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step; \
+                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step, or evaluations in some steps; \
                  the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate. The upper bound is the forward pass's own time, and no bound of what is gained: the \
                  training beside it finds more in caches once it is gone.",
     source: "field practice",
@@ -67,7 +67,13 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let is_but_first = steps.len() + 1 == subject.steps() && last - first + 1 == steps.len();
         steps.len() >= 2 && (steps.len() >= subject.steps() || is_but_first)
     };
-    by_function.into_values().filter(|calls| in_each_step(calls)).filter_map(|calls| draft(subject, calls)).collect()
+    let draft = |calls: Vec<EventId>| {
+        let is_evaluation = evaluates(subject, &calls);
+        let of_each = in_each_step(&calls);
+        // What else runs forward only in some steps is not known to be needless.
+        (of_each || is_evaluation).then(|| draft(subject, calls, is_evaluation, of_each)).flatten()
+    };
+    by_function.into_values().filter_map(draft).collect()
 }
 
 /// Calls of the user's own functions in which modules run and nothing is differentiated.
@@ -105,7 +111,7 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
     calls
 }
 
-fn draft(subject: &Subject<'_>, calls: Vec<EventId>) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, calls: Vec<EventId>, is_evaluation: bool, of_each: bool) -> Option<Draft> {
     let on_path: i64 = subject.path_inside(&calls).iter().sum();
     let launched: Vec<EventId> = calls.iter().flat_map(|&call| subject.launched_in(call)).collect();
     let path = subject.on_path();
@@ -115,8 +121,13 @@ fn draft(subject: &Subject<'_>, calls: Vec<EventId>) -> Option<Draft> {
         return None;
     }
     let function = subject.trace().name(calls[0]);
-    let is_evaluation = evaluates(subject, &calls);
     let what = if is_evaluation { "an evaluation" } else { "a forward pass that no backward pass follows" };
+    let holds = if of_each {
+        format!("each step holds {what}")
+    } else {
+        let some = subject.steps_with(&subject.trace().steps, calls.iter().copied()).len();
+        format!("{some} of {} steps hold {what}", subject.steps())
+    };
     let mut gone = subject.with_waits(&calls);
     gone.extend(&launched);
     gone.sort_unstable();
@@ -125,7 +136,7 @@ fn draft(subject: &Subject<'_>, calls: Vec<EventId>) -> Option<Draft> {
     let remove = edit(Action::Remove)?;
     Some(Draft {
         title: format!(
-            "each step holds {what}: {share:.0} % of the critical path (the gain is that of none; without it the training may be faster, too)"
+            "{holds}: {share:.0} % of the critical path (the gain is that of none; without it the training may be faster, too)"
         ),
         place: subject.place(calls[0]),
         facts: vec![
@@ -141,7 +152,7 @@ fn draft(subject: &Subject<'_>, calls: Vec<EventId>) -> Option<Draft> {
         },
         events: calls,
         support: Support::Exact,
-        confidence: if is_evaluation { Confidence::Medium } else { Confidence::Low },
+        confidence: if is_evaluation && of_each { Confidence::Medium } else { Confidence::Low },
     })
 }
 

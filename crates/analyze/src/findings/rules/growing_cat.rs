@@ -24,9 +24,9 @@ pub(super) const RULE: Rule = Rule {
     settings: &[
         Setting {
             name: "calls",
-            default: 6.0,
+            default: 3.0,
             range: (3.0, 1e6),
-            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps ten times as many",
+            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps twenty times as many",
         },
         Setting {
             name: "share",
@@ -50,7 +50,7 @@ struct Call {
 /// What grows in so many steps grows from step to step: nothing that begins anew in each.
 const LEAST_STEPS: usize = 3;
 /// What fewer steps show has to be so many times as long: a model that joins what its layers made grows within each forward.
-const LONG: f64 = 10.0;
+const LONG: f64 = 20.0;
 /// So many calls of one place later nothing goes on that has not gone on since.
 const MOST_BETWEEN: usize = 4096;
 

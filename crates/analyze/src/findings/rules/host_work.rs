@@ -3,7 +3,7 @@
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, is_compilation};
 use stackline_model::{EventId, EventKind, StrId};
 use std::collections::BTreeMap;
@@ -63,9 +63,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
+    let operators = subject.operators();
+    let around = |operator: &EventId| trace.ancestors(*operator).filter(|&e| subject.is_own_frame(e));
+    // Functions that run operators or launch GPU work.
+    let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
+    working
+        .extend(subject.gpu_work().iter().flat_map(|&work| subject.stack(work).filter(|&e| subject.is_own_frame(e))));
     for hop in subject.path().hops.iter().filter(|hop| hop.event.is_some()) {
         if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
-            && let Some(span) = subject.stack(hop.event).find(|&e| is_span(subject, e))
+            && let Some(span) = span_of(subject, hop.event, &working)
         {
             *by_span.entry(span).or_default() += hop.end - hop.start;
         }
@@ -82,6 +88,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 }
 
 /// Whether an event is a stretch of code that a reader would know.
+/// The span whose time an event's is: the innermost one, or, of functions that are not `working`, the outermost one: what a generator
+/// does is that of the function that asks it.
+fn span_of(subject: &Subject<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
+    let first = subject.stack(event).find(|&e| is_span(subject, e))?;
+    let functions = subject.stack(first).filter(|&e| subject.is_own_frame(e));
+    let outermost = functions.take_while(|function| !working.contains(function)).last();
+    Some(outermost.unwrap_or(first))
+}
+
 fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
     let trace = subject.trace();
     match trace.kind(event) {

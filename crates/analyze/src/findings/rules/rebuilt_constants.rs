@@ -1,6 +1,7 @@
 //! SL045: the same constants are built again in each step.
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
+use crate::findings::constant_runs::constant_runs;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Unit};
@@ -21,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a few lines; memory for what is kept",
     wrong_when: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
-                 make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element; \
-                 random numbers and zeros, which are usually written to, are none. Who writes to what such a line makes cannot build it \
+                 make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element, and within other functions operators that do so one after the other on \
+                 tensors of the shapes that they made; random numbers and zeros, which are usually written to, are none. Who writes to what such a line makes cannot build it \
                  once. That such a line also reads a tensor of the step cannot be seen.",
     source: "field practice",
     needs: &[Need::Operators, Need::Steps],
@@ -128,14 +129,21 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     for (place, of) in by_line {
         by_function.entry(Place { line: None, ..place.clone() }).or_default().push((place, of));
     }
-    // All lines of a function that does nothing else, or those of its lines that do.
-    let of_function = |(_, mut lines): (Place, Vec<(Place, Vec<EventId>)>)| {
-        let all = lines.iter().flat_map(|(_, of)| of).copied().collect();
+    // All lines of a function that does nothing else, or those of its lines that do, or what it does among other things.
+    let of_function = |(_, lines): (Place, Vec<(Place, Vec<EventId>)>)| {
+        let mut all: Vec<EventId> = lines.iter().flat_map(|(_, of)| of).copied().collect();
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
-        let whole = if lines.len() > 1 { of_line(first, all) } else { None };
-        let single = if whole.is_none() { std::mem::take(&mut lines) } else { Vec::new() };
-        let single = single.into_iter().filter_map(|(place, of)| of_line(place, of));
-        whole.into_iter().chain(single).collect::<Vec<Draft>>()
+        let whole = if lines.len() > 1 { of_line(first.clone(), all.clone()) } else { None };
+        if whole.is_some() {
+            return whole.into_iter().collect();
+        }
+        let of_lines: Vec<Draft> = lines.into_iter().filter_map(|(place, of)| of_line(place, of)).collect();
+        if !of_lines.is_empty() {
+            return of_lines;
+        }
+        all.sort_unstable_by_key(|&e| (trace.events.track[e.index()], trace.events.start[e.index()], e));
+        let runs = constant_runs(subject, &all);
+        if runs.is_empty() { Vec::new() } else { of_line(first, runs).into_iter().collect() }
     };
     by_function.into_iter().flat_map(of_function).collect()
 }
@@ -162,16 +170,19 @@ fn of_line<'h>(
     let trace = subject.trace();
     place.file.as_ref()?;
     let name = |event: EventId| trace.name(event);
-    let all = |list: &[&str]| operators.iter().all(|&e| is_of(list, name(e)));
+    let only_uploads = operators.iter().all(|&e| is_of(UPLOADS, name(e)));
     let is_constant = |&e: &EventId| is_of(FACTORIES, name(e)) || is_of(DERIVED, name(e));
     if !operators.iter().all(is_constant)
         || !operators.iter().any(|&e| is_of(FACTORIES, name(e)))
-        || (subject.uses_gpu() && all(UPLOADS))
         || !is_in_each_step(subject, &mut operators)
     {
         return None;
     }
     let spans = whole_calls(subject, &operators, all_held());
+    // What is copied to the GPU is SL030's, unless most of the time goes into reading a list.
+    if subject.uses_gpu() && only_uploads && subject.total(&spans) < 2 * subject.total(&operators) {
+        return None;
+    }
     let path: i64 = subject.path_inside(&spans).iter().sum();
     let share = subject.percent(path);
     if share < subject.setting("share") {

@@ -1,6 +1,6 @@
 //! SL042: gradients are filled with zeros before each backward pass.
 
-use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind};
 
@@ -8,21 +8,29 @@ pub(super) const RULE: Rule = Rule {
     code: "SL042",
     name: "zeroed-gradients",
     area: Area::Kernels,
-    about: "gradients are filled with zeros one by one, though the optimizer could let go of them",
+    about: "gradients are filled with zeros, though the optimizer could let go of them",
     why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel; the backward pass then reads the zeros, and adds \
           to them what it could just write.",
     advice: "Call zero_grad(set_to_none=True), which is what PyTorch does by itself since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
     cost: "one argument, or a newer PyTorch",
     wrong_when: "Something reads gradients between zero_grad and the backward pass, or keeps them in buffers of its own: gradients of \
-                 parameters that a step does not use are then none instead of zero. What the backward pass saves when it need not \
-                 add is not in the gain.",
+                 parameters that a step does not use are then none instead of zero. The gain counts the sums \
+                 of the first backward pass behind each call, the lower bound does not.",
     source: "field practice; PyTorch's performance tuning guide",
     needs: &[Need::Operators],
-    settings: &[Setting { name: "operators", default: 4.0, range: (1.0, 1e6), about: "least operators of one call" }],
+    settings: &[Setting {
+        name: "gradients",
+        default: 4.0,
+        range: (1.0, 1e6),
+        about: "least gradients that one call fills",
+    }],
     elsewhere: &[],
     check,
 };
+
+/// The operator that fills a list of tensors.
+const FILLS_A_LIST: &str = "aten::_foreach_zero_";
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // Traces of 2021 and before have them among the operators.
@@ -34,27 +42,69 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 fn draft(subject: &Subject<'_>, name: &str, calls: &[EventId]) -> Option<Draft> {
     let trace = subject.trace();
     let operators = subject.outermost(&subject.operators_in(calls));
-    let per_call = operators.len() as f64 / calls.len().max(1) as f64;
-    if per_call < subject.setting("operators") {
+    let gradients = operators.iter().map(|&operator| filled(subject, operator)).sum::<Option<usize>>();
+    let per_call = gradients.map(|gradients| gradients / calls.len().max(1));
+    let is_few = |per_call: usize| (per_call as f64) < subject.setting("gradients");
+    if operators.is_empty() || per_call.is_some_and(is_few) {
         return None;
     }
-    let launched = calls.iter().flat_map(|&call| subject.launched_in(call));
-    let kernels: Vec<EventId> = launched.filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
-    let gone = [(format!("operators of {name}"), &operators), (format!("kernels of {name}"), &kernels)];
-    let edits = gone.into_iter().filter_map(|(text, events)| subject.edit(Action::Remove, text, events));
+    let sums = first_sums(subject, calls, per_call.unwrap_or(usize::MAX));
+    let of = |spans: &[EventId]| {
+        let launched = spans.iter().flat_map(|&span| subject.launched_in(span));
+        launched.filter(|&e| trace.kind(e) == EventKind::Kernel).collect::<Vec<EventId>>()
+    };
+    let (kernels, sum_kernels) = (of(calls), of(&sums));
+    let edit = |text: String, events: &[EventId]| subject.edit(Action::Remove, text, events);
+    let filling = [(format!("operators of {name}"), &operators), (format!("kernels of {name}"), &kernels)];
+    let adding = [("sums of gradients", &sums), ("kernels of these sums", &sum_kernels)];
+    let least: Vec<Edit> = filling.into_iter().filter_map(|(text, events)| edit(text, events)).collect();
+    let adding = adding.into_iter().filter_map(|(text, events)| edit(text.to_owned(), events));
+    let likely = least.iter().cloned().chain(adding).collect();
     let optimizer = name.strip_prefix("Optimizer.zero_grad#").unwrap_or(name);
+    let how_many = per_call.map(|per_call| format!("{per_call} ")).unwrap_or_default();
     Some(Draft {
-        title: format!("{optimizer} fills gradients with zeros: {per_call:.0} operators a call"),
+        title: format!("{optimizer} fills {how_many}gradients with zeros, to which the backward pass adds"),
         place: subject.place(calls[0]),
         facts: vec![
             Fact::count("operators", operators.len()),
             Fact::count("calls", calls.len()),
             Fact::time("host, a step", subject.per_step(subject.total(&operators))),
             Fact::time("kernels, a step", subject.per_step(subject.total(&kernels))),
+            Fact::time("kernels that add to the zeros, a step", subject.per_step(subject.total(&sum_kernels))),
         ],
-        worth: Worth::Edits(edits.collect()),
+        worth: Worth::Range(likely, vec![least]),
         events: operators,
         support: Support::Exact,
         confidence: Confidence::High,
     })
+}
+
+/// How many gradients an operator fills: one that takes a list as many as that holds, which is not known where no shapes were recorded,
+/// nor of long lists, which Kineto leaves empty.
+fn filled(subject: &Subject<'_>, operator: EventId) -> Option<usize> {
+    if subject.trace().name(operator) != FILLS_A_LIST {
+        return Some(1);
+    }
+    let inputs = subject.json("Input Dims", operator)?;
+    Some(inputs.get(0)?.as_array()?.len()).filter(|&tensors| tensors > 0)
+}
+
+/// Of the sums that the backward pass adds to gradients those that come first after each call, as many as gradients were filled:
+/// later backward passes of a step have something to add to.
+fn first_sums(subject: &Subject<'_>, calls: &[EventId], gradients: usize) -> Vec<EventId> {
+    let trace = subject.trace();
+    let start = |e: EventId| trace.events.start[e.index()];
+    let is_sum = |&e: &EventId| trace.ancestors(e).any(|around| trace.name(around).contains("AccumulateGrad"));
+    let mut sums = subject.named(&[EventKind::Operator], |name| name == "aten::add_");
+    sums.retain(is_sum);
+    sums.sort_unstable_by_key(|&e| (start(e), e));
+    let mut moments: Vec<i64> = calls.iter().map(|&call| start(call)).collect();
+    moments.sort_unstable();
+    let behind = |(i, &from): (usize, &i64)| {
+        let until = moments.get(i + 1).copied().unwrap_or(i64::MAX);
+        let first = sums.partition_point(|&e| start(e) < from);
+        let of_call = sums[first..].iter().copied().take_while(move |&e| start(e) < until);
+        of_call.take(gradients).collect::<Vec<EventId>>()
+    };
+    moments.iter().enumerate().flat_map(behind).collect()
 }

@@ -1,0 +1,183 @@
+//! Runs of operators that compute a tensor of nothing but sizes and Python values, such as a mask inside a module's `forward`.
+//!
+//! A trace has the shapes of inputs, not which tensor an input is. So an operator belongs to a run if all its inputs have shapes
+//! that the run made before; the first one whose inputs do not ends the run.
+
+use super::subject::Subject;
+use serde_json::Value;
+use stackline_model::{EventId, EventKind};
+
+/// What Python calls `torch.tensor`, which reads its values one by one.
+const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
+
+/// What makes a tensor whose size its first argument is.
+const FILLED: &[&str] = &["ones", "full", "eye"];
+/// What makes a vector.
+const VECTORS: &[&str] = &["arange", "linspace", "logspace"];
+/// What keeps the number of elements, and their values.
+const RESHAPED: &[&str] = &["view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "flatten"];
+/// What keeps the values, of another type or elsewhere.
+const COPIED: &[&str] = &["to", "_to_copy", "copy_", "detach", "clone", "contiguous", "expand"];
+/// What computes element by element: what a constant is worth keeping for.
+const COMPUTED: &[&str] = &[
+    "mul",
+    "div",
+    "add",
+    "sub",
+    "rsub",
+    "neg",
+    "pow",
+    "exp",
+    "log",
+    "sin",
+    "cos",
+    "reciprocal",
+    "abs",
+    "tril",
+    "triu",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "logical_not",
+    "bitwise_not",
+    "masked_fill",
+    "masked_fill_",
+    "where",
+    "cumsum",
+];
+
+type Shape = Vec<i64>;
+
+/// Shapes of what a run made.
+#[derive(Debug, Default)]
+struct Made {
+    shapes: Vec<Shape>,
+    /// A vector whose length no operator told yet.
+    has_vector: bool,
+    /// Whether any operator computed, rather than filled or reshaped.
+    computes: bool,
+}
+
+impl Made {
+    fn has(&self, shape: &Shape) -> bool {
+        let elements = |shape: &Shape| shape.iter().product::<i64>();
+        (self.has_vector && shape.len() == 1) || self.shapes.iter().any(|known| elements(known) == elements(shape))
+    }
+
+    /// Whether an operator that begins a run does.
+    fn begins(&mut self, subject: &Subject<'_>, operator: EventId) -> bool {
+        let name = short_name(subject, operator);
+        if VECTORS.contains(&name) {
+            self.has_vector = true;
+            return true;
+        }
+        if FILLED.contains(&name) {
+            let sizes = sizes(subject, operator, 0).map(|sizes| if name == "eye" { vec![sizes[0]; 2] } else { sizes });
+            self.shapes.extend(sizes);
+            return true;
+        }
+        false
+    }
+
+    /// Whether a run goes on with an operator: its inputs are what the run made.
+    fn goes_on(&mut self, subject: &Subject<'_>, operator: EventId) -> bool {
+        if self.begins(subject, operator) {
+            return true;
+        }
+        let name = short_name(subject, operator);
+        let (computes, copies) = (COMPUTED.contains(&name), COPIED.contains(&name) || RESHAPED.contains(&name));
+        let inputs = input_shapes(subject, operator);
+        if !(computes || copies) || inputs.is_empty() || !inputs.iter().all(|shape| self.has(shape)) {
+            return false;
+        }
+        self.computes |= computes;
+        self.has_vector = false;
+        self.shapes.extend(inputs.iter().cloned().reduce(broadcast));
+        if name == "expand" {
+            self.shapes.extend(sizes(subject, operator, 1));
+        }
+        true
+    }
+}
+
+/// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
+fn tensor_call(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
+    let trace = subject.trace();
+    let mut around = trace.ancestors(operator).take_while(|&e| !subject.is_own_frame(e));
+    around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))
+}
+
+/// Of operators in the order in which one thread ran them those that belong to runs which compute constants, or make them of Python
+/// values. What is written to afterwards is none.
+pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<EventId> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < operators.len() {
+        if let Some(call) = tensor_call(subject, operators[at]) {
+            let inside = operators[at..].iter().take_while(|&&e| tensor_call(subject, e) == Some(call)).count();
+            found.extend(&operators[at..at + inside]);
+            at += inside;
+            continue;
+        }
+        let mut made = Made::default();
+        if !made.begins(subject, operators[at]) {
+            at += 1;
+            continue;
+        }
+        let more = operators[at + 1..].iter().take_while(|&&operator| made.goes_on(subject, operator)).count();
+        let end = at + 1 + more;
+        let is_written = operators.get(end).is_some_and(|&next| writes_to(subject, next, &made));
+        if made.computes && !is_written {
+            found.extend(&operators[at..end]);
+        }
+        at = end;
+    }
+    found
+}
+
+/// Whether an operator writes to what a run made: its name ends as those of PyTorch that do so.
+fn writes_to(subject: &Subject<'_>, operator: EventId, made: &Made) -> bool {
+    let first = input_shapes(subject, operator).into_iter().next();
+    subject.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape))
+}
+
+fn short_name<'a>(subject: &Subject<'a>, operator: EventId) -> &'a str {
+    subject.trace().name(operator).strip_prefix("aten::").unwrap_or_default()
+}
+
+/// Shapes of an operator's tensors. Numbers have none; lists of tensors are lists of shapes.
+fn input_shapes(subject: &Subject<'_>, operator: EventId) -> Vec<Shape> {
+    let inputs = subject.json("Input Dims", operator);
+    let shape = |value: &Value| -> Option<Shape> { value.as_array()?.iter().map(Value::as_i64).collect() };
+    let all = inputs.as_ref().and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(shape).filter(|shape| !shape.is_empty()).collect()
+}
+
+/// Sizes that an operator's argument gives, such as `[64, 64]` or `64`.
+fn sizes(subject: &Subject<'_>, operator: EventId, argument: usize) -> Option<Shape> {
+    let arguments = subject.json("Concrete Inputs", operator)?;
+    let sizes: Value = serde_json::from_str(arguments.get(argument)?.as_str()?).ok()?;
+    let all = sizes.as_array().cloned().unwrap_or_else(|| vec![sizes]);
+    all.iter().map(Value::as_i64).collect::<Option<Shape>>().filter(|sizes| !sizes.is_empty())
+}
+
+/// The shape of what is computed element by element of two tensors.
+fn broadcast(a: Shape, b: Shape) -> Shape {
+    let (mut longer, shorter) = if a.len() < b.len() { (b, a) } else { (a, b) };
+    let first = longer.len() - shorter.len();
+    longer[first..].iter_mut().zip(shorter).for_each(|(size, other)| *size = (*size).max(other));
+    longer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_of_two_tensors() {
+        assert_eq!(broadcast(vec![4, 1], vec![1, 8]), [4, 8]);
+        assert_eq!(broadcast(vec![8], vec![2, 4, 1]), [2, 4, 8]);
+    }
+}
