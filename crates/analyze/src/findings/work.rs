@@ -90,11 +90,8 @@ impl<'a> Subject<'a> {
         let trace = self.trace();
         let (rows, events) = (&trace.gpu, &trace.events);
         let timed = rows.ids().filter(|gpu| events.is_timed(rows.event[gpu.index()]));
-        let row = |gpu: stackline_model::GpuId| {
-            let work = rows.event[gpu.index()];
-            let launch = rows.launch[gpu.index()].some().unwrap_or(work);
-            (events.start[launch.index()], events.end(work))
-        };
+        let times = self.launch_times();
+        let row = |gpu: stackline_model::GpuId| (times.of(gpu).at, events.end(rows.event[gpu.index()]));
         let mut ends: Vec<(i64, i64)> = timed.map(row).collect();
         ends.sort_unstable();
         let mut latest = i64::MIN;
