@@ -10,6 +10,7 @@ use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Hop, LoaderWorkers, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use crate::critical_path::value_reads::is_read;
 use crate::kernel_type::{NameTypes, RULES};
 use crate::launch_times::LaunchTimes;
 use crate::recording::Recording;
@@ -198,8 +199,8 @@ impl<'a> Subject<'a> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
-    /// Calls of the window that wait for the GPU: those made to wait, and copies to memory that is not pinned, which return
-    /// when they are done.
+    /// Calls of the window that wait for the GPU: those made to wait, copies to memory that is not pinned, which return when they are
+    /// done, and spans in which JAX reads a value.
     pub fn waiting_calls(&self) -> Vec<EventId> {
         let trace = self.trace();
         let waits = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
@@ -210,6 +211,7 @@ impl<'a> Subject<'a> {
             (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
         };
         calls.extend(to_pageable.iter().filter_map(call));
+        calls.extend(self.named(&[EventKind::Other, EventKind::PythonFunction], is_read));
         calls.sort_unstable();
         calls.dedup();
         calls

@@ -84,7 +84,15 @@ fn uses_gpu(trace: &Trace) -> bool {
     !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && trace.meta.entry(RECORDING).is_none())
 }
 
+/// Calls of functions that JAX compiled.
+const JAX_CALL: &str = "PjitFunction(";
+
 impl<'a> Subject<'a> {
+    /// Whether the program uses JAX: it calls functions that JAX compiled.
+    pub fn uses_jax(&self) -> bool {
+        !self.named(&[EventKind::Operator], |name| name.starts_with(JAX_CALL)).is_empty()
+    }
+
     /// When the GPUs are done with what was launched.
     pub fn done(&self) -> Done {
         let trace = self.trace();

@@ -27,7 +27,7 @@ use std::io::Read;
 pub(crate) use categories::{API_FLOWS, BACKWARD_FLOWS, LAUNCH_FLOWS};
 pub(crate) use device_rows::device_number;
 pub(crate) use flows::{FlowPoint, link as link_flows};
-pub(crate) use xprof::CORRELATION as XPROF_CORRELATION;
+pub(crate) use xprof::{CORRELATION as XPROF_CORRELATION, STEP_NUMBER};
 
 /// How far into a file its beginning is looked for.
 const SNIFF: usize = 64 << 10;

@@ -1,0 +1,80 @@
+//! Reads of values of the GPU by a JAX program, which wait until the value is on the host.
+//!
+//! No record says what such a span waits for. `float(value)`, `numpy.asarray(value)` and the like are one span of the thread that asks;
+//! threads of a pool start the copy meanwhile, and the span ends when the copy is done and has been handed on. `block_until_ready`
+//! waits for what was launched before.
+
+use super::gpu_order::{Reason, SyncCall};
+use super::losses::launched_at;
+use super::streams::{Streams, end};
+use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+
+/// The span in which an array becomes one of NumPy.
+const READ: &str = "np.asarray(jax.Array)";
+/// Frames that wait for values and leave them where they are; the name of a frame ends with it.
+const BLOCKS: &str = " block_until_ready";
+
+/// Whether a span of this name waits for the GPU.
+pub(crate) fn is_read(name: &str) -> bool {
+    name == READ || (name.starts_with('$') && name.ends_with(BLOCKS))
+}
+
+/// Adds spans that wait for a value, with the copies that they wait for, or the work that ended last.
+pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    let is_named: Vec<bool> = trace.strings.iter().map(is_read).collect();
+    if !is_named.contains(&true) {
+        return;
+    }
+    let mut by_end: Vec<GpuId> = streams.operations.iter().flatten().copied().collect();
+    by_end.sort_unstable_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
+    for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
+        let events = trace.track_events(track);
+        let is_wait = |e: EventId| {
+            trace.events.is_timed(e) && is_named.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+        };
+        for (at, &span) in events.iter().enumerate().filter(|&(_, &e)| is_wait(e)) {
+            let from = last_work_within(trace, &events[at..]);
+            let copies = trace.name(span) == READ;
+            if let Some(on) = awaited(trace, &by_end, (span, copies)) {
+                let from = from.min(end(trace, on));
+                syncs.push(SyncCall { call: span, from, on: vec![on], reason: Reason::ValueRead });
+            }
+        }
+    }
+}
+
+/// When the last span without others inside ended within the first of some spans of a thread, which come by start; its start if it holds
+/// none. From then on it waits.
+fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
+    let Some((&span, inside)) = spans.split_first() else { return 0 };
+    let until = trace.events.end(span);
+    let within = |e: &&EventId| trace.events.start[e.index()] < until;
+    let inside: Vec<EventId> = inside.iter().take_while(within).copied().collect();
+    let is_leaf =
+        |at: usize| inside.get(at + 1).is_none_or(|next| trace.events.parent[next.index()].some() != Some(inside[at]));
+    let around_wait = |e: EventId| until.saturating_sub(trace.events.end(e)) < AROUND_NS;
+    let ends =
+        (0..inside.len()).filter(|&at| is_leaf(at) && !around_wait(inside[at])).map(|at| trace.events.end(inside[at]));
+    ends.max().unwrap_or(trace.events.start[span.index()])
+}
+
+/// A span that ends so shortly before the read is around the wait, or behind it, in ns.
+const AROUND_NS: i64 = 10_000;
+
+/// What a span waits for: of what was launched before it ended the last that ended in it; of copies to the host only those that were
+/// launched in it.
+fn awaited(trace: &Trace, by_end: &[GpuId], (span, copies): (EventId, bool)) -> Option<GpuId> {
+    let (from, to) = (trace.events.start[span.index()], trace.events.end(span));
+    let ended = &by_end
+        [by_end.partition_point(|&id| end(trace, id) <= from)..by_end.partition_point(|&id| end(trace, id) <= to)];
+    let is_of_span = |id: &&GpuId| match copies {
+        true => is_copy_to_host(trace, **id) && launched_at(trace, **id) >= from,
+        false => launched_at(trace, **id) < to,
+    };
+    ended.iter().rev().find(is_of_span).copied()
+}
+
+fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {
+    let event = trace.gpu.event[id.index()];
+    trace.kind(event) == EventKind::Memcpy && ["D2H", "DtoH"].iter().any(|to| trace.name(event).contains(to))
+}
