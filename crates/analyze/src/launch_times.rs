@@ -3,7 +3,8 @@
 //! A stream runs its operations in the order of their launches. So an operation without a recorded launch was launched no later than the
 //! next operation of its stream that has one. Operations at the head of a stream, before its first one with a recorded launch, were
 //! launched before the recording began, which happens where the launch queue was long: their launches are in no file. Where a stream
-//! lacks launches later, too, records are missing, and nothing is concluded about its head.
+//! lacks launches later, too, or the number of the launch (correlation id) lies among those of recorded ones, records are missing, and
+//! nothing is concluded.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, Key, Trace, TrackId};
@@ -72,10 +73,13 @@ impl<'a> LaunchTimes<'a> {
     /// Adds the operations of a stream that lack a recorded launch; they come by start.
     fn infer(&mut self, operations: &[GpuId]) {
         let recorded: Vec<Option<Launched>> = operations.iter().map(|&gpu| self.recorded(gpu)).collect();
-        let start = |&gpu: &GpuId| self.trace.events.start[self.trace.gpu.event[gpu.index()].index()];
-        let times: Vec<(i64, Option<i64>)> =
-            operations.iter().map(start).zip(recorded.iter().map(|launched| launched.map(|l| l.at))).collect();
-        let Some(at) = latest_launches(&times) else { return };
+        let row = |(&gpu, recorded): (&GpuId, &Option<Launched>)| Operation {
+            start: self.trace.events.start[self.trace.gpu.event[gpu.index()].index()],
+            launched: recorded.map(|launched| launched.at),
+            correlation: self.trace.gpu.correlation[gpu.index()],
+        };
+        let rows: Vec<Operation> = operations.iter().zip(&recorded).map(row).collect();
+        let Some(at) = latest_launches(&rows) else { return };
         let mut process = recorded.iter().rev().flatten().next().and_then(|launched| launched.process);
         for ((&gpu, recorded), at) in operations.iter().zip(&recorded).zip(at).rev() {
             match recorded {
@@ -86,18 +90,32 @@ impl<'a> LaunchTimes<'a> {
     }
 }
 
-/// The latest time at which each operation of a stream can have been launched, from start and recorded launch of each, by start.
-/// `None` if no launch is recorded.
-fn latest_launches(operations: &[(i64, Option<i64>)]) -> Option<Vec<i64>> {
-    let head = operations.iter().position(|(_, launched)| launched.is_some())?;
+/// What is known of an operation of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    start: i64,
+    /// Start of its recorded launch.
+    launched: Option<i64>,
+    /// Correlation id: the number of its launch; negative if the trace has none.
+    correlation: i64,
+}
+
+/// The latest time at which each operation of a stream, by start, can have been launched. `None` if no launch is recorded.
+fn latest_launches(operations: &[Operation]) -> Option<Vec<i64>> {
+    let head = operations.iter().position(|operation| operation.launched.is_some())?;
     let later = &operations[head..];
-    let missing = later.iter().filter(|(_, launched)| launched.is_none()).count();
+    let missing = later.iter().filter(|operation| operation.launched.is_none()).count();
     let is_complete = MOST_MISSING * missing <= later.len();
+    let linked = later.iter().filter(|operation| operation.launched.is_some());
+    let first_number = linked.map(|operation| operation.correlation).min().unwrap_or(0);
     let mut next = i64::MAX;
     let mut latest: Vec<i64> = Vec::with_capacity(operations.len());
-    for (at, &(start, launched)) in operations.iter().enumerate().rev() {
-        next = launched.unwrap_or(next);
-        latest.push(if at < head && is_complete { BEFORE_RECORDING } else { launched.unwrap_or(start.min(next)) });
+    for (at, operation) in operations.iter().enumerate().rev() {
+        next = operation.launched.unwrap_or(next);
+        let is_numbered_before = operation.correlation <= 0 || operation.correlation < first_number;
+        let is_of_before = at < head && is_complete && is_numbered_before;
+        let bound = operation.launched.unwrap_or(operation.start.min(next));
+        latest.push(if is_of_before { BEFORE_RECORDING } else { bound });
     }
     latest.reverse();
     Some(latest)
@@ -107,6 +125,10 @@ fn latest_launches(operations: &[(i64, Option<i64>)]) -> Option<Vec<i64>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn operation(start: i64, launched: Option<i64>, correlation: i64) -> Operation {
+        Operation { start, launched, correlation }
+    }
 
     /// Operations of a stream that one thread launches: (launch, start, end) from the time between launches and the length of each.
     fn stream(of: &[(i64, i64)]) -> Vec<(i64, i64, i64)> {
@@ -127,7 +149,7 @@ mod tests {
             of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), begin in 0_i64..200,
         ) {
             let all: Vec<_> = stream(&of).into_iter().filter(|&(.., end)| end >= begin).collect();
-            let seen: Vec<_> = all.iter().map(|&(at, start, _)| (start, (at >= begin).then_some(at))).collect();
+            let seen: Vec<_> = all.iter().map(|&(at, start, _)| operation(start, (at >= begin).then_some(at), at)).collect();
             match latest_launches(&seen) {
                 None => prop_assert!(all.iter().all(|&(at, ..)| at < begin)),
                 Some(found) => for ((at, ..), found) in all.iter().zip(found) {
@@ -142,24 +164,32 @@ mod tests {
             of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), lost in prop::collection::vec(0_u8..3, 60),
         ) {
             let all = stream(&of);
-            let seen: Vec<_> = all.iter().zip(lost).map(|(&(at, start, _), lost)| (start, (lost > 0).then_some(at))).collect();
+            let row = |(&(at, start, _), lost): (&(i64, i64, i64), u8)| operation(start, (lost > 0).then_some(at), at);
+            let seen: Vec<_> = all.iter().zip(lost).map(row).collect();
             let Some(found) = latest_launches(&seen) else { return Ok(()) };
-            let head = seen.iter().position(|(_, launched)| launched.is_some()).unwrap();
+            let head = seen.iter().position(|seen| seen.launched.is_some()).unwrap();
             for (i, (&(at, start, _), found)) in all.iter().zip(found).enumerate() {
                 prop_assert!(found <= start && (found >= at || (i < head && found == BEFORE_RECORDING)));
-                prop_assert!(seen[i].1.is_none_or(|at| at == found));
+                prop_assert!(seen[i].launched.is_none_or(|at| at == found));
             }
         }
     }
 
     #[test]
     fn a_stream_that_lacks_launches_everywhere_tells_nothing_of_its_head() {
-        assert_eq!(latest_launches(&[(10, None), (50, None)]), None);
-        assert_eq!(latest_launches(&[(10, None), (50, Some(20))]), Some(vec![BEFORE_RECORDING, 20]));
-        assert_eq!(latest_launches(&[(10, None), (50, Some(20)), (60, None)]), Some(vec![10, 20, 60]));
-        assert_eq!(
-            latest_launches(&[(30, None), (50, Some(20)), (60, None), (70, Some(40))]),
-            Some(vec![20, 20, 40, 40])
-        );
+        let latest = |of: &[(i64, Option<i64>)]| {
+            let rows = of.iter().map(|&(start, launched)| operation(start, launched, 0)).collect::<Vec<_>>();
+            latest_launches(&rows)
+        };
+        assert_eq!(latest(&[(10, None), (50, None)]), None);
+        assert_eq!(latest(&[(10, None), (50, Some(20))]), Some(vec![BEFORE_RECORDING, 20]));
+        assert_eq!(latest(&[(10, None), (50, Some(20)), (60, None)]), Some(vec![10, 20, 60]));
+        assert_eq!(latest(&[(30, None), (50, Some(20)), (60, None), (70, Some(40))]), Some(vec![20, 20, 40, 40]));
+    }
+
+    #[test]
+    fn a_number_among_those_of_recorded_launches_was_lost() {
+        let found = latest_launches(&[operation(10, None, 4), operation(30, None, 8), operation(50, Some(20), 7)]);
+        assert_eq!(found, Some(vec![BEFORE_RECORDING, 20, 20]));
     }
 }

@@ -48,12 +48,8 @@ fn jax_waits_for_the_value_that_it_reads() {
     let base = trace.events.ids().map(|e| trace.events.start[e.index()]).min().unwrap();
     let path = exact.path(&WindowChoice::Whole).unwrap();
     // In each of the five steps the path goes back from the read to the end of its copy.
-    let returns: Vec<i64> = path
-        .hops
-        .iter()
-        .filter(|hop| hop.category.name() == "gpu_copy")
-        .map(|hop| hop.end - base)
-        .collect();
+    let returns: Vec<i64> =
+        path.hops.iter().filter(|hop| hop.category.name() == "gpu_copy").map(|hop| hop.end - base).collect();
     assert_eq!(returns, [15_513_961, 17_410_459, 18_714_430, 20_047_522, 21_127_967]);
 }
 

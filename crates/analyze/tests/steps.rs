@@ -54,8 +54,8 @@ fn one(number: i64) -> Scope {
 fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
     let steps = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];
     let old = |number, start| span("gemm", "kernel", (0, start, 100), number);
-    let launched = [kernel(1, 110, 290, 100), kernel(2, 210, 390, 100), kernel(3, 310, 490, 100)];
-    let events = || steps.iter().cloned().chain([old(901, 90), old(902, 190)]);
+    let launched = [kernel(11, 110, 290, 100), kernel(12, 210, 390, 100), kernel(13, 310, 490, 100)];
+    let events = || steps.iter().cloned().chain([old(1, 90), old(2, 190)]);
     let queue = trace(events().chain(launched.iter().flatten().cloned()));
     let base = |at: i64| at - 90;
     for number in 0..3 {

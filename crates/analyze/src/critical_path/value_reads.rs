@@ -78,3 +78,63 @@ fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {
     let event = trace.gpu.event[id.index()];
     trace.kind(event) == EventKind::Memcpy && ["D2H", "DtoH"].iter().any(|to| trace.name(event).contains(to))
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::critical_path::gpu_calls::CallKinds;
+    use crate::critical_path::gpu_order::GpuOrder;
+    use stackline_ingest::{ReadOptions, read_bytes};
+
+    /// A span as XProf writes it; µs.
+    fn span((pid, tid): (i64, i64), name: &str, (ts, dur): (i64, i64), correlation: i64) -> String {
+        let args = if correlation > 0 { format!(r#""correlation_id":"{correlation}""#) } else { String::new() };
+        format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}","args":{{{args}}}}}"#)
+    }
+
+    /// A JAX program that reads a value, whose copy another thread starts, and then waits for a kernel.
+    pub(in super::super) fn reading() -> Trace {
+        let (host, pool, compute, copies) = ((701, 9), (701, 20), (1, 14), (1, 17));
+        let name = |kind: &str, (pid, tid): (i64, i64), name: &str| {
+            format!(r#"{{"ph":"M","name":"{kind}_name","pid":{pid},"tid":{tid},"args":{{"name":"{name}"}}}}"#)
+        };
+        let events = [
+            name("process", compute, "/device:GPU:0"),
+            name("process", host, "/host:CPU"),
+            name("thread", compute, "Stream #14(Compute)"),
+            name("thread", copies, "Stream #17(MemcpyD2H)"),
+            name("thread", host, "python3"),
+            name("thread", pool, "pjrt_async_work_runner/1"),
+            span(host, "PjitFunction(step)", (10, 80), 0),
+            span(host, "fusion", (20, 10), 4),
+            span(compute, "fusion", (40, 100), 4),
+            span(host, "np.asarray(jax.Array)", (100, 200), 0),
+            span(host, "$array.py:629 _value", (105, 190), 0),
+            span(host, "CommonPjRtBuffer::ToLiteral", (110, 10), 0),
+            span(pool, "D2H Dispatch", (150, 20), 0),
+            span(pool, "MemcpyD2H", (180, 10), 5),
+            span(copies, "MemcpyD2H", (200, 2), 5),
+            span(host, "other", (380, 10), 6),
+            span(compute, "other", (395, 55), 6),
+            span(host, "$api.py:3012 block_until_ready", (391, 100), 0),
+        ];
+        let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+        read_bytes("t.json", text.as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn spans_wait_from_their_last_work_on_for_what_was_started_meanwhile() {
+        let trace = reading();
+        let order = GpuOrder::new(&trace, &CallKinds::new(&trace));
+        let found: Vec<_> = order.syncs.iter().map(|s| (trace.name(s.call), s.from / 1000, s.reason)).collect();
+        assert_eq!(
+            found,
+            [
+                ("np.asarray(jax.Array)", 120, Reason::ValueRead),
+                ("$api.py:3012 block_until_ready", 391, Reason::ValueRead)
+            ]
+        );
+        let on: Vec<i64> = order.syncs.iter().map(|s| end(&trace, s.on[0]) / 1000).collect();
+        assert_eq!(on, [202, 450]);
+    }
+}

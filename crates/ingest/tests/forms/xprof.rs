@@ -19,9 +19,7 @@ fn row((pid, process): (i64, &str), (tid, thread): (i64, &str)) -> String {
 }
 
 fn span((pid, tid): (i64, i64), name: &str, (ts, dur): (i64, i64), args: &str) -> String {
-    format!(
-        r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}","args":{{{args}}}}}"#
-    )
+    format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}","args":{{{args}}}}}"#)
 }
 
 fn rows() -> Vec<String> {

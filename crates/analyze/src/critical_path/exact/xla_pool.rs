@@ -68,3 +68,32 @@ impl XlaPool {
             && trace.name(waiting).ends_with(WAITS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::critical_path::value_reads::tests::reading;
+
+    #[test]
+    fn tasks_follow_what_put_them() {
+        let trace = reading();
+        let lanes = Lane::all(&trace);
+        let pool = XlaPool::new(&trace, &lanes);
+        let (of_pool, of_program) = if pool.has(0) { (0, 1) } else { (1, 0) };
+        assert!(pool.has(of_pool) && !pool.has(of_program));
+        let on_pool = |name: &str| {
+            trace.track_events(lanes[of_pool].track).iter().copied().find(|&e| trace.name(e) == name).unwrap()
+        };
+        let dispatch = on_pool("D2H Dispatch");
+        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), i64::MIN), Some((120_000, of_program)));
+        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), 130_000), None, "it was put before");
+        assert_eq!(pool.put_by(&trace, (of_pool, on_pool("MemcpyD2H")), i64::MIN), None, "the thread goes on itself");
+    }
+
+    #[test]
+    fn other_programs_have_no_pool() {
+        let trace = Trace::default();
+        let pool = XlaPool::new(&trace, &[]);
+        assert!(!pool.has(0) && !pool.is_waited_for(&trace, EventId::NONE, EventId::NONE));
+    }
+}
