@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 pub(crate) const BEFORE_RECORDING: i64 = i64::MIN;
 /// A stream whose head was launched before the recording lacks at most one launch in so many of its later operations.
 const MOST_MISSING: usize = 20;
+/// If it lacks any, so few operations at the head may have lost theirs, too.
+const LEAST_OF_HEAD: usize = 3;
 
 /// When an operation was launched, and by which process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +107,7 @@ fn latest_launches(operations: &[Operation]) -> Option<Vec<i64>> {
     let head = operations.iter().position(|operation| operation.launched.is_some())?;
     let later = &operations[head..];
     let missing = later.iter().filter(|operation| operation.launched.is_none()).count();
-    let is_complete = MOST_MISSING * missing <= later.len();
+    let is_complete = missing == 0 || (MOST_MISSING * missing <= later.len() && head >= LEAST_OF_HEAD);
     let linked = later.iter().filter(|operation| operation.launched.is_some());
     let first_number = linked.map(|operation| operation.correlation).min().unwrap_or(0);
     let mut next = i64::MAX;

@@ -153,7 +153,7 @@ fn gpu_time_adds_up_to_the_window_of_each_device() {
 fn coverage_counts_what_is_known() {
     for trace in traces() {
         let table = &run("coverage", &trace)[0];
-        let plausible = |g: &stackline_model::GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
+        let plausible = |g: &GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
         let count = |owner: &[stackline_model::EventId]| {
             trace.gpu.ids().filter(plausible).filter(|g| owner[g.index()].is_some()).count() as i64
         };
