@@ -19,6 +19,7 @@ pub mod intervals;
 pub mod kernel_type;
 pub mod large_calls;
 pub mod launch_pattern;
+mod launch_times;
 mod op_groups;
 pub mod op_tree;
 mod recording;

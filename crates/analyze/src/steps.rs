@@ -7,6 +7,7 @@
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
 use crate::imports::end_of_imports;
+use crate::launch_times::LaunchTimes;
 use stackline_model::words::duration;
 use stackline_model::{GpuId, Key, Step, Trace};
 use std::collections::BTreeMap;
@@ -208,8 +209,8 @@ pub(crate) fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, 
 
 /// Until when the GPUs are busy with what was launched before a moment.
 struct LaunchedWork {
-    /// By process; of work without a known launch by none: when each operation was launched (or began), in order, and when it and
-    /// all before it are done.
+    /// By process; of streams without recorded launches by none: when each operation was launched, in order, and when it and all
+    /// before it are done.
     of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
 }
 
@@ -219,12 +220,10 @@ impl LaunchedWork {
         if trace.steps.is_empty() {
             return Self { of_processes };
         }
+        let times = LaunchTimes::new(trace);
         for gpu in trace.gpu.ids().filter(|&gpu| counts(gpu)) {
-            let event = trace.gpu.event[gpu.index()];
-            let launch = trace.gpu.launch[gpu.index()].some();
-            let process = launch.map(|launch| trace.tracks.pid(trace.events.track[launch.index()]));
-            let launched = trace.events.start[launch.unwrap_or(event).index()];
-            of_processes.entry(process).or_default().push((launched, trace.events.end(event)));
+            let (launched, event) = (times.of(gpu), trace.gpu.event[gpu.index()]);
+            of_processes.entry(launched.process).or_default().push((launched.at, trace.events.end(event)));
         }
         for work in of_processes.values_mut() {
             work.sort_unstable();

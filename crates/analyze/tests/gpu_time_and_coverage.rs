@@ -6,8 +6,8 @@ use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
-use stackline_model::{Table, Trace, Values};
-use std::collections::BTreeMap;
+use stackline_model::{GpuId, Table, Trace, Values};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 fn traces() -> Vec<Trace> {
@@ -56,22 +56,45 @@ fn spans_of(trace: &Trace, mut test: impl FnMut(stackline_model::EventId) -> boo
     spans
 }
 
+/// Work without a recorded launch on tracks that lack launches only at their beginning, numbered below all launches of the track: it was
+/// launched before the recording began.
+fn launched_before_recording(trace: &Trace) -> BTreeSet<GpuId> {
+    let row = |gpu: GpuId| {
+        let event = trace.gpu.event[gpu.index()].index();
+        (trace.events.track[event], trace.events.start[event], gpu)
+    };
+    let mut all: Vec<_> =
+        trace.gpu.ids().map(row).filter(|row| trace.events.is_plausible(trace.gpu.event[row.2.index()])).collect();
+    all.sort_unstable();
+    let mut found = BTreeSet::new();
+    for track in all.chunk_by(|a, b| a.0 == b.0) {
+        let (linked, unlinked): (Vec<GpuId>, Vec<GpuId>) =
+            track.iter().map(|row| row.2).partition(|gpu| trace.gpu.launch[gpu.index()].is_some());
+        let is_head = track.iter().take(unlinked.len()).all(|row| unlinked.contains(&row.2));
+        let first = linked.iter().map(|gpu| trace.gpu.correlation[gpu.index()]).min();
+        let is_before = |gpu: &GpuId| first.is_some_and(|first| trace.gpu.correlation[gpu.index()] < first);
+        found.extend(unlinked.into_iter().filter(|gpu| is_head && is_before(gpu)));
+    }
+    found
+}
+
 /// When all plausible work is done that a step's process, or nobody known, launched before a moment; that moment at the earliest.
-fn done(trace: &Trace, step: &stackline_model::Step, moment: i64) -> i64 {
+fn done(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, moment: i64) -> i64 {
     let pid = |event: stackline_model::EventId| trace.tracks.pid(trace.events.track[event.index()]);
     let work = trace.gpu.ids().filter_map(|gpu| {
         let (event, launch) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
         let is_known = launch.is_some();
         let launched = trace.events.start[if is_known { launch } else { event }.index()];
         let counts = trace.events.is_plausible(event) && (!is_known || pid(launch) == pid(step.event));
-        (counts && launched < moment).then(|| trace.events.end(event))
+        (counts && (launched < moment || old.contains(&gpu))).then(|| trace.events.end(event))
     });
     work.fold(moment, i64::max)
 }
 
 /// From when to when steps take with their work.
 fn step_spans(trace: &Trace) -> Vec<(i64, i64)> {
-    trace.steps.iter().map(|step| (done(trace, step, step.start), done(trace, step, step.end))).collect()
+    let old = launched_before_recording(trace);
+    trace.steps.iter().map(|step| (done(trace, &old, step, step.start), done(trace, &old, step, step.end))).collect()
 }
 
 /// From the start of the first to the end of the last step with its work, without a first one that warms up.
@@ -130,7 +153,7 @@ fn gpu_time_adds_up_to_the_window_of_each_device() {
 fn coverage_counts_what_is_known() {
     for trace in traces() {
         let table = &run("coverage", &trace)[0];
-        let plausible = |g: &stackline_model::GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
+        let plausible = |g: &GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
         let count = |owner: &[stackline_model::EventId]| {
             trace.gpu.ids().filter(plausible).filter(|g| owner[g.index()].is_some()).count() as i64
         };

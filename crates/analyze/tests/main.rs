@@ -46,6 +46,7 @@ mod findings_samples;
 mod findings_support;
 mod findings_uncovered;
 mod gpu_time_and_coverage;
+mod gpu_traces;
 mod hta_exact;
 mod hta_support;
 mod hta_tables;

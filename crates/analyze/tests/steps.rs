@@ -49,6 +49,23 @@ fn one(number: i64) -> Scope {
     Scope::of_steps(Some((number, number)))
 }
 
+/// A full launch queue: the GPU still runs what was launched before the recording, whose launches are not in the file.
+#[test]
+fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
+    let steps = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];
+    let old = |number, start| span("gemm", "kernel", (0, start, 100), number);
+    let launched = [kernel(11, 110, 290, 100), kernel(12, 210, 390, 100), kernel(13, 310, 490, 100)];
+    let events = || steps.iter().cloned().chain([old(1, 90), old(2, 190)]);
+    let queue = trace(events().chain(launched.iter().flatten().cloned()));
+    let base = |at: i64| at - 90;
+    for number in 0..3 {
+        assert_eq!(window(&queue, &one(number)), (1, (base(290 + 100 * number), base(390 + 100 * number))));
+    }
+    // The same where launches are missing later, too: nothing tells that those of the first ones are not, too.
+    let lossy = trace(events().chain(launched.into_iter().flatten().filter(|e| e["ts"] != 210)));
+    assert_eq!(window(&lossy, &one(0)).1.0, base(190));
+}
+
 #[test]
 fn work_that_was_launched_before_is_none_of_the_step() {
     let events = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];

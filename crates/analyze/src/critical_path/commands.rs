@@ -3,6 +3,7 @@
 use super::gpu_calls::{CallKind, CallKinds};
 use super::streams::{Streams, start};
 use super::sync_records::SyncRecords;
+use crate::launch_times::LaunchTimes;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, Key, Trace};
 
@@ -46,10 +47,11 @@ impl Commands {
                 recorded_on.entry((pid(call), record.event_record)).or_insert(stream);
             }
         }
+        let times = LaunchTimes::new(trace);
         for gpu in trace.gpu.ids().filter(|g| streams.of[g.index()] != u32::MAX) {
             let call = trace.gpu.launch[gpu.index()];
             let began = start(trace, gpu);
-            let at = call.some().map_or(began, |c| trace.events.start[c.index()]);
+            let at = times.of(gpu).at;
             out.list.push(((at, 0, began, streams.rank[gpu.index()]), Command::Launch { gpu, call }));
         }
         for (call, kind) in calls {

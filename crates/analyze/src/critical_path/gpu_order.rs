@@ -11,6 +11,7 @@ use super::implicit_waits::{self, Loops};
 use super::launch_queue;
 use super::losses::{Losses, launched_at};
 use super::streams::{Streams, end, start};
+use super::value_reads;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{EventId, GpuId, Key, Trace};
@@ -71,6 +72,8 @@ pub enum Reason {
     Polling,
     /// The launch queue was full.
     BackPressure,
+    /// A value of the GPU was read (JAX): the copy to the host that was started meanwhile.
+    ValueRead,
 }
 
 impl Reason {
@@ -98,6 +101,7 @@ impl Reason {
             Self::Free => "free_waits",
             Self::Polling => "polling",
             Self::BackPressure => "launch_queue_full",
+            Self::ValueRead => "value_read",
         }
     }
 }
@@ -172,6 +176,7 @@ impl GpuOrder {
         implicit_waits::blocking_copies(trace, kinds, &streams, &mut syncs);
         let loops = implicit_waits::polling(trace, kinds, &streams, &mut syncs);
         launch_queue::back_pressure(trace, &streams, &mut syncs);
+        value_reads::value_reads(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
         let doubtful = uncertain.iter().copied().chain(loops.spans());
         let amid_loss = losses.calls_amid_loss(trace, doubtful, &syncs);

@@ -13,8 +13,8 @@ fn direction(trace: &Trace, id: GpuId) -> Option<u8> {
         return None;
     }
     let name = trace.name(event);
-    let known = [("HtoD", "HostToDevice"), ("DtoH", "DeviceToHost"), ("DtoD", "DeviceToDevice")];
-    known.iter().position(|(short, long)| name.contains(short) || name.contains(long)).map(|i| i as u8)
+    let known = [["HtoD", "HostToDevice", "H2D"], ["DtoH", "DeviceToHost", "D2H"], ["DtoD", "DeviceToDevice", "D2D"]];
+    known.iter().position(|names| names.iter().any(|part| name.contains(part))).map(|i| i as u8)
 }
 
 /// Copies of one direction wait for one another, on devices where they never overlap.

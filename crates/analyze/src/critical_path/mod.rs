@@ -25,6 +25,7 @@ mod report;
 mod save;
 mod streams;
 mod sync_records;
+pub(crate) mod value_reads;
 mod what_if;
 
 pub use breakdown::{Breakdown, Share, Step};

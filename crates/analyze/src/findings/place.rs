@@ -86,8 +86,50 @@ const MODULES: &[&str] = &[
     "weakref.py",
 ];
 
-/// A frame such as `train.py(12): step` in its parts.
+/// Files of JAX, of what it uses and of Python's own, as XProf names them in frames: without their folder.
+const FILES_OF_XPROF: &[&str] = &[
+    "ad.py",
+    "api.py",
+    "api_util.py",
+    "array.py",
+    "array_methods.py",
+    "batching.py",
+    "compiler.py",
+    "contextlib.py",
+    "convolution.py",
+    "core.py",
+    "dispatch.py",
+    "enum.py",
+    "fromnumeric.py",
+    "lax.py",
+    "lax_numpy.py",
+    "layout.py",
+    "linear_util.py",
+    "mesh.py",
+    "mlir.py",
+    "numeric.py",
+    "partial_eval.py",
+    "pjit.py",
+    "profiler.py",
+    "pxla.py",
+    "reductions.py",
+    "sharding.py",
+    "sharding_impls.py",
+    "slicing.py",
+    "traceback_util.py",
+    "tree_util.py",
+    "ufunc_api.py",
+    "util.py",
+    "xla_bridge.py",
+];
+
+/// A frame in its parts: `train.py(12): step`, or `$train.py:12 step` of XProf.
 pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
+    if let Some(name) = name.strip_prefix('$') {
+        let (place, function) = name.rsplit_once(' ')?;
+        let (file, line) = place.rsplit_once(':')?;
+        return Some((file, line.parse().ok()?, function));
+    }
     let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
     let (file, line) = file.rsplit_once('(')?;
     (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
@@ -135,6 +177,7 @@ fn kind_of(name: &str) -> NameKind {
         return NameKind::Step;
     }
     match frame(name) {
+        Some((file, ..)) if name.starts_with('$') && FILES_OF_XPROF.contains(&file) => NameKind::LibraryFrame,
         Some((file, ..)) if is_own(file) => NameKind::OwnFrame,
         Some(_) => NameKind::LibraryFrame,
         None => NameKind::Other,
@@ -318,6 +361,14 @@ mod tests {
         assert_eq!(frame("a(b).py(3): <lambda>"), Some(("a(b).py", 3, "<lambda>")));
         assert_eq!(frame("<built-in function linear>"), None);
         assert_eq!(frame("train.py(x): f"), None);
+        assert_eq!(frame("$train.py:12 step"), Some(("train.py", 12, "step")));
+        assert_eq!(
+            frame("$<frozen importlib._bootstrap>:390 parent"),
+            Some(("<frozen importlib._bootstrap>", 390, "parent"))
+        );
+        assert_eq!(frame("$builtins isinstance"), None);
+        assert_eq!(kind_of("$train.py:12 step"), NameKind::OwnFrame);
+        assert_eq!(kind_of("$array.py:629 _value"), NameKind::LibraryFrame);
     }
 
     #[test]

@@ -280,6 +280,11 @@ impl Elsewhere {
         Self { programs, is_one: |_| true, fits, advice, example }
     }
 
+    /// Of programs that use JAX, where what PyTorch offers is of no use.
+    pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
+        Self { programs: "that use JAX", is_one: |subject| subject.uses_jax(), fits: |_| true, advice, example }
+    }
+
     /// Of programs that have no GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
         Self { programs: "without a GPU", is_one: |subject| !subject.uses_gpu(), fits: |_| true, advice, example }

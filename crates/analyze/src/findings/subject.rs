@@ -10,7 +10,9 @@ use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Hop, LoaderWorkers, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use crate::critical_path::value_reads::is_read;
 use crate::kernel_type::{NameTypes, RULES};
+use crate::launch_times::LaunchTimes;
 use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Step, StrId, Trace};
@@ -31,14 +33,33 @@ pub(super) struct Ground<'a> {
     gpu_ns: OnceLock<i64>,
     recorded: OnceLock<Option<RecordedOperators>>,
     interludes: OnceLock<Interludes>,
+    launch_times: OnceLock<LaunchTimes<'a>>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (launches, gpu_ns, recorded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let interludes = OnceLock::new();
-        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns, recorded, interludes }
+        let (interludes, launch_times) = (OnceLock::new(), OnceLock::new());
+        Self {
+            exact,
+            window,
+            steps,
+            settings,
+            path,
+            on_path,
+            places,
+            launches,
+            gpu_ns,
+            recorded,
+            interludes,
+            launch_times,
+        }
+    }
+
+    /// When GPU work was launched.
+    pub(super) fn launch_times(&self) -> &LaunchTimes<'a> {
+        self.launch_times.get_or_init(|| LaunchTimes::new(self.exact.trace()))
     }
 }
 
@@ -146,12 +167,17 @@ impl<'a> Subject<'a> {
         if !events.is_timed(event) {
             return false;
         }
-        let gpu = if trace.kind(event).is_gpu_work() { trace.gpu.of_event(event) } else { None };
-        let launch = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+        let is_work = trace.kind(event).is_gpu_work();
+        let launched = if is_work { self.launch_times().of_event(event) } else { None };
         let (from, to) = self.window();
         let started = events.start[event.index()];
-        let launched = launch.map_or(started, |launch| events.start[launch.index()]);
+        let launched = launched.map_or(started, |launched| launched.at);
         launched < to && launched.max(started) >= from
+    }
+
+    /// When GPU work was launched.
+    pub(super) fn launch_times(&self) -> &'a LaunchTimes<'a> {
+        self.ground.launch_times()
     }
 
     /// Events of the window of some kinds whose name passes a test; each name is tested once.
@@ -173,8 +199,8 @@ impl<'a> Subject<'a> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
-    /// Calls of the window that wait for the GPU: those made to wait, and copies to memory that is not pinned, which return
-    /// when they are done.
+    /// Calls of the window that wait for the GPU: those made to wait, copies to memory that is not pinned, which return when they are
+    /// done, and spans in which JAX reads a value.
     pub fn waiting_calls(&self) -> Vec<EventId> {
         let trace = self.trace();
         let waits = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
@@ -185,6 +211,7 @@ impl<'a> Subject<'a> {
             (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
         };
         calls.extend(to_pageable.iter().filter_map(call));
+        calls.extend(self.named(&[EventKind::Other, EventKind::PythonFunction], is_read));
         calls.sort_unstable();
         calls.dedup();
         calls

@@ -84,17 +84,22 @@ fn uses_gpu(trace: &Trace) -> bool {
     !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && trace.meta.entry(RECORDING).is_none())
 }
 
+/// Calls of functions that JAX compiled.
+const JAX_CALL: &str = "PjitFunction(";
+
 impl<'a> Subject<'a> {
+    /// Whether the program uses JAX: it calls functions that JAX compiled.
+    pub fn uses_jax(&self) -> bool {
+        !self.named(&[EventKind::Operator], |name| name.starts_with(JAX_CALL)).is_empty()
+    }
+
     /// When the GPUs are done with what was launched.
     pub fn done(&self) -> Done {
         let trace = self.trace();
         let (rows, events) = (&trace.gpu, &trace.events);
         let timed = rows.ids().filter(|gpu| events.is_timed(rows.event[gpu.index()]));
-        let row = |gpu: stackline_model::GpuId| {
-            let work = rows.event[gpu.index()];
-            let launch = rows.launch[gpu.index()].some().unwrap_or(work);
-            (events.start[launch.index()], events.end(work))
-        };
+        let times = self.launch_times();
+        let row = |gpu: stackline_model::GpuId| (times.of(gpu).at, events.end(rows.event[gpu.index()]));
         let mut ends: Vec<(i64, i64)> = timed.map(row).collect();
         ends.sort_unstable();
         let mut latest = i64::MIN;

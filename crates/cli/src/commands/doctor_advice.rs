@@ -23,7 +23,11 @@ const ADVICE: &[(Producer, &str, &str)] = &[
         "profile while the device runs: call block_until_ready before jax.profiler.stop_trace",
     ),
     (Producer::Xprof, "operators", "XLA runs compiled modules: its operations are those of the device"),
-    (Producer::Xprof, "launches", "the Chrome form of XProf has no links to launches; its .xplane.pb file has"),
+    (
+        Producer::Xprof,
+        "launches",
+        "the Chrome form of XProf has links to launches on GPUs alone; its .xplane.pb file has all",
+    ),
     (Producer::Xprof, "steps", "wrap each iteration: with jax.profiler.StepTraceAnnotation('train', step_num=i)"),
     (Producer::Xprof, "python_frames", "set python_tracer_level=1 in jax.profiler.ProfileOptions"),
     (Producer::Xprof, "modules", "use jax.named_scope: its names stand in the operations' arguments"),

@@ -88,13 +88,12 @@ fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
 
 /// Correlation id of an event; 0 where there is none.
 pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
-    let column = trace.attr("correlation");
-    let old = trace.attr("correlation id");
+    let columns = ["correlation", "correlation id", chrome::XPROF_CORRELATION].map(|key| trace.attr(key));
     let number = move |value: Option<AttrValue>| match value? {
         AttrValue::Str(text) => trace.strings.get(text).trim().parse().ok(),
         other => other.as_i64(),
     };
-    move |event| number(column.get(event)).or_else(|| number(old.get(event))).unwrap_or(0)
+    move |event| columns.iter().find_map(|column| number(column.get(event))).unwrap_or(0)
 }
 
 /// Runtime and driver calls with their id and start, sorted.

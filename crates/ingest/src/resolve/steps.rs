@@ -5,6 +5,7 @@
 
 use super::optimizer_cycles::{self, Kinds};
 use crate::problems;
+use crate::sources::chrome;
 use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
@@ -46,9 +47,6 @@ fn server_iteration(name: &str) -> Option<Mark> {
 fn is_optimizer(name: &str) -> bool {
     name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)
 }
-
-/// The argument of `jax.profiler.StepTraceAnnotation` and of TensorFlow's `Trace`.
-const STEP_NUMBER: &str = "step_num";
 
 /// Fills `trace.steps`, in time order: by marks whose names `pattern` matches, or else by those that are known. A capture group
 /// of the pattern that is a number is the step's.
@@ -108,7 +106,7 @@ fn marks(trace: &Trace, reading: impl Fn(&str) -> Option<Mark>) -> Vec<(EventId,
 }
 
 fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
-    let column = trace.attr(STEP_NUMBER);
+    let column = trace.attr(chrome::STEP_NUMBER);
     let number = |event| match column.get(event)? {
         AttrValue::Int(number) => Some(number),
         AttrValue::Uint(number) => i64::try_from(number).ok(),

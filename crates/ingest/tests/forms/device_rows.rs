@@ -43,7 +43,7 @@ fn streams_of_jax_on_a_gpu_are_work_and_what_is_derived_from_them_is_not() {
     assert_eq!(of_kind(&trace, EventKind::Kernel), ["fusion.1"]);
     assert_eq!(of_kind(&trace, EventKind::Memcpy), ["MemcpyD2D"]);
     assert_eq!(of_kind(&trace, EventKind::GpuAnnotation), ["fusion", "jit_step"]);
-    assert_eq!(of_kind(&trace, EventKind::Other), ["PjitFunction(step)"]);
+    assert_eq!(of_kind(&trace, EventKind::Operator), ["PjitFunction(step)"]);
     assert_eq!(trace.gpu.device, [3, 3]);
 }
 

@@ -10,3 +10,4 @@ mod launches;
 mod plain;
 mod spans;
 mod streams;
+mod xprof;

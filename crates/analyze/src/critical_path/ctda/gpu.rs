@@ -1,6 +1,7 @@
 //! The GPU side of the window: operations by stream, and by the call that launched them.
 
 use super::window::Window;
+use crate::launch_times::LaunchTimes;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Trace, TrackId};
 
@@ -43,6 +44,7 @@ impl Gpu {
     pub(super) fn collect(trace: &Trace, window: Window) -> Self {
         let mut gpu = Self::default();
         let mut ops: Vec<(TrackId, Op)> = Vec::new();
+        let times = LaunchTimes::new(trace);
         for id in trace.gpu.ids() {
             let event = trace.gpu.event[id.index()];
             let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
@@ -50,7 +52,7 @@ impl Gpu {
                 continue;
             }
             let launch = trace.gpu.launch[id.index()];
-            let launched_at = launch.some().map_or(start, |l| trace.events.start[l.index()]);
+            let launched_at = times.of(id).at;
             let (start, end) = (start.max(window.start), end.min(window.end));
             let op = Op { start, end, event, stream: 0, launch, launched_at };
             ops.push((trace.events.track[event.index()], op));

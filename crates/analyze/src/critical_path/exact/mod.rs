@@ -24,6 +24,7 @@ mod walk;
 pub mod what_if;
 mod window;
 mod workers;
+mod xla_pool;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};

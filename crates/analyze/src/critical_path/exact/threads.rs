@@ -3,6 +3,7 @@
 use super::bursts::Bursts;
 use super::lanes::{Lane, Piece};
 use super::names::{Names, bits};
+use super::xla_pool::XlaPool;
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
@@ -21,6 +22,8 @@ pub enum ThreadRule {
     InterpreterLock,
     /// A thread began, or its pool woke it, while the main thread ran.
     Starts,
+    /// A thread of XLA's pool took a task that another thread put.
+    TakesTask,
 }
 
 impl ThreadRule {
@@ -32,6 +35,7 @@ impl ThreadRule {
             Self::Wakes => "wakes",
             Self::InterpreterLock => "interpreter_lock",
             Self::Starts => "starts",
+            Self::TakesTask => "takes_task",
         }
     }
 }
@@ -74,7 +78,7 @@ pub(super) enum Gap {
 }
 
 /// Ends of work, by time: (end, lane).
-type Ends = Vec<(i64, usize)>;
+pub(super) type Ends = Vec<(i64, usize)>;
 
 struct Finder<'a> {
     trace: &'a Trace,
@@ -94,6 +98,7 @@ struct Finder<'a> {
     /// Ends of frames that release a lock, and of frames that put something into a queue.
     release_ends: Ends,
     put_ends: Ends,
+    xla_pool: XlaPool,
     handovers: Vec<Handover>,
 }
 
@@ -113,6 +118,7 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         python: Bursts::new(trace, lanes),
         release_ends: frame_ends(trace, lanes, names, bits::RELEASES),
         put_ends: frame_ends(trace, lanes, names, bits::PUTS),
+        xla_pool: XlaPool::new(trace, lanes),
         handovers: Vec::new(),
     };
     for (lane, _) in finder.is_loader.iter().enumerate().filter(|(_, loads)| **loads) {
@@ -232,7 +238,7 @@ fn frame_ends(trace: &Trace, lanes: &[Lane], names: &Names, wanted: u16) -> Ends
 }
 
 /// The latest end in `(after, until]` on a lane that is wanted.
-fn latest(ends: &Ends, after: i64, until: i64, wanted: impl Fn(usize) -> bool) -> Option<(i64, usize)> {
+pub(super) fn latest(ends: &Ends, after: i64, until: i64, wanted: impl Fn(usize) -> bool) -> Option<(i64, usize)> {
     let to = ends.partition_point(|&(end, _)| end <= until);
     ends[..to].iter().rev().take_while(|(end, _)| *end > after).find(|(_, lane)| wanted(*lane)).copied()
 }
@@ -255,6 +261,7 @@ impl Finder<'_> {
             let from = if is_first { None } else { Some(pieces[i - 1].start) };
             let found = match self.forward_of[lane] {
                 Some(forward) => self.backward_start(forward, from, piece.start),
+                None if self.xla_pool.has(lane) => self.task_begins((lane, piece.event), from, piece.start),
                 None => self.gap_ends(lane, from, piece.start),
             };
             if let Some((source, rule, evidence)) = found {
@@ -283,6 +290,15 @@ impl Finder<'_> {
     /// Whether a thread that is in this span works; in a gap or directly under an annotation it may wait.
     fn is_own_work(&self, event: EventId) -> bool {
         event.is_some() && !is_annotation(self.trace, event)
+    }
+
+    /// Who put the task that a thread of XLA's pool begins; a short gap is the task's own.
+    fn task_begins(&self, (lane, first): (usize, EventId), from: Option<i64>, to: i64) -> Option<Source> {
+        if let Some((at, by)) = self.xla_pool.put_by(self.trace, (lane, first), from.unwrap_or(i64::MIN)) {
+            return Some(((by, at), ThreadRule::TakesTask, Evidence::Inferred));
+        }
+        let is_short = from.is_some_and(|from| to - from < ENGINE_PAUSE_NS);
+        if is_short { None } else { self.gap_ends(lane, from, to) }
     }
 
     /// The end of a gap of a thread that runs no backward pass.
@@ -337,6 +353,7 @@ impl Finder<'_> {
             if to == i64::MAX {
                 continue;
             }
+            let next = pieces.get(i + 1).map_or(EventId::NONE, |next| next.event);
             let known = self.names.of(self.trace, piece.event);
             let is_frame = known & bits::RUNS_BACKWARD != 0;
             let found = if is_frame || (!engines.is_empty() && !self.is_own_work(piece.event)) {
@@ -345,6 +362,9 @@ impl Finder<'_> {
                     .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
             } else if known & bits::WAITS != 0 {
                 self.woken(lane, piece.event, from, to)
+            } else if self.xla_pool.is_waited_for(self.trace, piece.event, next) {
+                let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.has(l));
+                ended.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred))
             } else {
                 None
             };

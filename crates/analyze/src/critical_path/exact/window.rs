@@ -6,7 +6,8 @@ use super::lanes::Lane;
 use super::names::bits;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
-use stackline_model::{EventId, EventKind, Key, Step, Trace, TrackKind};
+use crate::launch_times::LaunchTimes;
+use stackline_model::{EventId, EventKind, GpuId, Key, Step, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// Which stretch is wanted.
@@ -144,7 +145,9 @@ impl Exact<'_> {
     pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
         let (from, to) = self.first_and_last(first, last)?;
         let process = |step: &Step| self.trace.tracks.pid(self.trace.events.track[step.event.index()]);
-        let work = [self.launched_by(from.start, process(from)), self.launched_by(to.end, process(to))];
+        let times = LaunchTimes::new(self.trace);
+        let work =
+            [(from.start, from), (to.end, to)].map(|(before, step)| self.launched_by(&times, before, process(step)));
         Ok((self.span_window(to.event, from.start, to.end), work))
     }
 
@@ -159,18 +162,15 @@ impl Exact<'_> {
         }
     }
 
-    /// Of each stream the operation that ends last of those that a process launched before a moment, and of those without a known
-    /// launch.
-    fn launched_by(&self, before: i64, process: Key) -> Vec<u32> {
-        let (rows, events) = (&self.trace.gpu, &self.trace.events);
+    /// Of each stream the operation that ends last of those that a process launched before a moment, and of those that nothing tells
+    /// who launched.
+    fn launched_by(&self, times: &LaunchTimes<'_>, before: i64, process: Key) -> Vec<u32> {
+        let rows = &self.trace.gpu;
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
         for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
             let row = self.graph.place[node as usize] as usize;
-            let known = rows.launch[row].some();
-            let launch = known.unwrap_or(rows.event[row]);
-            let by = known.map(|launch| self.trace.tracks.pid(events.track[launch.index()]));
-            let is_asked_for = by.is_none_or(|by| by == process);
-            if is_asked_for && events.start[launch.index()] < before {
+            let launched = times.of(GpuId::new(row));
+            if launched.process.is_none_or(|by| by == process) && launched.at < before {
                 let of_stream = last.entry((rows.device[row], rows.stream[row])).or_insert(node);
                 if self.graph.end[node as usize] > self.graph.end[*of_stream as usize] {
                     *of_stream = node;

@@ -2,7 +2,8 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::critical_path::value_reads::is_read;
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
 
@@ -25,7 +26,11 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 1e6),
         about: "least time of a call that counts as a wait, in µs",
     }],
-    elsewhere: &[],
+    elsewhere: &[Elsewhere::of_jax(
+        "Keep values on the GPU: no float(value), print or numpy.asarray of one in each step; keep the arrays and read them every so many \
+         steps, or call value.copy_to_host_async() and read it a step later.",
+        ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
+    )],
     check,
 };
 
@@ -52,8 +57,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
                     Fact::count("waits", of.len()),
                     Fact::time("waiting, a step", subject.per_step(subject.total(&of))),
                 ],
+                support: if of.iter().any(|&e| is_read(trace.name(e))) { Support::Inferred } else { Support::Exact },
                 events: of,
-                support: Support::Exact,
                 confidence: Confidence::High,
                 worth: Worth::Edits(vec![edit]),
             })

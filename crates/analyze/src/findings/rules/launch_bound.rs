@@ -49,15 +49,22 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of the host's time of operators that launch",
         },
     ],
-    elsewhere: &[Elsewhere {
-        programs: "that torch.compile compiles already",
-        is_one: |subject| is_compiled(subject.trace()),
-        fits: |_| true,
-        advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
+    elsewhere: &[
+        Elsewhere::of_jax(
+            "Launch less: put jax.jit around more of the step, best around all of it, so that one call launches what many launch now; \
+             jax.lax.scan runs many steps in one call; larger batches make kernels longer.",
+            ("y = jnp.tanh(layer(x)) * 0.5 + 1.0", "y = jax.jit(lambda x: jnp.tanh(layer(x)) * 0.5 + 1.0)(x)"),
+        ),
+        Elsewhere {
+            programs: "that torch.compile compiles already",
+            is_one: |subject| is_compiled(subject.trace()),
+            fits: |_| true,
+            advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
                  torch.cuda.make_graphed_callables around more; compile what is left outside (SL027, SL036); larger batches make kernels \
                  longer.",
-        example: ("model = torch.compile(model)", "model = torch.compile(model, mode=\"reduce-overhead\")"),
-    }],
+            example: ("model = torch.compile(model)", "model = torch.compile(model, mode=\"reduce-overhead\")"),
+        },
+    ],
     check,
 };
 

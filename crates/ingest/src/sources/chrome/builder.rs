@@ -67,6 +67,8 @@ pub(super) struct Builder {
     pub(super) stack_of: Vec<(EventId, Key)>,
     /// Unknown categories: how many events of other kind have them, and where the first stands.
     pub(super) unknown_categories: BTreeMap<StrId, (u64, Option<u64>)>,
+    /// Where the last record stands, if it had no members.
+    pub(super) empty_record: Option<u64>,
 }
 
 impl Builder {
@@ -101,6 +103,7 @@ impl Builder {
             threads: BTreeMap::new(),
             stack_of: Vec::new(),
             unknown_categories: BTreeMap::new(),
+            empty_record: None,
         }
     }
 
@@ -137,6 +140,9 @@ impl Builder {
         self.trace.report.records += 1;
         if !self.pending.is_empty() {
             merge(&mut self.trace.report, &mut self.pending, self.trace.strings.get(self.raw.name));
+        }
+        if self.is_empty_record(offset) {
+            return;
         }
         self.agree_on_unit(offset);
         match self.raw.ts {

@@ -13,6 +13,7 @@ mod header;
 mod record;
 mod resync;
 mod seal;
+mod xprof;
 
 use crate::problems;
 use crate::scan::{Cursor, Fail};
@@ -26,6 +27,7 @@ use std::io::Read;
 pub(crate) use categories::{API_FLOWS, BACKWARD_FLOWS, LAUNCH_FLOWS};
 pub(crate) use device_rows::device_number;
 pub(crate) use flows::{FlowPoint, link as link_flows};
+pub(crate) use xprof::{CORRELATION as XPROF_CORRELATION, STEP_NUMBER};
 
 /// How far into a file its beginning is looked for.
 const SNIFF: usize = 64 << 10;

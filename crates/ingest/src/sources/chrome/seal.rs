@@ -48,6 +48,7 @@ impl Builder {
         }
         self.name_tracks();
         super::device_rows::find(&mut self.trace);
+        super::xprof::find_kinds(&mut self.trace);
         resolve::unset::mark(&mut self.trace, &self.places);
         if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);

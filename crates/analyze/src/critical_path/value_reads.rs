@@ -1,0 +1,140 @@
+//! Reads of values of the GPU by a JAX program, which wait until the value is on the host.
+//!
+//! No record says what such a span waits for. `float(value)`, `numpy.asarray(value)` and the like are one span of the thread that asks;
+//! threads of a pool start the copy meanwhile, and the span ends when the copy is done and has been handed on. `block_until_ready`
+//! waits for what was launched before.
+
+use super::gpu_order::{Reason, SyncCall};
+use super::losses::launched_at;
+use super::streams::{Streams, end};
+use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+
+/// The span in which an array becomes one of NumPy.
+const READ: &str = "np.asarray(jax.Array)";
+/// Frames that wait for values and leave them where they are; the name of a frame ends with it.
+const BLOCKS: &str = " block_until_ready";
+
+/// Whether a span of this name waits for the GPU.
+pub(crate) fn is_read(name: &str) -> bool {
+    name == READ || (name.starts_with('$') && name.ends_with(BLOCKS))
+}
+
+/// Adds spans that wait for a value, with the copies that they wait for, or the work that ended last.
+pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    let is_named: Vec<bool> = trace.strings.iter().map(is_read).collect();
+    if !is_named.contains(&true) {
+        return;
+    }
+    let mut by_end: Vec<GpuId> = streams.operations.iter().flatten().copied().collect();
+    by_end.sort_unstable_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
+    for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
+        let events = trace.track_events(track);
+        let is_wait = |e: EventId| {
+            trace.events.is_timed(e) && is_named.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+        };
+        for (at, &span) in events.iter().enumerate().filter(|&(_, &e)| is_wait(e)) {
+            let from = last_work_within(trace, &events[at..]);
+            let copies = trace.name(span) == READ;
+            if let Some(on) = awaited(trace, &by_end, (span, copies)) {
+                let from = from.min(end(trace, on));
+                syncs.push(SyncCall { call: span, from, on: vec![on], reason: Reason::ValueRead });
+            }
+        }
+    }
+}
+
+/// When the last span without others inside ended within the first of some spans of a thread, which come by start; its start if it holds
+/// none. From then on it waits.
+fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
+    let Some((&span, inside)) = spans.split_first() else { return 0 };
+    let until = trace.events.end(span);
+    let within = |e: &&EventId| trace.events.start[e.index()] < until;
+    let inside: Vec<EventId> = inside.iter().take_while(within).copied().collect();
+    let is_leaf =
+        |at: usize| inside.get(at + 1).is_none_or(|next| trace.events.parent[next.index()].some() != Some(inside[at]));
+    let around_wait = |e: EventId| until.saturating_sub(trace.events.end(e)) < AROUND_NS;
+    let ends =
+        (0..inside.len()).filter(|&at| is_leaf(at) && !around_wait(inside[at])).map(|at| trace.events.end(inside[at]));
+    ends.max().unwrap_or(trace.events.start[span.index()])
+}
+
+/// A span that ends so shortly before the read is around the wait, or behind it, in ns.
+const AROUND_NS: i64 = 10_000;
+
+/// What a span waits for: of what was launched before it ended the last that ended in it; of copies to the host only those that were
+/// launched in it.
+fn awaited(trace: &Trace, by_end: &[GpuId], (span, copies): (EventId, bool)) -> Option<GpuId> {
+    let (from, to) = (trace.events.start[span.index()], trace.events.end(span));
+    let ended = &by_end
+        [by_end.partition_point(|&id| end(trace, id) <= from)..by_end.partition_point(|&id| end(trace, id) <= to)];
+    let is_of_span = |id: &&GpuId| match copies {
+        true => is_copy_to_host(trace, **id) && launched_at(trace, **id) >= from,
+        false => launched_at(trace, **id) < to,
+    };
+    ended.iter().rev().find(is_of_span).copied()
+}
+
+fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {
+    let event = trace.gpu.event[id.index()];
+    trace.kind(event) == EventKind::Memcpy && ["D2H", "DtoH"].iter().any(|to| trace.name(event).contains(to))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::critical_path::gpu_calls::CallKinds;
+    use crate::critical_path::gpu_order::GpuOrder;
+    use stackline_ingest::{ReadOptions, read_bytes};
+
+    /// A span as XProf writes it; µs.
+    fn span((pid, tid): (i64, i64), name: &str, (ts, dur): (i64, i64), correlation: i64) -> String {
+        let args = if correlation > 0 { format!(r#""correlation_id":"{correlation}""#) } else { String::new() };
+        format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}","args":{{{args}}}}}"#)
+    }
+
+    /// A JAX program that reads a value, whose copy another thread starts, and then waits for a kernel.
+    pub(in super::super) fn reading() -> Trace {
+        let (host, pool, compute, copies) = ((701, 9), (701, 20), (1, 14), (1, 17));
+        let name = |kind: &str, (pid, tid): (i64, i64), name: &str| {
+            format!(r#"{{"ph":"M","name":"{kind}_name","pid":{pid},"tid":{tid},"args":{{"name":"{name}"}}}}"#)
+        };
+        let events = [
+            name("process", compute, "/device:GPU:0"),
+            name("process", host, "/host:CPU"),
+            name("thread", compute, "Stream #14(Compute)"),
+            name("thread", copies, "Stream #17(MemcpyD2H)"),
+            name("thread", host, "python3"),
+            name("thread", pool, "pjrt_async_work_runner/1"),
+            span(host, "PjitFunction(step)", (10, 80), 0),
+            span(host, "fusion", (20, 10), 4),
+            span(compute, "fusion", (40, 100), 4),
+            span(host, "np.asarray(jax.Array)", (100, 200), 0),
+            span(host, "$array.py:629 _value", (105, 190), 0),
+            span(host, "CommonPjRtBuffer::ToLiteral", (110, 10), 0),
+            span(pool, "D2H Dispatch", (150, 20), 0),
+            span(pool, "MemcpyD2H", (180, 10), 5),
+            span(copies, "MemcpyD2H", (200, 2), 5),
+            span(host, "other", (380, 10), 6),
+            span(compute, "other", (395, 55), 6),
+            span(host, "$api.py:3012 block_until_ready", (391, 100), 0),
+        ];
+        let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+        read_bytes("t.json", text.as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn spans_wait_from_their_last_work_on_for_what_was_started_meanwhile() {
+        let trace = reading();
+        let order = GpuOrder::new(&trace, &CallKinds::new(&trace));
+        let found: Vec<_> = order.syncs.iter().map(|s| (trace.name(s.call), s.from / 1000, s.reason)).collect();
+        assert_eq!(
+            found,
+            [
+                ("np.asarray(jax.Array)", 120, Reason::ValueRead),
+                ("$api.py:3012 block_until_ready", 391, Reason::ValueRead)
+            ]
+        );
+        let on: Vec<i64> = order.syncs.iter().map(|s| end(&trace, s.on[0]) / 1000).collect();
+        assert_eq!(on, [202, 450]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Launch times of GPU operations, also of those whose launch is not recorded.
+//!
+//! A stream runs its operations in the order of their launches. So an operation without a recorded launch was launched no later than the
+//! next operation of its stream that has one. Operations at the head of a stream, before its first one with a recorded launch, were
+//! launched before the recording began, which happens where the launch queue was long: their launches are in no file. Where a stream
+//! lacks launches later, too, or the number of the launch (correlation id) lies among those of recorded ones, records are missing, and
+//! nothing is concluded.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, GpuId, Key, Trace, TrackId};
+use std::collections::BTreeMap;
+
+/// The launch time of work that was launched before the recording began: before every moment of a trace, in ns.
+pub(crate) const BEFORE_RECORDING: i64 = i64::MIN;
+/// A stream whose head was launched before the recording lacks at most one launch in so many of its later operations.
+const MOST_MISSING: usize = 20;
+/// If it lacks any, so few operations at the head may have lost theirs, too.
+const LEAST_OF_HEAD: usize = 3;
+
+/// When an operation was launched, and by which process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Launched {
+    /// Start of the recorded launch, in ns since the trace's base. Without one the latest time at which it can have been launched, or
+    /// [`BEFORE_RECORDING`].
+    pub(crate) at: i64,
+    /// The process that launched it; without a recorded launch the one whose launches are next to it on its stream. `None` of streams
+    /// without any recorded launch.
+    pub(crate) process: Option<Key>,
+}
+
+/// When the GPU operations of a trace were launched.
+pub(crate) struct LaunchTimes<'a> {
+    trace: &'a Trace,
+    /// Operations without a recorded launch, on streams that have some.
+    inferred: FxHashMap<GpuId, Launched>,
+}
+
+impl<'a> LaunchTimes<'a> {
+    /// Linear in the operations, but for sorting, and only where launches are missing.
+    pub(crate) fn new(trace: &'a Trace) -> Self {
+        let mut found = Self { trace, inferred: FxHashMap::default() };
+        if trace.gpu.launch.iter().any(|launch| launch.is_none()) {
+            let mut streams: BTreeMap<TrackId, Vec<GpuId>> = BTreeMap::new();
+            for gpu in trace.gpu_by_start().filter(|&gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])) {
+                let event = trace.gpu.event[gpu.index()];
+                streams.entry(trace.events.track[event.index()]).or_default().push(gpu);
+            }
+            streams.values().for_each(|operations| found.infer(operations));
+        }
+        found
+    }
+
+    /// When an operation was launched.
+    pub(crate) fn of(&self, gpu: GpuId) -> Launched {
+        let (events, event) = (&self.trace.events, self.trace.gpu.event[gpu.index()]);
+        let inferred = || self.inferred.get(&gpu).copied();
+        let began = || Launched { at: events.start[event.index()], process: None };
+        self.recorded(gpu).or_else(inferred).unwrap_or_else(began)
+    }
+
+    /// The same of an event that is GPU work.
+    pub(crate) fn of_event(&self, event: EventId) -> Option<Launched> {
+        self.trace.gpu.of_event(event).map(|gpu| self.of(gpu))
+    }
+
+    fn recorded(&self, gpu: GpuId) -> Option<Launched> {
+        let call = self.trace.gpu.launch[gpu.index()].some()?;
+        let events = &self.trace.events;
+        Some(Launched {
+            at: events.start[call.index()],
+            process: Some(self.trace.tracks.pid(events.track[call.index()])),
+        })
+    }
+
+    /// Adds the operations of a stream that lack a recorded launch; they come by start.
+    fn infer(&mut self, operations: &[GpuId]) {
+        let recorded: Vec<Option<Launched>> = operations.iter().map(|&gpu| self.recorded(gpu)).collect();
+        let row = |(&gpu, recorded): (&GpuId, &Option<Launched>)| Operation {
+            start: self.trace.events.start[self.trace.gpu.event[gpu.index()].index()],
+            launched: recorded.map(|launched| launched.at),
+            correlation: self.trace.gpu.correlation[gpu.index()],
+        };
+        let rows: Vec<Operation> = operations.iter().zip(&recorded).map(row).collect();
+        let Some(at) = latest_launches(&rows) else { return };
+        let mut process = recorded.iter().rev().flatten().next().and_then(|launched| launched.process);
+        for ((&gpu, recorded), at) in operations.iter().zip(&recorded).zip(at).rev() {
+            match recorded {
+                Some(launched) => process = launched.process,
+                None => drop(self.inferred.insert(gpu, Launched { at, process })),
+            }
+        }
+    }
+}
+
+/// What is known of an operation of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    start: i64,
+    /// Start of its recorded launch.
+    launched: Option<i64>,
+    /// Correlation id: the number of its launch; negative if the trace has none.
+    correlation: i64,
+}
+
+/// The latest time at which each operation of a stream, by start, can have been launched. `None` if no launch is recorded.
+fn latest_launches(operations: &[Operation]) -> Option<Vec<i64>> {
+    let head = operations.iter().position(|operation| operation.launched.is_some())?;
+    let later = &operations[head..];
+    let missing = later.iter().filter(|operation| operation.launched.is_none()).count();
+    let is_complete = missing == 0 || (MOST_MISSING * missing <= later.len() && head >= LEAST_OF_HEAD);
+    let linked = later.iter().filter(|operation| operation.launched.is_some());
+    let first_number = linked.map(|operation| operation.correlation).min().unwrap_or(0);
+    let mut next = i64::MAX;
+    let mut latest: Vec<i64> = Vec::with_capacity(operations.len());
+    for (at, operation) in operations.iter().enumerate().rev() {
+        next = operation.launched.unwrap_or(next);
+        let is_numbered_before = operation.correlation <= 0 || operation.correlation < first_number;
+        let is_of_before = at < head && is_complete && is_numbered_before;
+        let bound = operation.launched.unwrap_or(operation.start.min(next));
+        latest.push(if is_of_before { BEFORE_RECORDING } else { bound });
+    }
+    latest.reverse();
+    Some(latest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn operation(start: i64, launched: Option<i64>, correlation: i64) -> Operation {
+        Operation { start, launched, correlation }
+    }
+
+    /// Operations of a stream that one thread launches: (launch, start, end) from the time between launches and the length of each.
+    fn stream(of: &[(i64, i64)]) -> Vec<(i64, i64, i64)> {
+        let (mut now, mut free) = (0, 0);
+        let run = |&(between, length): &(i64, i64)| {
+            now += between;
+            let start = free.max(now + 1);
+            free = start + length;
+            (now, start, free)
+        };
+        of.iter().map(run).collect()
+    }
+
+    proptest! {
+        /// The profiler records calls that begin, and operations that end, from some moment on.
+        #[test]
+        fn launched_before_the_recording_or_not(
+            of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), begin in 0_i64..200,
+        ) {
+            let all: Vec<_> = stream(&of).into_iter().filter(|&(.., end)| end >= begin).collect();
+            let seen: Vec<_> = all.iter().map(|&(at, start, _)| operation(start, (at >= begin).then_some(at), at)).collect();
+            match latest_launches(&seen) {
+                None => prop_assert!(all.iter().all(|&(at, ..)| at < begin)),
+                Some(found) => for ((at, ..), found) in all.iter().zip(found) {
+                    prop_assert_eq!(found, if *at < begin { BEFORE_RECORDING } else { *at });
+                },
+            }
+        }
+
+        /// Launches that were lost on the way: none is put later than the operation began, none of the middle before it was launched.
+        #[test]
+        fn lost_launches_have_bounds(
+            of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), lost in prop::collection::vec(0_u8..3, 60),
+        ) {
+            let all = stream(&of);
+            let row = |(&(at, start, _), lost): (&(i64, i64, i64), u8)| operation(start, (lost > 0).then_some(at), at);
+            let seen: Vec<_> = all.iter().zip(lost).map(row).collect();
+            let Some(found) = latest_launches(&seen) else { return Ok(()) };
+            let head = seen.iter().position(|seen| seen.launched.is_some()).unwrap();
+            for (i, (&(at, start, _), found)) in all.iter().zip(found).enumerate() {
+                prop_assert!(found <= start && (found >= at || (i < head && found == BEFORE_RECORDING)));
+                prop_assert!(seen[i].launched.is_none_or(|at| at == found));
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_that_lacks_launches_everywhere_tells_nothing_of_its_head() {
+        let latest = |of: &[(i64, Option<i64>)]| {
+            let rows = of.iter().map(|&(start, launched)| operation(start, launched, 0)).collect::<Vec<_>>();
+            latest_launches(&rows)
+        };
+        assert_eq!(latest(&[(10, None), (50, None)]), None);
+        assert_eq!(latest(&[(10, None), (50, Some(20))]), Some(vec![BEFORE_RECORDING, 20]));
+        assert_eq!(latest(&[(10, None), (50, Some(20)), (60, None)]), Some(vec![10, 20, 60]));
+        assert_eq!(latest(&[(30, None), (50, Some(20)), (60, None), (70, Some(40))]), Some(vec![20, 20, 40, 40]));
+    }
+
+    #[test]
+    fn a_number_among_those_of_recorded_launches_was_lost() {
+        let found = latest_launches(&[operation(10, None, 4), operation(30, None, 8), operation(50, Some(20), 7)]);
+        assert_eq!(found, Some(vec![BEFORE_RECORDING, 20, 20]));
+    }
+}

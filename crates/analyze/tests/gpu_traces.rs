@@ -1,0 +1,72 @@
+//! Traces recorded on an H100 (`fixtures/traces-h100`), with values that Python computes from the files.
+
+use stackline_analyze::Scope;
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_analyze::findings::{Findings, Options, Support, find};
+use stackline_analyze::steps::Looked;
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::Trace;
+use std::io::Read as _;
+use std::path::Path;
+
+fn fixture(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces-h100").join(name);
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut text).unwrap();
+    read_bytes(name, &text, &ReadOptions::default()).unwrap()
+}
+
+fn findings(trace: &Trace) -> Findings {
+    find(trace, &Options::default()).unwrap()
+}
+
+/// The GPU is 330 ms behind when the recording begins. The whole file has the same times, and kernels of 530.4 ms in each step.
+#[test]
+fn a_full_launch_queue_makes_no_step_longer() {
+    let trace = fixture("full-launch-queue.json.gz");
+    let exact = Exact::new(&trace);
+    let length = |scope: &Scope| {
+        let looked = Looked::at(&trace, scope);
+        let (start, end) = looked.window(&trace).unwrap();
+        let path = exact.path(&looked.choice).unwrap();
+        assert_eq!((path.window.start, path.window.end), (start, end), "the path's window is the steps'");
+        assert_eq!(path.hops.iter().map(|hop| hop.end - hop.start).sum::<i64>(), end - start);
+        end - start
+    };
+    assert_eq!(length(&Scope::of_steps(Some((3, 3)))), 533_306_782);
+    assert_eq!(length(&Scope::of_steps(Some((4, 4)))), 533_273_437);
+    assert_eq!(length(&Scope::default()), 533_306_782 + 533_273_437);
+    let found = findings(&trace);
+    assert_eq!((found.steps, found.step_ns), (2, (533_306_782 + 533_273_437) / 2));
+}
+
+/// `float(value)` waits for the copy that threads of XLA's pool start meanwhile.
+#[test]
+fn jax_waits_for_the_value_that_it_reads() {
+    let trace = fixture("jax-train.trace.json.gz");
+    let exact = Exact::new(&trace);
+    let base = trace.events.ids().map(|e| trace.events.start[e.index()]).min().unwrap();
+    let path = exact.path(&WindowChoice::Whole).unwrap();
+    // In each of the five steps the path goes back from the read to the end of its copy.
+    let returns: Vec<i64> =
+        path.hops.iter().filter(|hop| hop.category.name() == "gpu_copy").map(|hop| hop.end - base).collect();
+    assert_eq!(returns, [15_513_961, 17_410_459, 18_714_430, 20_047_522, 21_127_967]);
+}
+
+#[test]
+fn advice_for_jax_is_of_jax() {
+    let (train, eager) = (fixture("jax-train.trace.json.gz"), fixture("jax-eager.trace.json.gz"));
+    for trace in [&train, &eager] {
+        for finding in findings(trace).findings {
+            let rule = &finding.rule;
+            assert!(!rule.advice.contains("torch"), "{}: {}", rule.code, rule.advice);
+        }
+    }
+    let found = findings(&train).findings;
+    let of = |code: &str| found.iter().find(|f| f.rule.code == code).unwrap();
+    let advice = &of("SL012").rule.advice;
+    assert!(advice.contains("jax.jit"), "{advice}");
+    let read = of("SL004");
+    assert!(read.title.starts_with("np.asarray(jax.Array) waits for the GPU in each step"), "{}", read.title);
+    assert_eq!(read.support, Support::Inferred);
+}
