@@ -45,7 +45,8 @@ impl<'a> LaunchTimes<'a> {
                 let event = trace.gpu.event[gpu.index()];
                 streams.entry(trace.events.track[event.index()]).or_default().push(gpu);
             }
-            streams.values().for_each(|operations| found.infer(operations));
+            let numbers = found.first_numbers();
+            streams.values().for_each(|operations| found.infer(operations, &numbers));
         }
         found
     }
@@ -72,8 +73,23 @@ impl<'a> LaunchTimes<'a> {
         })
     }
 
+    /// The least correlation id of a recorded launch of each process, on all streams: a stream may be used late first.
+    fn first_numbers(&self) -> BTreeMap<Option<Key>, i64> {
+        let mut first = BTreeMap::new();
+        for gpu in self.trace.gpu.ids() {
+            let (number, launched) = (self.trace.gpu.correlation[gpu.index()], self.recorded(gpu));
+            if let Some(launched) = launched.filter(|_| number > 0) {
+                first
+                    .entry(launched.process)
+                    .and_modify(|least: &mut i64| *least = number.min(*least))
+                    .or_insert(number);
+            }
+        }
+        first
+    }
+
     /// Adds the operations of a stream that lack a recorded launch; they come by start.
-    fn infer(&mut self, operations: &[GpuId]) {
+    fn infer(&mut self, operations: &[GpuId], first_numbers: &BTreeMap<Option<Key>, i64>) {
         let recorded: Vec<Option<Launched>> = operations.iter().map(|&gpu| self.recorded(gpu)).collect();
         let row = |(&gpu, recorded): (&GpuId, &Option<Launched>)| Operation {
             start: self.trace.events.start[self.trace.gpu.event[gpu.index()].index()],
@@ -81,7 +97,9 @@ impl<'a> LaunchTimes<'a> {
             correlation: self.trace.gpu.correlation[gpu.index()],
         };
         let rows: Vec<Operation> = operations.iter().zip(&recorded).map(row).collect();
-        let Some(at) = latest_launches(&rows) else { return };
+        let first_process = recorded.iter().flatten().next().and_then(|launched| launched.process);
+        let first_number = first_numbers.get(&first_process).copied().unwrap_or(0);
+        let Some(at) = latest_launches(&rows, first_number) else { return };
         let mut process = recorded.iter().rev().flatten().next().and_then(|launched| launched.process);
         for ((&gpu, recorded), at) in operations.iter().zip(&recorded).zip(at).rev() {
             match recorded {
@@ -102,14 +120,13 @@ struct Operation {
     correlation: i64,
 }
 
-/// The latest time at which each operation of a stream, by start, can have been launched. `None` if no launch is recorded.
-fn latest_launches(operations: &[Operation]) -> Option<Vec<i64>> {
+/// The latest time at which each operation of a stream, by start, can have been launched, where recorded launches of its process are
+/// numbered from `first_number` on. `None` if no launch is recorded.
+fn latest_launches(operations: &[Operation], first_number: i64) -> Option<Vec<i64>> {
     let head = operations.iter().position(|operation| operation.launched.is_some())?;
     let later = &operations[head..];
     let missing = later.iter().filter(|operation| operation.launched.is_none()).count();
     let is_complete = missing == 0 || (MOST_MISSING * missing <= later.len() && head >= LEAST_OF_HEAD);
-    let linked = later.iter().filter(|operation| operation.launched.is_some());
-    let first_number = linked.map(|operation| operation.correlation).min().unwrap_or(0);
     let mut next = i64::MAX;
     let mut latest: Vec<i64> = Vec::with_capacity(operations.len());
     for (at, operation) in operations.iter().enumerate().rev() {
@@ -152,7 +169,7 @@ mod tests {
         ) {
             let all: Vec<_> = stream(&of).into_iter().filter(|&(.., end)| end >= begin).collect();
             let seen: Vec<_> = all.iter().map(|&(at, start, _)| operation(start, (at >= begin).then_some(at), at)).collect();
-            match latest_launches(&seen) {
+            match latest_launches(&seen, begin) {
                 None => prop_assert!(all.iter().all(|&(at, ..)| at < begin)),
                 Some(found) => for ((at, ..), found) in all.iter().zip(found) {
                     prop_assert_eq!(found, if *at < begin { BEFORE_RECORDING } else { *at });
@@ -168,7 +185,7 @@ mod tests {
             let all = stream(&of);
             let row = |(&(at, start, _), lost): (&(i64, i64, i64), u8)| operation(start, (lost > 0).then_some(at), at);
             let seen: Vec<_> = all.iter().zip(lost).map(row).collect();
-            let Some(found) = latest_launches(&seen) else { return Ok(()) };
+            let Some(found) = latest_launches(&seen, 1) else { return Ok(()) };
             let head = seen.iter().position(|seen| seen.launched.is_some()).unwrap();
             for (i, (&(at, start, _), found)) in all.iter().zip(found).enumerate() {
                 prop_assert!(found <= start && (found >= at || (i < head && found == BEFORE_RECORDING)));
@@ -181,7 +198,7 @@ mod tests {
     fn a_stream_that_lacks_launches_everywhere_tells_nothing_of_its_head() {
         let latest = |of: &[(i64, Option<i64>)]| {
             let rows = of.iter().map(|&(start, launched)| operation(start, launched, 0)).collect::<Vec<_>>();
-            latest_launches(&rows)
+            latest_launches(&rows, 0)
         };
         assert_eq!(latest(&[(10, None), (50, None)]), None);
         assert_eq!(latest(&[(10, None), (50, Some(20))]), Some(vec![BEFORE_RECORDING, 20]));
@@ -191,7 +208,14 @@ mod tests {
 
     #[test]
     fn a_number_among_those_of_recorded_launches_was_lost() {
-        let found = latest_launches(&[operation(10, None, 4), operation(30, None, 8), operation(50, Some(20), 7)]);
-        assert_eq!(found, Some(vec![BEFORE_RECORDING, 20, 20]));
+        let head = |numbers: [i64; 2], first| {
+            latest_launches(
+                &[operation(10, None, numbers[0]), operation(30, None, numbers[1]), operation(50, Some(20), 7)],
+                first,
+            )
+        };
+        assert_eq!(head([4, 8], 7), Some(vec![BEFORE_RECORDING, 20, 20]));
+        // Another stream has launches that were recorded before: this one's were lost.
+        assert_eq!(head([4, 5], 2), Some(vec![10, 20, 20]));
     }
 }

@@ -80,6 +80,8 @@ fn evaluations_in_some_steps() {
     assert!((330_000..=340_000).contains(&only.gain_ns()), "{}", text(&found));
     assert_eq!(only.confidence, Confidence::Low);
     assert_eq!(run("teacher_logits"), []);
+    let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
+    assert_eq!(training(|number| number == 3, |p, _| evaluate(p)).of("SL047"), [], "once");
 }
 
 /// `torch.autograd.Function` runs its forward without autograd, and has a backward of its own.

@@ -316,6 +316,7 @@ for _ in range(25):
 
 #[cfg(target_os = "linux")]
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn functions_of_recorded_programs_are_named() {
     let Some(python) = torch() else { return };
     let case = Case::new();

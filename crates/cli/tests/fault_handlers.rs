@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Runs of each program by default, and by the long test unless `STACKLINE_REPEATS` says another number.
-const FEW: usize = 3;
+const FEW: usize = 1;
 const MANY: usize = 100;
 
 /// A program, with the arguments of its interpreter.

@@ -6,6 +6,7 @@
 use super::subject::Subject;
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
+use std::collections::BTreeMap;
 
 /// What Python calls `torch.tensor`, which reads its values one by one.
 const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
@@ -51,10 +52,11 @@ const COMPUTED: &[&str] = &[
 
 type Shape = Vec<i64>;
 
-/// Shapes of what a run made.
+/// What a run made.
 #[derive(Debug, Default)]
 struct Made {
-    shapes: Vec<Shape>,
+    /// How many tensors of each shape.
+    shapes: BTreeMap<Shape, usize>,
     /// A vector whose length no operator told yet.
     has_vector: bool,
     /// Whether any operator computed, rather than filled or reshaped.
@@ -62,9 +64,21 @@ struct Made {
 }
 
 impl Made {
-    fn has(&self, shape: &Shape) -> bool {
-        let elements = |shape: &Shape| shape.iter().product::<i64>();
-        (self.has_vector && shape.len() == 1) || self.shapes.iter().any(|known| elements(known) == elements(shape))
+    fn add(&mut self, shape: Option<Shape>) {
+        shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
+    }
+
+    /// Whether so many tensors of a shape were made, or of another one that can be seen as it: with as many elements.
+    fn has(&self, shape: &Shape, count: usize) -> bool {
+        let alike = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
+        (self.has_vector && shape.len() == 1 && count == 1) || alike.map(|(_, count)| count).sum::<usize>() >= count
+    }
+
+    /// Whether all inputs of an operator were made: two inputs of one shape are two tensors.
+    fn has_all(&self, inputs: &[Shape]) -> bool {
+        inputs
+            .iter()
+            .all(|shape| self.has(shape, inputs.iter().filter(|other| elements(other) == elements(shape)).count()))
     }
 
     /// Whether an operator that begins a run does.
@@ -75,8 +89,8 @@ impl Made {
             return true;
         }
         if FILLED.contains(&name) {
-            let sizes = sizes(subject, operator, 0).map(|sizes| if name == "eye" { vec![sizes[0]; 2] } else { sizes });
-            self.shapes.extend(sizes);
+            let sizes = sizes(subject, operator, 0);
+            self.add(sizes.map(|sizes| if name == "eye" { vec![sizes[0]; 2] } else { sizes }));
             return true;
         }
         false
@@ -90,14 +104,14 @@ impl Made {
         let name = short_name(subject, operator);
         let (computes, copies) = (COMPUTED.contains(&name), COPIED.contains(&name) || RESHAPED.contains(&name));
         let inputs = input_shapes(subject, operator);
-        if !(computes || copies) || inputs.is_empty() || !inputs.iter().all(|shape| self.has(shape)) {
+        if !(computes || copies) || inputs.is_empty() || !self.has_all(&inputs) {
             return false;
         }
         self.computes |= computes;
         self.has_vector = false;
-        self.shapes.extend(inputs.iter().cloned().reduce(broadcast));
+        self.add(inputs.into_iter().reduce(broadcast));
         if name == "expand" {
-            self.shapes.extend(sizes(subject, operator, 1));
+            self.add(sizes(subject, operator, 1));
         }
         true
     }
@@ -110,14 +124,14 @@ fn tensor_call(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))
 }
 
-/// Of operators in the order in which one thread ran them those that belong to runs which compute constants, or make them of Python
-/// values. What is written to afterwards is none.
-pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<EventId> {
+/// Of operators in the order in which one thread ran them the runs which compute constants, or make them of Python values. What is
+/// written to afterwards is none.
+pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<EventId>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < operators.len() {
         if let Some(call) = tensor_call(subject, operators[at]) {
             let inside = operators[at..].iter().take_while(|&&e| tensor_call(subject, e) == Some(call)).count();
-            found.extend(&operators[at..at + inside]);
+            found.push(operators[at..at + inside].to_vec());
             at += inside;
             continue;
         }
@@ -130,7 +144,7 @@ pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec
         let end = at + 1 + more;
         let is_written = operators.get(end).is_some_and(|&next| writes_to(subject, next, &made));
         if made.computes && !is_written {
-            found.extend(&operators[at..end]);
+            found.push(operators[at..end].to_vec());
         }
         at = end;
     }
@@ -140,7 +154,7 @@ pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec
 /// Whether an operator writes to what a run made: its name ends as those of PyTorch that do so.
 fn writes_to(subject: &Subject<'_>, operator: EventId, made: &Made) -> bool {
     let first = input_shapes(subject, operator).into_iter().next();
-    subject.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape))
+    subject.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape, 1))
 }
 
 fn short_name<'a>(subject: &Subject<'a>, operator: EventId) -> &'a str {
@@ -161,6 +175,11 @@ fn sizes(subject: &Subject<'_>, operator: EventId, argument: usize) -> Option<Sh
     let sizes: Value = serde_json::from_str(arguments.get(argument)?.as_str()?).ok()?;
     let all = sizes.as_array().cloned().unwrap_or_else(|| vec![sizes]);
     all.iter().map(Value::as_i64).collect::<Option<Shape>>().filter(|sizes| !sizes.is_empty())
+}
+
+/// How many elements a shape has; none if that is no number.
+fn elements(shape: &Shape) -> Option<i64> {
+    shape.iter().try_fold(1_i64, |product, &size| product.checked_mul(size))
 }
 
 /// The shape of what is computed element by element of two tensors.

@@ -86,7 +86,8 @@ const MODULES: &[&str] = &[
     "weakref.py",
 ];
 
-/// Files of JAX, of what it uses and of Python's own, as XProf names them in frames: without their folder.
+/// Files of JAX, of what it uses and of Python's own, as XProf names them in frames: without their folder. A file of the user's own that is
+/// called like one of them is not told from it.
 const FILES_OF_XPROF: &[&str] = &[
     "ad.py",
     "api.py",

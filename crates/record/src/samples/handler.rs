@@ -114,25 +114,21 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
         }
     }
     // SAFETY: by contract.
-    let is_written = unsafe { write(sampler, record, clock, *context) };
-    if clock == Clock::Real
-        && let Some(used) = Clock::Cpu.now(record.tid.load(Ordering::Relaxed))
-    {
-        record.wall.answer(used, is_written);
+    let at = unsafe { Registers::of_signal(*context) };
+    let is_written = write(sampler, record, clock, at);
+    if clock == Clock::Real {
+        record.wall.answer(at, is_written);
     }
 }
 
-/// Writes the sample, if any are wanted now; whether it did.
-///
-/// # Safety
-/// The record is that of this thread's handler, the context the one that it was given.
-unsafe fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, context: *mut c_void) -> bool {
+/// Writes the sample, if any are wanted now; whether it did. The record is that of the calling thread's handler.
+fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, at: Registers) -> bool {
     if sampler.paused.load(Ordering::SeqCst) {
         return false;
     }
     if Session::current().is_some_and(|session| session.window.is_open()) {
-        // SAFETY: the context is that of the handler, the record that of this thread.
-        unsafe { record.sample(clock, sampler, Registers::of_signal(context)) }
+        // SAFETY: the record is that of this thread's handler.
+        unsafe { record.sample(clock, sampler, at) }
     } else {
         record.skip(clock, sampler.counters.len());
         false

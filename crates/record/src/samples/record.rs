@@ -7,7 +7,7 @@ use super::open::{Interrupted, Open};
 use super::ring::Ring;
 use super::scratch::ScratchStack;
 use super::timer::Clock;
-use super::wall::Wall;
+use super::wall::WallTime;
 use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
 use stackline_recording::MAX_COUNTERS;
@@ -61,7 +61,7 @@ pub(super) struct ThreadRecord {
     /// When the thread was asked where it waits, in ns, if it did not answer yet; else 0.
     pub(super) asked: AtomicU64,
     /// How it is asked for samples of wall-clock time.
-    pub(super) wall: Wall,
+    pub(super) wall: WallTime,
     last: [AtomicU64; 3],
     pub(super) samples: Ring,
     pub(super) names: Ring,
@@ -88,7 +88,7 @@ impl ThreadRecord {
             open: AtomicPtr::default(),
             name: Mutex::default(),
             asked: AtomicU64::new(0),
-            wall: Wall::default(),
+            wall: WallTime::default(),
             last: Default::default(),
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),

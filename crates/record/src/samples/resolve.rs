@@ -17,6 +17,9 @@ use std::sync::atomic::Ordering;
 /// Trees of threads that ended which stay theirs; when there are more, threads that come get them.
 const SPARE: usize = 64;
 
+/// Samples that a wait stands for at most each time that it is told: a process that is stopped for hours has no more.
+const MOST_AT_ONCE: u64 = 1000;
+
 /// The samples of one thread.
 #[derive(Debug)]
 struct Tree {
@@ -81,18 +84,16 @@ impl Resolver {
         for (index, record, end) in ends {
             let mut entry = std::mem::take(&mut self.entry);
             let mut tree = None;
-            // A thread that waits on wrote no sample since: its wait is that of the last one.
-            let waited = record.wall.take_waited();
-            let is_last = record.samples.end() == end;
+            // A thread that waits on wrote no sample since: the time is that of its last one, as long as no other follows.
+            let waits_on = record.samples.end() == end;
+            let waited = if waits_on { record.wall.take_waited() } else { 0 };
             while record.samples.pop(end, &mut entry) {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
                 self.put(sampler, process, &trees, tree, &entry);
             }
-            if waited > 0 && is_last {
+            if waited > 0 {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
                 tree.wait(sampler, process, waited, dlmonitor::clock::ticks());
-            } else {
-                record.wall.add_waited(waited);
             }
             self.entry = entry;
             self.trees.extend(tree.map(|tree| (index, tree)));
@@ -271,7 +272,7 @@ impl Tree {
     fn wait(&mut self, sampler: &Sampler, process: &Process, waited: u64, until: u64) {
         let Some((node, from)) = self.wall.filter(|_| waited > 0) else { return };
         let period = 1_000_000_000 / u64::from(sampler.rates.real.max(1));
-        let many = (waited / period).max(1);
+        let many = (waited / period).clamp(1, MOST_AT_ONCE);
         for number in 1..=many {
             let at = from + (until.saturating_sub(from) / many).saturating_mul(number);
             let value = waited / many + u64::from(number <= waited % many);

@@ -7,6 +7,7 @@ use super::open::Open;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
 use super::waits::{self, Waiting};
+use super::wall::Asked;
 use super::{Sampler, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
@@ -34,6 +35,7 @@ pub(super) struct Thread {
     /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
+    pub(super) asked: Asked,
     /// Checks since it blocks its signals, 0 while it does not. It has no timer then.
     closed: u32,
     timer: Option<Timer>,
@@ -113,7 +115,7 @@ impl Sampler {
             hz => INTERVAL.min(Duration::from_secs(1) / hz),
         };
         let mut looked: Option<Instant> = None;
-        let mut walls = Due::new(self.rates.real);
+        let (mut waits, mut wall_time) = (Due::new(self.rates.waits), Due::new(self.rates.real));
         let mut stopped = lock(&self.stopped);
         while !*stopped {
             drop(stopped);
@@ -126,11 +128,11 @@ impl Sampler {
                 self.look();
                 native::renew();
             }
-            if self.rates.waits > 0 {
+            if waits.is_due() {
                 self.look_for_waits();
             }
-            if walls.is_due() {
-                self.look_at_walls();
+            if wall_time.is_due() {
+                self.look_at_wall_time();
             }
             stopped = lock(&self.stopped);
             if !*stopped {
@@ -230,8 +232,8 @@ impl Sampler {
         record.assign(tid, name);
         record.counters.start(&self.counters, tid);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
-        let waiting = Waiting::default();
-        let mut thread = Thread { tid, record: index, used: 0, waiting, closed, timer: None };
+        let (waiting, asked) = (Waiting::default(), Asked::default());
+        let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None };
         thread.timer = self.make_timer(watched.signal, &thread);
         Some(thread)
     }

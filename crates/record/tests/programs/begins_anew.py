@@ -20,7 +20,7 @@ def wait():
 
 
 began = time.monotonic()
-thread = threading.Thread(target=wait)
+thread = threading.Thread(target=wait, daemon=True)
 thread.start()
-thread.join(20)
+thread.join(10)
 print(thread.is_alive(), round(time.monotonic() - began, 3))

@@ -64,7 +64,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let most = vanishing(subject, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
-    draft(subject, gone, &most, compiled).into_iter().collect()
+    draft(subject, gone, &most, compiles.then_some(compiled)).into_iter().collect()
 }
 
 /// Kernels that would be part of others: of each chain of kernels of some names, launched one after the other, all but the longest.
@@ -91,7 +91,8 @@ fn vanishing(subject: &Subject<'_>, names: &[&str], shortest: usize) -> Vec<Even
     gone
 }
 
-fn draft(subject: &Subject<'_>, gone: Vec<EventId>, most: &[EventId], compiled: usize) -> Option<Draft> {
+/// `compiled`: how many kernels the program compiled, if it compiles parts of its model.
+fn draft(subject: &Subject<'_>, gone: Vec<EventId>, most: &[EventId], compiled: Option<usize>) -> Option<Draft> {
     let per_step = gone.len() / subject.steps();
     let (place, _) = subject.by_code(&gone).into_iter().next()?;
     let operators = subject.operators_of_nothing_else(&gone);
@@ -100,15 +101,15 @@ fn draft(subject: &Subject<'_>, gone: Vec<EventId>, most: &[EventId], compiled: 
         let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
         Some(vec![subject.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
-    let like = if compiled > 0 { ", were they compiled like the rest" } else { ", were they compiled" };
+    let like = if compiled.is_some() { " like the rest" } else { "" };
     Some(Draft {
-        title: format!("{per_step} elementwise kernels a step could be part of others{like}"),
+        title: format!("{per_step} elementwise kernels a step could be part of others, were they compiled{like}"),
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),
             Fact::time("together, a step", subject.per_step(subject.total(&gone))),
             Fact::time("operators that launch nothing else, a step", subject.per_step(subject.total(&operators))),
-            Fact::count("compiled kernels", compiled),
+            Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
         worth: Worth::Range(edits(&gone)?, vec![edits(most)?]),
         events: gone,

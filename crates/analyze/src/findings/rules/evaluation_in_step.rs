@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line; what the evaluation tells is seen less often",
     wrong_when: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
                  gain is a hope. It is taken for an evaluation where a word of the function's name (eval, evaluate, evaluation, validate, \
-                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step, or evaluations in some steps; \
+                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step, or evaluations in two steps or more; \
                  the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate. The upper bound is the forward pass's own time, and no bound of what is gained: the \
                  training beside it finds more in caches once it is gone.",
     source: "field practice",
@@ -70,8 +70,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let draft = |calls: Vec<EventId>| {
         let is_evaluation = evaluates(subject, &calls);
         let of_each = in_each_step(&calls);
-        // What else runs forward only in some steps is not known to be needless.
-        (of_each || is_evaluation).then(|| draft(subject, calls, is_evaluation, of_each)).flatten()
+        // One that is seen once may come once in a thousand steps; what else runs forward only in some is not known to be needless.
+        let comes_again = || subject.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
+        (of_each || (is_evaluation && comes_again())).then(|| draft(subject, calls, is_evaluation, of_each)).flatten()
     };
     by_function.into_values().filter_map(draft).collect()
 }

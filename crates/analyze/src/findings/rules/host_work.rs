@@ -87,7 +87,6 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     groups.into_iter().filter_map(|(name, group)| draft(subject, trace.strings.get(name), group)).collect()
 }
 
-/// Whether an event is a stretch of code that a reader would know.
 /// The span whose time an event's is: the innermost one, or, of functions that are not `working`, the outermost one: what a generator
 /// does is that of the function that asks it.
 fn span_of(subject: &Subject<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
@@ -97,6 +96,7 @@ fn span_of(subject: &Subject<'_>, event: EventId, working: &FxHashSet<EventId>) 
     Some(outermost.unwrap_or(first))
 }
 
+/// Whether an event is a stretch of code that a reader would know.
 fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
     let trace = subject.trace();
     match trace.kind(event) {

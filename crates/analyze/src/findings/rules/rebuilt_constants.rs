@@ -133,7 +133,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let of_function = |(_, lines): (Place, Vec<(Place, Vec<EventId>)>)| {
         let mut all: Vec<EventId> = lines.iter().flat_map(|(_, of)| of).copied().collect();
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
-        let whole = if lines.len() > 1 { of_line(first.clone(), all.clone()) } else { None };
+        let whole = if lines.len() > 1 { of_line(first, all.clone()) } else { None };
         if whole.is_some() {
             return whole.into_iter().collect();
         }
@@ -142,10 +142,26 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             return of_lines;
         }
         all.sort_unstable_by_key(|&e| (trace.events.track[e.index()], trace.events.start[e.index()], e));
-        let runs = constant_runs(subject, &all);
-        if runs.is_empty() { Vec::new() } else { of_line(first, runs).into_iter().collect() }
+        let of_runs = alike(subject, constant_runs(subject, &all)).into_iter().filter_map(|run| {
+            let place = subject.place(*run.first()?);
+            of_line(Place { operator: None, module: None, ..place }, run)
+        });
+        of_runs.collect()
     };
     by_function.into_iter().flat_map(of_function).collect()
+}
+
+/// The operators of all runs with the same names and shapes, such as those of all steps and layers.
+fn alike(subject: &Subject<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+    let trace = subject.trace();
+    let dims = trace.attr("Input Dims");
+    let mut alike: BTreeMap<Vec<(StrId, Option<&str>)>, Vec<EventId>> = BTreeMap::new();
+    for run in runs {
+        let part =
+            |&e: &EventId| (trace.events.name[e.index()], dims.get(e).and_then(|value| value.as_str(&trace.strings)));
+        alike.entry(run.iter().map(part).collect()).or_default().extend(run);
+    }
+    alike.into_values().collect()
 }
 
 /// How many outermost operators lie in each call of the user's own functions.

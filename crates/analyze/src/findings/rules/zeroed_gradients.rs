@@ -48,7 +48,7 @@ fn draft(subject: &Subject<'_>, name: &str, calls: &[EventId]) -> Option<Draft> 
     if operators.is_empty() || per_call.is_some_and(is_few) {
         return None;
     }
-    let sums = first_sums(subject, calls, per_call.unwrap_or(usize::MAX));
+    let sums = first_sums(subject, calls);
     let of = |spans: &[EventId]| {
         let launched = spans.iter().flat_map(|&span| subject.launched_in(span));
         launched.filter(|&e| trace.kind(e) == EventKind::Kernel).collect::<Vec<EventId>>()
@@ -89,22 +89,26 @@ fn filled(subject: &Subject<'_>, operator: EventId) -> Option<usize> {
     Some(inputs.get(0)?.as_array()?.len()).filter(|&tensors| tensors > 0)
 }
 
-/// Of the sums that the backward pass adds to gradients those that come first after each call, as many as gradients were filled:
-/// later backward passes of a step have something to add to.
-fn first_sums(subject: &Subject<'_>, calls: &[EventId], gradients: usize) -> Vec<EventId> {
+/// The sums that the first backward pass behind each call adds to gradients: up to the next operator that a backward pass belongs to,
+/// with which another forward pass begins. Later passes of a step have something to add to.
+fn first_sums(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = subject.trace();
-    let start = |e: EventId| trace.events.start[e.index()];
+    let start = |e: &EventId| trace.events.start[e.index()];
     let is_sum = |&e: &EventId| trace.ancestors(e).any(|around| trace.name(around).contains("AccumulateGrad"));
     let mut sums = subject.named(&[EventKind::Operator], |name| name == "aten::add_");
     sums.retain(is_sum);
-    sums.sort_unstable_by_key(|&e| (start(e), e));
-    let mut moments: Vec<i64> = calls.iter().map(|&call| start(call)).collect();
+    sums.sort_unstable_by_key(|e| (start(e), *e));
+    let mut forward: Vec<i64> = trace.backward.from.iter().map(start).collect();
+    forward.sort_unstable();
+    let mut moments: Vec<i64> = calls.iter().map(start).collect();
     moments.sort_unstable();
-    let behind = |(i, &from): (usize, &i64)| {
-        let until = moments.get(i + 1).copied().unwrap_or(i64::MAX);
-        let first = sums.partition_point(|&e| start(e) < from);
-        let of_call = sums[first..].iter().copied().take_while(move |&e| start(e) < until);
-        of_call.take(gradients).collect::<Vec<EventId>>()
-    };
-    moments.iter().enumerate().flat_map(behind).collect()
+    let mut found: Vec<EventId> = Vec::new();
+    for (i, &from) in moments.iter().enumerate() {
+        let first = sums.partition_point(|e| start(e) < from);
+        let Some(begin) = sums.get(first).map(start) else { continue };
+        let next_pass = forward.get(forward.partition_point(|&at| at < begin)).copied().unwrap_or(i64::MAX);
+        let until = moments.get(i + 1).copied().unwrap_or(i64::MAX).min(next_pass);
+        found.extend(sums[first..].iter().take_while(|e| start(e) < until));
+    }
+    found
 }
