@@ -94,6 +94,14 @@ fn optimizers_that_are_not_fused() {
     insta::assert_snapshot!(text(&single.of("SL015")));
     let fused = optimizer(|p| p.op("aten::_fused_sgd_", |p| p.kernel("multi_tensor_apply_kernel", 120)));
     assert_gain(&single, "SL015", &fused, 3);
+    // `step(closure)` runs the model in it: which kernels are the optimizer's is not known.
+    let with_closure = optimizer(|p| {
+        let forward = "vectorized_elementwise_kernel";
+        (0..40).for_each(|_| p.op("aten::relu", |p| p.kernel(forward, 3)));
+        p.op("autograd::engine::evaluate_function: ReluBackward0", |p| p.kernel(forward, 3));
+        p.op("aten::_foreach_add_", |p| p.kernel("multi_tensor_apply_kernel", 120));
+    });
+    assert_eq!(with_closure.of("SL015"), []);
 }
 
 #[test]
@@ -507,6 +515,15 @@ fn launches_that_the_gpu_waits_for() {
     assert!((gain(&slow, "SL012") - 1_200_000).abs() <= 20_000);
     assert_eq!(launching(8, 25).of("SL012"), [], "the GPU has enough to do");
     assert_eq!(launching(8, 50).of("SL012"), []);
+    let replayed = steps(|p| {
+        for _ in 0..100 {
+            p.op("aten::add", |p| {
+                p.work(8);
+                p.launch(("cudaGraphLaunch", "kernel"), "add", 3, 7, json!({}));
+            });
+        }
+    });
+    assert_eq!(replayed.of("SL012"), [], "graphs launch it");
 }
 
 #[test]
@@ -559,6 +576,26 @@ fn work_of_the_host_that_all_wait_for() {
     assert!((gain(&slow, "SL005") - 505_000).abs() <= 3000);
     assert_eq!(masks(1000, 20).of("SL005"), [], "its launches are slow: another rule's");
     assert_eq!(masks(20, 1).of("SL005"), []);
+}
+
+/// A first call loads and tunes: the others are what a step costs. Collections of garbage are SL025's.
+#[test]
+fn work_of_the_host_without_its_first_call() {
+    let mut first = true;
+    let program = steps(|p| {
+        p.python("train.py(50): features", |p| p.work(if std::mem::take(&mut first) { 20_000 } else { 1_000 }));
+        p.op("aten::mm", |p| {
+            p.work(20_000);
+            p.kernel("gemm", 300);
+        });
+    });
+    let of = program.of("SL005");
+    assert!(of.iter().all(|found| found.place.text() != "train.py:50 in features"), "1 ms of 21: {}", text(&of));
+    let collects = steps(|p| {
+        p.python("train.py(60): tidy", |p| p.python("<built-in function collect>", |p| p.work(1_000)));
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    });
+    assert_eq!(collects.of("SL005"), []);
 }
 
 /// What a function calls many times is the time of that function: neither takes much by itself.

@@ -275,6 +275,9 @@ fn convolutions(searches: fn(usize) -> bool) -> Program {
                 p.op("aten::cudnn_convolution", |p| {
                     if searches(number) {
                         search(p);
+                        // cuDNN works on the host, too.
+                        p.work(500);
+                        search(p);
                     }
                     p.kernel("best", 100);
                 });

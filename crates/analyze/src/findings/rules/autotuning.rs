@@ -61,6 +61,8 @@ struct Search {
     /// The convolution, or the autotuner's function.
     span: EventId,
     gone: Vec<EventId>,
+    /// How long the span goes on when the search is over, in ns; 0 of those that are nothing else.
+    left_ns: i64,
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
@@ -131,7 +133,8 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
     // Waits alone may be those of an allocator that frees memory.
     let kernels = |gone: &[EventId]| gone.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
     let searches = gone.into_iter().filter(|(_, gone)| kernels(gone) >= LEAST_KERNELS);
-    searches.map(|(span, gone)| Search { span, gone }).collect()
+    let search = |(span, gone)| Search { span, gone, left_ns: (trace.events.end(span) - ends[&span]).max(0) };
+    searches.map(search).collect()
 }
 
 fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
@@ -144,7 +147,7 @@ fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
         gone.dedup();
         gone
     };
-    spans.into_iter().map(|span| Search { span, gone: gone(span) }).collect()
+    spans.into_iter().map(|span| Search { span, gone: gone(span), left_ns: 0 }).collect()
 }
 
 fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Draft> {
@@ -164,6 +167,14 @@ fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Dra
     let (what, kind) =
         if is_autotuner(trace.name(first)) { ("An autotuner", "frame") } else { ("cuDNN (or MIOpen)", "operator") };
     let edit = subject.edit(Action::Remove, format!("{kind}:{}, its search", trace.name(first)), &gone)?;
+    // What cuDNN does between its calls goes, too.
+    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / subject.total(&events).max(1) as f64;
+    let rest = subject.edit(
+        Action::Scale(left.min(1.0)),
+        format!("{kind}:{}, without its search", trace.name(first)),
+        &events,
+    );
+    let likely = std::iter::once(edit.clone()).chain(rest.filter(|_| left > 0.0)).collect();
     Some(Draft {
         title: format!(
             "{what} tries out kernels in {} of the {} steps after the first: {share:.0} % of the critical path",
@@ -177,7 +188,7 @@ fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Dra
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
             Fact::time("in calls that search, a step", subject.per_step(subject.total(&events))),
         ],
-        worth: Worth::Edits(vec![edit]),
+        worth: Worth::Range(likely, vec![vec![edit]]),
         events,
         support: Support::Exact,
         confidence: Confidence::High,

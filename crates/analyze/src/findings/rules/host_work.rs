@@ -47,14 +47,16 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// A first call that takes so many times as long as the others in the mean is none of them.
+const LONGER: i64 = 4;
 /// Stretches that other rules look at.
 const OF_OTHERS: &[&str] = &[STEP_PREFIX, "Optimizer.", "enumerate(DataLoader)", "PyTorch Profiler"];
 
-#[derive(Default)]
-struct Group {
-    spans: Vec<EventId>,
-    on_path_ns: i64,
-}
+/// Functions that other rules look at: SL025, SL029 and SL039.
+const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
+
+/// Spans of one name, with the time of each on the path, in ns.
+type Group = Vec<(EventId, i64)>;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
@@ -69,8 +71,13 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
     working
         .extend(subject.gpu_work().iter().flat_map(|&work| subject.stack(work).filter(|&e| subject.is_own_frame(e))));
+    let is_told: Vec<bool> = trace.strings.iter().map(|name| TOLD.iter().any(|part| name.contains(part))).collect();
+    let is_told = |event: EventId| {
+        subject.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
+    };
     for hop in subject.path().hops.iter().filter(|hop| hop.event.is_some()) {
         if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
+            && !is_told(hop.event)
             && let Some(span) = span_of(subject, hop.event, &working)
         {
             *by_span.entry(span).or_default() += hop.end - hop.start;
@@ -80,9 +87,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     spans.sort_unstable();
     let mut groups: BTreeMap<StrId, Group> = BTreeMap::new();
     for (span, ns) in spans {
-        let group = groups.entry(trace.events.name[span.index()]).or_default();
-        group.spans.push(span);
-        group.on_path_ns += ns;
+        groups.entry(trace.events.name[span.index()]).or_default().push((span, ns));
     }
     groups.into_iter().filter_map(|(name, group)| draft(subject, trace.strings.get(name), group)).collect()
 }
@@ -107,15 +112,21 @@ fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
     }
 }
 
-/// What a first call takes longer than the others: libraries load and tune their kernels.
-fn first_call_ns(subject: &Subject<'_>, spans: &[EventId]) -> i64 {
-    let [first, others @ ..] = spans else { return 0 };
-    let mean = subject.total(others) / others.len().max(1) as i64;
-    if others.is_empty() { 0 } else { (subject.dur(*first) - mean).max(0) }
+/// Leaves out a first call that takes far longer than the others: libraries load and tune their kernels.
+fn without_first_call(subject: &Subject<'_>, group: &mut Group) {
+    let [first, others @ ..] = &group[..] else { return };
+    let mean = others.iter().map(|(span, _)| subject.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
+    if !others.is_empty() && subject.dur(first.0) > LONGER.saturating_mul(mean) {
+        group.remove(0);
+    }
 }
 
-fn draft(subject: &Subject<'_>, name: &str, Group { spans, on_path_ns }: Group) -> Option<Draft> {
-    let share = subject.percent(on_path_ns - first_call_ns(subject, &spans).min(on_path_ns));
+fn draft(subject: &Subject<'_>, name: &str, mut group: Group) -> Option<Draft> {
+    let is_once = group.len() < 2;
+    without_first_call(subject, &mut group);
+    let on_path_ns: i64 = group.iter().map(|(_, ns)| ns).sum();
+    let spans: Vec<EventId> = group.into_iter().map(|(span, _)| span).collect();
+    let share = subject.percent(on_path_ns);
     let work: Vec<EventId> = spans.iter().flat_map(|&span| subject.launched_in(span)).collect();
     let gpu_ns = subject.total(&work);
     let is_other = OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name);
@@ -123,7 +134,7 @@ fn draft(subject: &Subject<'_>, name: &str, Group { spans, on_path_ns }: Group) 
     let is_own = subject.total(&spans) <= 2 * on_path_ns;
     let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
     // What happens once, in a trace without steps, is how a program begins.
-    let is_start = spans.len() < 2 && subject.trace().steps.is_empty();
+    let is_start = is_once && subject.trace().steps.is_empty();
     let is_slow = on_path_ns as f64 >= subject.setting("times") * gpu_ns as f64;
     if is_start
         || is_other

@@ -1,9 +1,8 @@
 //! SL012: the host launches more slowly than the GPU computes.
 
 use crate::critical_path::exact::Category;
-use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support};
 use stackline_model::{EventId, EventKind, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
     cost: "one line and compilation; graphs need the same shapes in each step",
     wrong_when: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
-                 that `scale` of the time of operators is left. What keeps the host for more than 250 µs at a stretch is no \
+                 that `scale` of the time of operators is left; the bounds are a tenth and twice of that. Where graphs launch most kernels \
+                 already, nothing is said. What keeps the host for more than 250 µs at a stretch is no \
                  launching, and operators must take a third of the launching themselves.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
     needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators],
@@ -70,6 +70,9 @@ pub(super) const RULE: Rule = Rule {
 
 /// What takes the host longer than this without a break is no launching, in ns.
 const LONGEST_NS: i64 = 250_000;
+/// What of `scale` may be left, and what more than it: one launch of a graph is next to nothing, and parts may stay as they are.
+const LEAST: f64 = 0.1;
+const MOST: f64 = 2.0;
 /// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
 const PART: f64 = 3.0;
 
@@ -80,11 +83,22 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     if (per_step as f64) < subject.setting("kernels") {
         return Vec::new();
     }
+    // What replays graphs launches little: the host is slow elsewhere.
+    if 2 * kernels.iter().filter(|&&kernel| is_of_graph(subject, kernel)).count() > kernels.len() {
+        return Vec::new();
+    }
     let waits = waits(subject);
     let operators: BTreeSet<EventId> = kernels.iter().filter_map(|&k| subject.outermost_operator(k)).collect();
     let holds_no_wait = |e: &EventId| !waits.contains(e);
     let operators: Vec<EventId> = operators.into_iter().filter(holds_no_wait).collect();
     draft(subject, operators, (per_step, mean_us)).into_iter().collect()
+}
+
+/// Whether a launch of a graph launched a kernel, with others.
+fn is_of_graph(subject: &Subject<'_>, kernel: EventId) -> bool {
+    let trace = subject.trace();
+    let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+    launch.is_some_and(|launch| kind_of_name(trace.name(launch)) == Some(CallKind::GraphLaunch))
 }
 
 /// Names of what torch.compile runs in place of a function: spans of PyTorch's, and kernels that Inductor made.
@@ -137,7 +151,8 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     if share < subject.setting("share") || idle < subject.setting("idle") || !is_launching {
         return None;
     }
-    let edit = subject.edit(Action::Scale(subject.setting("scale")), "operators that launch", &operators)?;
+    let scale = subject.setting("scale");
+    let worth = subject.scaled([scale, scale * LEAST, scale * MOST], "operators that launch", &operators)?;
     let place = place_of(subject, &operators);
     Some(Draft {
         title: format!(
@@ -151,8 +166,8 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
             Fact::time("GPU work, a step", subject.per_step(subject.gpu_ns())),
         ],
         events: operators,
-        support: Support::Exact,
+        support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        worth,
     })
 }

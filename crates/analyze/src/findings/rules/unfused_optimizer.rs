@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, EventKind};
+use stackline_model::{EventId, EventKind, Key};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL015",
@@ -47,8 +47,9 @@ const OF_MANY_TENSORS: &[&str] = &["multi_tensor_apply", "foreach", "triton_", "
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     // Traces of 2021 and before have them among the operators.
-    let steps =
+    let mut steps =
         subject.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with("Optimizer.step#"));
+    without_closures(subject, &mut steps);
     // One that is called so has its own fused kernels, whatever it does beside them.
     let by_name = subject.by_name(&steps).into_iter().filter(|(name, _)| !name.contains("Fused"));
     if !subject.uses_gpu() {
@@ -65,6 +66,22 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             one_by_one.or_else(|| in_passes(subject, name, &spans, launched().filter(is_kernel).collect()))
         })
         .collect()
+}
+
+/// Leaves out steps that run a backward pass themselves, as `step(closure)` does, and so all of Lightning's: what in them is the optimizer's
+/// is not told apart.
+fn without_closures(subject: &Subject<'_>, steps: &mut Vec<EventId>) {
+    let trace = subject.trace();
+    let process = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
+    let nodes = subject.named(&[EventKind::Operator], crate::vocabulary::autograd::is_node);
+    let mut begins: Vec<(Key, i64)> = nodes.into_iter().map(|e| (process(e), trace.events.start[e.index()])).collect();
+    begins.sort_unstable();
+    let holds_one = |step: &EventId| {
+        let (of, from) = (process(*step), trace.events.start[step.index()]);
+        let next = begins.get(begins.partition_point(|&begin| begin < (of, from)));
+        next.is_some_and(|&(process, at)| process == of && at < trace.events.end(*step))
+    };
+    steps.retain(|step| !holds_one(step));
 }
 
 /// Optimizers that have a version which makes one pass.

@@ -337,7 +337,7 @@ fn wait_advice(subject: &Subject<'_>) -> &'static str {
 fn gap_advice(subject: &Subject<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if subject.recording().is_some() => {
-            "samples did not hit it: `stackline record` with a higher --sample-hz"
+            "samples of CPU time did not hit it: `stackline record` with a higher --sample-hz, or, where it waits, with --real-hz 99"
         }
         LargeKind::UnrecordedPython if !has_frames(subject) => {
             "record with_stack=True, or with `stackline record --mode trace`"
