@@ -174,7 +174,7 @@ fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Dra
         format!("{kind}:{}, without its search", trace.name(first)),
         &events,
     );
-    let likely = std::iter::once(edit.clone()).chain(rest.filter(|_| left > 0.0)).collect();
+    let edits = std::iter::once(edit).chain(rest.filter(|_| left > 0.0)).collect();
     Some(Draft {
         title: format!(
             "{what} tries out kernels in {} of the {} steps after the first: {share:.0} % of the critical path",
@@ -188,7 +188,7 @@ fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Dra
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
             Fact::time("in calls that search, a step", subject.per_step(subject.total(&events))),
         ],
-        worth: Worth::Range(likely, vec![vec![edit]]),
+        worth: Worth::Edits(edits),
         events,
         support: Support::Exact,
         confidence: Confidence::High,

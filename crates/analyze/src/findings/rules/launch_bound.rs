@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
     cost: "one line and compilation; graphs need the same shapes in each step",
     wrong_when: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
-                 that `scale` of the time of operators is left; the bounds are a tenth and twice of that. Where graphs launch most kernels \
+                 that `scale` of the time of operators is left; the bounds are 0.7 and 1.2 times that. Where graphs launch most kernels \
                  already, nothing is said. What keeps the host for more than 250 µs at a stretch is no \
                  launching, and operators must take a third of the launching themselves.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
@@ -71,8 +71,8 @@ pub(super) const RULE: Rule = Rule {
 /// What takes the host longer than this without a break is no launching, in ns.
 const LONGEST_NS: i64 = 250_000;
 /// What of `scale` may be left, and what more than it: one launch of a graph is next to nothing, and parts may stay as they are.
-const LEAST: f64 = 0.1;
-const MOST: f64 = 2.0;
+const LEAST: f64 = 0.7;
+const MOST: f64 = 1.2;
 /// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
 const PART: f64 = 3.0;
 

@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, EventKind, Key};
+use stackline_model::{EventId, EventKind, Key, StrId};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL015",
@@ -81,7 +81,10 @@ fn without_closures(subject: &Subject<'_>, steps: &mut Vec<EventId>) {
         let next = begins.get(begins.partition_point(|&begin| begin < (of, from)));
         next.is_some_and(|&(process, at)| process == of && at < trace.events.end(*step))
     };
-    steps.retain(|step| !holds_one(step));
+    // The backward pass of a step that is cut off is not in the trace.
+    let with_closure: FxHashSet<StrId> =
+        steps.iter().filter(|step| holds_one(step)).map(|step| trace.events.name[step.index()]).collect();
+    steps.retain(|step| !with_closure.contains(&trace.events.name[step.index()]));
 }
 
 /// Optimizers that have a version which makes one pass.
