@@ -1,0 +1,141 @@
+//! Rules about what programs that compile nothing launch, and what their host does meanwhile.
+
+use crate::findings_kernels::steps;
+use crate::findings_support;
+
+use findings_support::{Program, text};
+use serde_json::json;
+
+/// The backward pass adds to gradients that are there: without zeros the first one of a step has nothing to add to.
+#[test]
+fn sums_of_gradients_that_were_zeros() {
+    let training = |zeroes: bool, with_shapes: bool| {
+        let mut node = 0;
+        steps(move |p| {
+            if zeroes {
+                p.annotation("Optimizer.zero_grad#SGD.zero_grad", |p| {
+                    let shapes = if with_shapes {
+                        json!({"Input Dims": [vec![[8, 8]; 10]]})
+                    } else {
+                        json!({"Input Dims": [[]]})
+                    };
+                    p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 100));
+                });
+            }
+            for pass in 0..2 {
+                node += 1;
+                p.op_with("aten::mm", json!({"Sequence number": node, "Fwd thread id": 0}), |p| p.kernel("gemm", 200));
+                let args = json!({"Sequence number": node, "Fwd thread id": 1});
+                p.op_with("autograd::engine::evaluate_function: MmBackward0", args, |p| p.kernel("gemm", 200));
+                for _ in 0..if zeroes || pass > 0 { 10 } else { 0 } {
+                    p.op("torch::autograd::AccumulateGrad", |p| {
+                        p.op("aten::add_", |p| p.kernel("vectorized_elementwise_kernel", 50));
+                    });
+                }
+            }
+        })
+    };
+    let saved = training(true, true).findings().step_ns - training(false, true).findings().step_ns;
+    for (with_shapes, title) in [(true, " fills 10 gradients "), (false, " fills gradients ")] {
+        let found = training(true, with_shapes).of("SL042");
+        let [only] = &found[..] else { panic!("{}", text(&found)) };
+        assert!(only.title.contains(title), "{}", only.title);
+        let gain = only.gain.unwrap();
+        assert!((gain.ns - saved).abs() <= 30_000 && gain.low_ns <= 110_000, "{saved}: {}", text(&found));
+    }
+}
+
+/// A program that compiles nothing: chains of three that take most of its time. What is reduced between them may become part, too.
+#[test]
+fn chains_in_a_program_that_compiles_nothing() {
+    let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
+    let reduce = "void at::native::reduce_kernel<512, 1, mean>";
+    let chains = |kernels: &[&str]| {
+        steps(|p| {
+            for kernel in kernels {
+                p.op("aten::mul", |p| p.kernel(kernel, 100));
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 100));
+        })
+    };
+    let found = chains(&["", eager, eager, eager, eager, reduce]);
+    let of = found.of("SL036");
+    let [only] = &of[..] else { panic!("{}", text(&of)) };
+    assert_eq!(only.title, "3 elementwise kernels a step could be part of others, were they compiled");
+    let gain = only.gain.unwrap();
+    assert!((gain.ns - 300_000).abs() <= 5_000 && (gain.high_ns - 400_000).abs() <= 5_000, "{gain:?}");
+    assert_eq!(chains(&[eager, eager, "gemm", eager, eager]).of("SL036"), [], "two are there by chance");
+    let mostly_products: &[&str] = &[eager, eager, eager, "gemm"];
+    let little = steps(|p| {
+        mostly_products.iter().for_each(|kernel| p.op("aten::mul", |p| p.kernel(kernel, 10)));
+        p.op("aten::mm", |p| p.kernel("gemm", 1000));
+    });
+    assert_eq!(little.of("SL036"), []);
+}
+
+/// A first call loads and tunes: the others are what a step costs. Collections of garbage are SL025's.
+#[test]
+fn work_of_the_host_without_its_first_call() {
+    let mut first = true;
+    let program = steps(|p| {
+        p.python("train.py(50): features", |p| p.work(if std::mem::take(&mut first) { 20_000 } else { 1_000 }));
+        p.op("aten::mm", |p| {
+            p.work(20_000);
+            p.kernel("gemm", 300);
+        });
+    });
+    let of = program.of("SL005");
+    assert!(of.iter().all(|found| found.place.text() != "train.py:50 in features"), "1 ms of 21: {}", text(&of));
+    let collects = steps(|p| {
+        p.python("train.py(60): tidy", |p| p.python("<built-in function collect>", |p| p.work(1_000)));
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    });
+    assert_eq!(collects.of("SL005"), []);
+}
+
+/// What a function calls many times is the time of that function: neither takes much by itself.
+#[test]
+fn work_of_the_host_in_many_small_calls() {
+    let program = steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 20));
+        p.python("train.py(50): features", |p| {
+            p.python("<built-in function sum>", |p| {
+                (0..100).for_each(|_| p.python("train.py(51): <genexpr>", |p| p.work(8)));
+            });
+        });
+    });
+    let found = program.of("SL005");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert_eq!(only.place.text(), "train.py:50 in features");
+    assert!((only.gain_ns() - 502_000).abs() <= 5000, "{}", text(&found));
+}
+
+#[test]
+fn launches_of_what_is_compiled_already() {
+    let model = |around: Option<&'static str>| {
+        steps(move |p| {
+            let body = |p: &mut Program| {
+                for _ in 0..100 {
+                    p.op("aten::add", |p| {
+                        p.work(8);
+                        p.kernel("add", 3);
+                    });
+                }
+            };
+            match around {
+                Some(name) => p.annotation(name, body),
+                None => body(p),
+            }
+        })
+    };
+    let advice = |around| model(around).of("SL012")[0].rule.advice.clone();
+    assert!(advice(None).starts_with("Launch less: torch.compile"));
+    assert!(advice(Some("Torch-Compiled Region: 0/0")).starts_with("Replay what is compiled as CUDA graphs"));
+    // Neither of two functions has most of it, and no operator is the place of all.
+    let two = steps(|p| {
+        for name in ["model.py(3): encode", "model.py(9): decode"] {
+            p.python(name, |p| (0..60).for_each(|_| p.op("aten::add", |p| p.kernel("add", 3))));
+        }
+    });
+    assert_eq!(two.of("SL012")[0].place.text(), "");
+}
