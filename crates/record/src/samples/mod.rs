@@ -1,9 +1,9 @@
 //! CPU and wall-clock samples of all threads of this process.
 //!
 //! A thread of ours looks for threads of the program and gives each a timer of its CPU time ([`watch`]); for samples of wall-clock time
-//! it asks them itself ([`wall`]), and where they wait ([`waits`]). The signal interrupts the thread, whose handler writes where it is into a ring ([`handler`], [`record`]). The writer of
-//! the stream takes the samples out and puts them into trees of their own ([`resolve`]): the trees of the operators
-//! belong to their threads.
+//! it asks them itself ([`wall`]), and where they wait ([`waits`]). The signal interrupts the thread, whose handler writes where it is
+//! into a ring ([`handler`], [`record`]). The writer of the stream takes the samples out and puts them into trees of their own
+//! ([`resolve`]): the trees of the operators belong to their threads.
 
 mod codes;
 pub(crate) mod counters;
@@ -47,8 +47,8 @@ static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 pub(crate) struct Rates {
     /// Of the CPU time of a thread.
     pub(crate) cpu: u32,
-    /// Of wall-clock time. It interrupts sleeping threads, too, once while each sleeps: calls that the system does not restart fail
-    /// with `EINTR`.
+    /// Of wall-clock time. It interrupts waiting threads, too, when a wait begins and then ever more rarely: calls that the system does
+    /// not restart fail with `EINTR`.
     pub(crate) real: u32,
     /// How often threads that run operators are looked at, whether they wait. Those that do in calls that the system restarts are asked
     /// where; no others are interrupted.

@@ -1,4 +1,4 @@
-//! SL036: chains of eager elementwise kernels in a program that compiles other parts.
+//! SL036: chains of elementwise kernels that are not compiled.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
