@@ -157,11 +157,15 @@ export async function settled(page: Page): Promise<void> {
 
 const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
-/** What axe-core has to say against the page. */
-export async function violations(page: Page): Promise<string[]> {
+/** Rules of axe-core about colors: all that a theme changes in a page that was checked in another one. */
+const COLOR_RULES = ["color-contrast", "link-in-text-block"];
+
+/** What axe-core has to say against the page; with `colors` of its colors alone. */
+export async function violations(page: Page, which: "all" | "colors" = "all"): Promise<string[]> {
   // The policy of the page forbids scripts that are put in; the debugger's do not ask it.
-  await page.evaluate(axe);
-  const found = (await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")) as {
+  if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe);
+  const options = { resultTypes: ["violations"], ...(which === "colors" ? { runOnly: COLOR_RULES } : {}) };
+  const found = (await page.evaluate(`axe.run(document, ${JSON.stringify(options)})`)) as {
     violations: Array<{ id: string; nodes: Array<{ html: string }> }>;
   };
   return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);

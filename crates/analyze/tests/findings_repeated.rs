@@ -294,12 +294,18 @@ fn algorithms_are_tried_out_in_each_step() {
     insta::assert_snapshot!(text(&found));
     let saved = program.findings().step_ns - convolutions(|_| false).findings().step_ns;
     let gain = found[0].gain.unwrap();
-    // A first search is needed: that of five of the six steps goes.
-    assert!((gain.ns - saved * 5 / 6).abs() < saved / 20, "{saved}: {}", text(&found));
-    // Waits of searches are not told as waits for a value, but for those of the first step, which is none of them.
-    let waits = program.of("SL004");
-    let is_of_first = |f: &Finding| f.title.contains("in 1 of 6 steps");
-    assert!(waits.iter().all(|f| !f.title.contains("conv") || is_of_first(f)), "{}", text(&waits));
+    // Where all later steps search, the first one does so for no other reason (H100, images of new sizes: without, a step of 1417 ms
+    // took 32).
+    assert!((gain.ns - saved).abs() < saved / 20, "{saved}: {}", text(&found));
+    // Neither waits of searches nor their kernels are told as something else.
+    for code in ["SL002", "SL004"] {
+        let others = program.of(code);
+        assert!(others.iter().all(|f| !f.title.contains("conv")), "{}", text(&others));
+    }
+    // In some steps: the first may have been a warm-up.
+    let at_times = convolutions(|number| number % 2 == 0);
+    let gain = at_times.of("SL062")[0].gain_ns();
+    assert!((gain - saved / 3).abs() < saved / 20, "{saved}: {gain}");
     // Once for the only shape, in the first step; a convolution that waits once; none.
     assert_eq!(convolutions(|number| number == 0).of("SL062"), []);
     assert_eq!(convolutions(|_| false).of("SL062"), []);
@@ -320,6 +326,6 @@ fn autotuners_that_run_in_each_step() {
     let found = program.of("SL062");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert!(only.title.starts_with("An autotuner tries out kernels in 5 of the 5 steps"), "{}", only.title);
-    assert!((400_000..=450_000).contains(&only.gain_ns()), "{}", text(&found));
+    assert!((480_000..=540_000).contains(&only.gain_ns()), "{}", text(&found));
     assert_eq!(only.place.text(), "train.py:10 in step");
 }

@@ -65,8 +65,9 @@ fn finds(how: &[&str], program: &str) {
 }
 
 macro_rules! programs {
-    ($($name:ident)*) => {$(
+    ($($(#[$long:meta])? $name:ident)*) => {$(
         #[test]
+        $(#[$long])?
         fn $name() {
             finds(ALL_TIME, concat!(stringify!($name), ".py"));
         }
@@ -75,27 +76,37 @@ macro_rules! programs {
 
 programs! {
     busy_python
+    #[ignore = "long: ./dev test --long"]
     dataloader_few_workers
     dataloader_starved
+    #[ignore = "long: ./dev test --long"]
     gc_pauses
     logging_in_step
+    #[ignore = "long: ./dev test --long"]
     needless_copies
+    #[ignore = "long: ./dev test --long"]
     oversubscribed
+    #[ignore = "long: ./dev test --long"]
     queue_wait
+    #[ignore = "long: ./dev test --long"]
     recompilation
+    #[ignore = "long: ./dev test --long"]
     resize_in_pipeline
     small_operators
+    #[ignore = "long: ./dev test --long"]
     too_few_threads
     unfused_optimizer
     waits
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn padding() {
     finds(&["--shapes"], "padding.py");
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn waits_are_seen_as_users_record() {
     finds(&[], "waits.py");
     finds(&[], "queue_wait.py");

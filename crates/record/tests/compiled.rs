@@ -113,6 +113,7 @@ fn has_compiler() -> bool {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn kernels_have_names_and_compute_the_same() {
     let Some(python) = torch().filter(|_| has_compiler()) else { return };
     let program = here("tests/programs/compiled.py");

@@ -28,6 +28,7 @@ fn called(stream: &Stream, wanted: &str) -> (u64, u64) {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn deep_backward_graphs_take_no_memory() {
     let Some(python) = torch() else { return };
     const DEPTH: u64 = 20_000;
@@ -55,6 +56,7 @@ fn deep_backward_graphs_take_no_memory() {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn killed_children_leave_streams_that_can_be_read() {
     let Some(python) = torch() else { return };
     let program = here("tests/programs/killed.py");

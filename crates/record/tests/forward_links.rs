@@ -24,6 +24,7 @@ fn linked(stream: &Stream) -> (u64, u64) {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn links_beyond_the_bound_are_counted() {
     let Some(python) = torch() else { return };
     for (operators, lost) in [(2000, 0), (140_000, 140_000 - (1 << 17))] {

@@ -43,6 +43,7 @@ fn tell_apart(version: &str) {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn code_at_an_address_that_is_used_again() {
     for version in ["3.10", "3.11", "3.12", "3.13"] {
         tell_apart(version);

@@ -57,6 +57,7 @@ fn count(stdout: &str, stderr: &str) -> (u64, bool) {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn files_that_may_not_grow_for_two_seconds_lose_nothing() {
     let Some(python) = torch() else { return };
     for (trace, limit) in [(false, 0), (true, 0), (true, 20_000)] {

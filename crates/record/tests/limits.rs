@@ -6,6 +6,7 @@ use stackline_recording::Record;
 use support::{all_records, here, interpreters, recorded, torch};
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn threads_that_ended_leave_nothing_behind() {
     let Some(python) = torch() else { return };
     const MORE: usize = 1000;

@@ -73,6 +73,7 @@ fn spans(stream: &Stream, wanted: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn unrecorded_steps_are_counted_and_missing_alike() {
     let Some(python) = torch() else { return };
     let (stream, _) = trained(&python, 200, &[]);

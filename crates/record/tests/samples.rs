@@ -163,6 +163,7 @@ fn compile(folder: &Path) -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn functions_of_c_have_their_shares_and_their_callers() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();

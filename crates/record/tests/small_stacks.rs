@@ -96,6 +96,7 @@ fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output 
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn a_program_may_use_every_signal_number() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();

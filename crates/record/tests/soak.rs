@@ -15,6 +15,7 @@ fn digest(output: &std::process::Output) -> String {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn rounds_add_no_nodes_and_change_no_results() {
     let Some(python) = torch() else { return };
     let program = here("tests/programs/soak.py");

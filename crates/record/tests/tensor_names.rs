@@ -105,6 +105,7 @@ fn tensors_are_called_as_modules_call_them() {
 
 /// A compiler that traces an optimizer's step finds nothing more in it. The names are told at the end.
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn compiled_steps_stay_as_they_are() {
     const PROGRAM: &str = "tests/programs/compiled_step.py";
     let Some(python) = torch() else { return };

@@ -229,6 +229,7 @@ fn many_forks_do_no_harm() {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
 fn children_of_sampled_processes_end() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();

@@ -248,7 +248,12 @@ impl<'a> Places<'a> {
                     key.frame = name;
                     break;
                 }
-                (EventKind::PythonFunction, NameKind::LibraryFrame) if library_frame.is_none() => library_frame = name,
+                // XProf has no frame of a file that began before it did: of its library frames the outermost is what that file called.
+                (EventKind::PythonFunction, NameKind::LibraryFrame)
+                    if library_frame.is_none() || trace.strings.get(name).starts_with('$') =>
+                {
+                    library_frame = name;
+                }
                 _ => {}
             }
         }

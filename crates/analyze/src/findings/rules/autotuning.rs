@@ -66,27 +66,31 @@ struct Search {
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let mut searches = of_convolutions(subject);
-    searches.extend(of_autotuners(subject));
+    let mut groups = by_place(subject, of_convolutions(subject));
+    groups.extend(by_place(subject, of_autotuners(subject)));
+    groups.iter().filter_map(|(place, searches)| draft(subject, place.clone(), searches)).collect()
+}
+
+/// What searches of convolutions did that this rule tells: others leave it to this one.
+pub(super) fn events_of_searches(subject: &Subject<'_>) -> FxHashSet<EventId> {
+    let groups = by_place(subject, of_convolutions(subject));
+    groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
+}
+
+/// Searches of later steps by place; where all of those search, searches of the first step are no warm-up, either.
+fn by_place(subject: &Subject<'_>, searches: Vec<Search>) -> Vec<(Place, Vec<Search>)> {
+    let steps = subject.later_steps();
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
-    let groups = subject.by_place(&spans).into_iter();
-    groups
-        .filter_map(|(place, of)| {
-            let searches: Vec<Search> = of.iter().filter_map(|span| by_span.remove(span)).collect();
-            draft(subject, place, &searches)
-        })
-        .collect()
-}
-
-/// What searches of convolutions did in the steps that this rule looks at: rules about waits leave it to this one.
-pub(super) fn events_of_searches(subject: &Subject<'_>) -> FxHashSet<EventId> {
-    of_convolutions(subject).into_iter().flat_map(|search| search.gone).collect()
-}
-
-/// Whether a search is in a step after the first.
-fn is_late(subject: &Subject<'_>, span: EventId) -> bool {
-    subject.step_of(subject.later_steps(), span).is_some()
+    let told = |(place, mut spans): (Place, Vec<EventId>)| {
+        let of_steps = subject.steps_with(steps, spans.iter().copied());
+        if of_steps.len() < steps.len() {
+            spans.retain(|&span| subject.step_of(steps, span).is_some());
+        }
+        let searches: Vec<Search> = spans.iter().filter_map(|span| by_span.remove(span)).collect();
+        (!of_steps.is_empty()).then_some((place, searches))
+    };
+    subject.by_place(&spans).into_iter().filter_map(told).collect()
 }
 
 /// The calls that wait within each of the outermost convolutions.
@@ -107,8 +111,7 @@ fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>
 
 fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
     let trace = subject.trace();
-    let is_search = |(span, waits): &(EventId, Vec<EventId>)| waits.len() >= LEAST_WAITS && is_late(subject, *span);
-    let waits = waits_by_convolution(subject).into_iter().filter(is_search);
+    let waits = waits_by_convolution(subject).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
     // When the last candidate was done: what follows is the convolution itself.
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
@@ -138,8 +141,7 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
 }
 
 fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
-    let mut spans = subject.outermost(&subject.named(&[EventKind::PythonFunction], is_autotuner));
-    spans.retain(|&span| is_late(subject, span));
+    let spans = subject.outermost(&subject.named(&[EventKind::PythonFunction], is_autotuner));
     let gone = |span: EventId| {
         let mut gone = subject.with_waits(&[span]);
         gone.extend(subject.launched_in(span));

@@ -50,6 +50,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
             let edit = subject.edit(Action::Remove, format!("wait:{what}"), &with_reading(subject, &of))?;
+            // What a read waits for was not recorded.
+            let (support, confidence) = match of.iter().any(|&e| is_read(trace.name(e))) {
+                true => (Support::Inferred, Confidence::Medium),
+                false => (Support::Exact, Confidence::High),
+            };
             Some(Draft {
                 title: format!("{} waits for the GPU {}", super::short(&what), times(subject, &of)),
                 place,
@@ -57,9 +62,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
                     Fact::count("waits", of.len()),
                     Fact::time("waiting, a step", subject.per_step(subject.total(&of))),
                 ],
-                support: if of.iter().any(|&e| is_read(trace.name(e))) { Support::Inferred } else { Support::Exact },
+                support,
                 events: of,
-                confidence: Confidence::High,
+                confidence,
                 worth: Worth::Edits(vec![edit]),
             })
         })

@@ -50,10 +50,11 @@ struct Launched {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
-    for kernel in subject.kernels() {
+    let of_searches = super::autotuning::events_of_searches(subject);
+    for kernel in subject.kernels().into_iter().filter(|kernel| !of_searches.contains(kernel)) {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
         let span = module.or_else(|| subject.outermost_operator(kernel));
-        // Other rules know what to do about optimizers (SL015, SL042).
+        // Other rules know what to do about optimizers (SL015, SL042) and searches (SL062).
         if let Some(span) = span.filter(|&span| !trace.name(span).starts_with("Optimizer.")) {
             by_span.entry(span).or_default().push(kernel);
         }
