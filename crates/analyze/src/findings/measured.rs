@@ -452,7 +452,7 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL062",
         &[Replay],
         "Within each convolution that searches: the runtime calls up to the end of its last wait go, and the kernels that they launched \
-         (`remove`). Of an autotuner's function: all that it did.",
+         (`remove`). Of an autotuner's function: all that it did. Searches of the first step count where all later steps search.",
     ),
     (
         "SL063",

@@ -50,15 +50,17 @@ struct Launched {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
-    let of_searches = super::autotuning::events_of_searches(subject);
-    for kernel in subject.kernels().into_iter().filter(|kernel| !of_searches.contains(kernel)) {
+    for kernel in subject.kernels() {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
         let span = module.or_else(|| subject.outermost_operator(kernel));
-        // Other rules know what to do about optimizers (SL015, SL042) and searches (SL062).
+        // Other rules know what to do about optimizers (SL015, SL042).
         if let Some(span) = span.filter(|&span| !trace.name(span).starts_with("Optimizer.")) {
             by_span.entry(span).or_default().push(kernel);
         }
     }
+    // Calls that search for a kernel launch as many as they try (SL062).
+    let of_searches = super::autotuning::events_of_searches(subject);
+    by_span.retain(|_, kernels| !kernels.iter().any(|kernel| of_searches.contains(kernel)));
     // What also launches through others within it would fuse theirs, too.
     let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
     // The same module many times over is one line of the program.
