@@ -2,17 +2,19 @@
 //!
 //! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of what is registered)
 //! * `licences`: every dependency's licence is on the list in `deny.toml`
+//! * `lines`: lines of code and of tests of each crate
 //! * `readme [FILE]`: runs the `sh` blocks of the README
 //! * `slowest [PROFILE]`: the slowest tests of the last run of `cargo nextest`
 //! * `picture [--check]`: draws the README's picture from real output, or checks that it is up to date
 //!
-//! `./dev test` calls them all.
+//! `./dev test` calls all of them but `lines`.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool that reports to people")]
 
 mod files;
 mod layers;
 mod licences;
+mod lines;
 mod links;
 mod picture;
 mod readme;
@@ -23,13 +25,14 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo run -p xtask -- tidy | licences | readme [FILE] | slowest [PROFILE] | picture [--check]";
+    "usage: cargo run -p xtask -- tidy | licences | lines | readme [FILE] | slowest [PROFILE] | picture [--check]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(),
         ["licences"] => licences::run(),
+        ["lines"] => lines::run(),
         ["readme"] => readme::run("README.md"),
         ["readme", file] => readme::run(file),
         ["slowest"] => slowest::run("default"),
