@@ -11,6 +11,7 @@ pub mod classify;
 pub mod critical_path;
 pub mod diff;
 pub mod findings;
+mod frame_names;
 mod host_collectives;
 pub mod hta_rows;
 pub mod hta_view;

@@ -394,6 +394,24 @@ fn chance_is_told_in_a_note() {
     assert!(!told(&other) && fires(&other), "{:?}", other.notes);
 }
 
+/// A step that runs more operators than others does so for a reason.
+#[test]
+fn steps_that_do_more_are_not_told_as_chance() {
+    let mut program = Program::new();
+    for number in 0..8 {
+        program.step(number, |p| {
+            for _ in 0..if number == 5 { 40 } else { 10 } {
+                p.op("aten::mm", |p| p.work(60));
+                p.op("aten::add", |p| p.work(60));
+            }
+        });
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    let notes = program.findings().notes;
+    let note = notes.iter().find(|note| note.starts_with("step 5 takes"));
+    assert!(note.is_none_or(|note| !note.contains("another program")), "{notes:?}");
+}
+
 #[test]
 fn workers_may_be_made_long_before() {
     let mut program = Program::new();

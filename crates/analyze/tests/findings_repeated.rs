@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::Finding;
+use stackline_analyze::findings::{Finding, place_of};
 
 /// Six steps of a product of 1 ms on the host, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program, usize)) -> Program {
@@ -51,6 +51,10 @@ fn constants_that_are_built_in_each_step() {
         }
     });
     assert_eq!(once.of("SL045"), []);
+    // Batches hold other values each time, whatever they are made of.
+    let collated =
+        steps(|p, _| p.python("torch/utils/data/_utils/fetch.py(30): fetch", |p| mask(p, "data.py(38): collate", 512)));
+    assert_eq!(collated.of("SL045"), []);
     // A layer that makes a tensor, too, computes with others; random numbers are none that can be kept.
     for other in ["aten::linear", "aten::bernoulli_", "aten::randn", "aten::scatter_"] {
         let mixed = steps(|p, _| {
@@ -287,6 +291,21 @@ fn convolutions(searches: fn(usize) -> bool) -> Program {
     })
 }
 
+/// PyTorch writes where functions are called: the line, where a function's name has its first one, or that at which recording began.
+#[test]
+fn calls_have_lines() {
+    let mut program = Program::new();
+    program.span("python_function", "train.py(107): main", 0, 1000, json!({"CallFrom": "train.py:131"}));
+    program.span("python_function", "torch/optim/adamw.py(40): step", 100, 500, json!({"CallFrom": "train.py:96"}));
+    program.span("python_function", "<built-in method mm>", 200, 200, json!({"CallFrom": "torch/optim/adamw.py:44"}));
+    program.span("cpu_op", "aten::mm", 250, 100, json!({}));
+    program.span("cpu_op", "aten::add", 700, 100, json!({}));
+    let trace = program.trace();
+    let place = |name: &str| place_of(&trace, trace.events.ids().find(|&e| trace.name(e) == name).unwrap()).text();
+    assert_eq!(place("aten::mm"), "train.py:96 in main");
+    assert_eq!(place("aten::add"), "train.py:107 in main");
+}
+
 #[test]
 fn algorithms_are_tried_out_in_each_step() {
     let program = convolutions(|_| true);
@@ -302,6 +321,25 @@ fn algorithms_are_tried_out_in_each_step() {
         let others = program.of(code);
         assert!(others.iter().all(|f| !f.title.contains("conv")), "{}", text(&others));
     }
+    // A module around it launches another kernel: it is no chain of small ones, either.
+    let around = steps(|p, _| {
+        p.python("nn.Module: Net_0", |p| {
+            p.op("aten::cudnn_convolution", search);
+            p.op("aten::relu", |p| p.kernel("relu", 5));
+        });
+    });
+    assert!(around.of("SL002").iter().all(|f| !f.title.contains("conv")), "{}", text(&around.of("SL002")));
+    // Between steps nothing counts; a first step that searches more is a warm-up.
+    let warms_up = steps(|p, number| {
+        for _ in 0..if number == 0 { 5 } else { 1 } {
+            p.op("aten::cudnn_convolution", search);
+        }
+    });
+    assert!(
+        warms_up.of("SL062")[0].title.contains("in 5 of the 5 steps after the first"),
+        "{}",
+        text(&warms_up.of("SL062"))
+    );
     // In some steps: the first may have been a warm-up.
     let at_times = convolutions(|number| number % 2 == 0);
     let gain = at_times.of("SL062")[0].gain_ns();
@@ -325,7 +363,7 @@ fn autotuners_that_run_in_each_step() {
     });
     let found = program.of("SL062");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
-    assert!(only.title.starts_with("An autotuner tries out kernels in 5 of the 5 steps"), "{}", only.title);
+    assert!(only.title.starts_with("An autotuner tries out kernels in all 6 steps"), "{}", only.title);
     assert!((480_000..=540_000).contains(&only.gain_ns()), "{}", text(&found));
     assert_eq!(only.place.text(), "train.py:10 in step");
 }

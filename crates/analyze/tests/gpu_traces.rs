@@ -2,7 +2,7 @@
 
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::findings::{Findings, Options, Support, find};
+use stackline_analyze::findings::{Confidence, Findings, Options, Support, find};
 use stackline_analyze::steps::Looked;
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
@@ -68,5 +68,7 @@ fn advice_for_jax_is_of_jax() {
     assert!(advice.contains("jax.jit"), "{advice}");
     let read = of("SL004");
     assert!(read.title.starts_with("np.asarray(jax.Array) waits for the GPU in each step"), "{}", read.title);
-    assert_eq!(read.support, Support::Inferred);
+    assert_eq!((read.support, read.confidence), (Support::Inferred, Confidence::Medium));
+    // What the program called; JAX's own wrapper is within it.
+    assert_eq!(read.place.text(), "array.py:293 in __float__");
 }

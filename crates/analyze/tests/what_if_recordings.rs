@@ -63,3 +63,26 @@ fn removing_a_frame_removes_calls_that_no_sample_hit() {
     assert!(inside >= 38, "{inside}");
     assert!(mean.abs() < 0.1 && worst < 0.6, "{mean} {worst}");
 }
+
+/// Samples see a wait for the end of a thread up to the last of them only. A function of that thread goes: so does the wait.
+#[test]
+fn waits_for_a_thread_go_on_until_the_waiting_one_does_something() {
+    let mut program = Program::new();
+    program.recorded(json!({}));
+    let mut on = |tid: i64, cat: &str, name: &str, (from, to): (i64, i64), args: serde_json::Value| {
+        program.thread_span(tid, (cat, name), (from, to - from), args);
+    };
+    on(1, "python_function", "serve.py(52): main", (0, 100_500), json!({}));
+    on(1, "cpu_op", "aten::randn", (0, 1_000), json!({}));
+    let seen = json!({(INFERRED): true});
+    on(1, "python_function", "threading.py(1125): Thread._wait_for_tstate_lock", (1_000, 90_000), seen);
+    on(1, "cpu_op", "aten::add", (100_100, 100_400), json!({}));
+    on(2, "python_function", "threading.py(988): Thread._bootstrap", (500, 100_000), json!({}));
+    on(2, "cpu_op", "aten::mm", (500, 2_000), json!({}));
+    on(2, "python_function", "serve.py(17): audit", (2_000, 92_000), json!({}));
+    on(2, "cpu_op", "aten::mm", (92_000, 100_000), json!({}));
+    let edits = [Edit::parse("remove frame:serve.py(17): audit").unwrap()];
+    let gain =
+        predict(&read(&program.text(json!({"id": 0, "name": "none"}))), &WindowChoice::Whole, &edits).unwrap().gain;
+    assert!((gain.ns - 90_000_000).abs() < 1_000_000 && gain.high_ns >= 90_000_000, "{gain:?}");
+}

@@ -96,6 +96,7 @@ programs! {
     #[ignore = "long: ./dev test --long"]
     too_few_threads
     unfused_optimizer
+    #[ignore = "long: ./dev test --long"]
     waits
 }
 
@@ -106,8 +107,12 @@ fn padding() {
 }
 
 #[test]
-#[ignore = "long: ./dev test --long"]
 fn waits_are_seen_as_users_record() {
     finds(&[], "waits.py");
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn waits_for_queues_are_seen_as_users_record() {
     finds(&[], "queue_wait.py");
 }

@@ -12,15 +12,16 @@ use std::collections::BTreeMap;
 const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
 
 /// What makes a tensor whose size its first argument is.
-const FILLED: &[&str] = &["ones", "full", "eye"];
+pub(super) const FILLED: &[&str] = &["ones", "full", "eye"];
 /// What makes a vector.
-const VECTORS: &[&str] = &["arange", "linspace", "logspace"];
+pub(super) const VECTORS: &[&str] = &["arange", "linspace", "logspace"];
 /// What keeps the number of elements, and their values.
-const RESHAPED: &[&str] = &["view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "flatten"];
+pub(super) const RESHAPED: &[&str] =
+    &["view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "flatten"];
 /// What keeps the values, of another type or elsewhere.
-const COPIED: &[&str] = &["to", "_to_copy", "copy_", "detach", "clone", "contiguous", "expand"];
+pub(super) const COPIED: &[&str] = &["to", "_to_copy", "copy_", "detach", "clone", "contiguous", "expand"];
 /// What computes element by element: what a constant is worth keeping for.
-const COMPUTED: &[&str] = &[
+pub(super) const COMPUTED: &[&str] = &[
     "mul",
     "div",
     "add",

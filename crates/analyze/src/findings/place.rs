@@ -1,14 +1,14 @@
 //! Where in a program an event comes from.
 
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
-use stackline_model::{EventId, EventKind, LINE, StackId, StrId, Trace};
+use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
 
 /// A place in a program; parts that the trace does not tell are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// File, as the trace names it.
     pub file: Option<String>,
-    /// Line in it, from 1: the one that ran where stacks are recorded, else the function's first.
+    /// Line in it, from 1: the one that ran where stacks or calls are recorded with it, else the function's first.
     pub line: Option<u32>,
     /// Python function.
     pub function: Option<String>,
@@ -117,6 +117,7 @@ const FILES_OF_XPROF: &[&str] = &[
     "sharding.py",
     "sharding_impls.py",
     "slicing.py",
+    "thread.py",
     "traceback_util.py",
     "tree_util.py",
     "ufunc_api.py",
@@ -185,10 +186,20 @@ fn kind_of(name: &str) -> NameKind {
     }
 }
 
+/// Where a function was called, such as `train.py:96`: torch.profiler writes it with each function since PyTorch 2.15.
+const CALLED_FROM: &str = "CallFrom";
+
+/// Whether a library frame of XProf may be what the program called.
+fn is_called_by_own(name: &str) -> bool {
+    name.starts_with('$') && !name.starts_with("$threading.py:") && !name.starts_with("$thread.py:")
+}
+
 /// A place by names of a trace: events of one place have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PlaceKey {
     frame: StrId,
+    /// The line of the frame's function that ran; 0: that of the frame's name.
+    line: u32,
     module: StrId,
     operator: StrId,
 }
@@ -198,17 +209,18 @@ pub(super) struct Places<'a> {
     trace: &'a Trace,
     /// By name; empty where few places are asked for.
     kinds: Vec<NameKind>,
+    called_from: AttrColumn<'a>,
 }
 
 /// The place of one event: of GPU work that of its launch.
 pub fn place_of(trace: &Trace, event: EventId) -> Place {
-    let places = Places { trace, kinds: Vec::new() };
+    let places = Places { trace, kinds: Vec::new(), called_from: trace.attr(CALLED_FROM) };
     places.place(places.key(event))
 }
 
 impl<'a> Places<'a> {
     pub(super) fn new(trace: &'a Trace) -> Self {
-        Self { trace, kinds: trace.strings.iter().map(kind_of).collect() }
+        Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
     }
 
     fn kind(&self, name: StrId) -> NameKind {
@@ -230,8 +242,10 @@ impl<'a> Places<'a> {
     pub(super) fn key(&self, event: EventId) -> PlaceKey {
         let trace = self.trace;
         let event = launch_of(trace, event);
-        let mut key = PlaceKey { frame: StrId::NONE, module: StrId::NONE, operator: StrId::NONE };
+        let mut key = PlaceKey { frame: StrId::NONE, line: 0, module: StrId::NONE, operator: StrId::NONE };
         let (mut library_frame, mut of_stack, mut has_stack) = (StrId::NONE, None, false);
+        // The function that the next outer one called.
+        let mut callee = None;
         for at in std::iter::once(event).chain(trace.ancestors(event)) {
             // The stack of the innermost event that has one, unless it was taken outside of the function that is found: then it knows
             // the line of a caller.
@@ -240,17 +254,23 @@ impl<'a> Places<'a> {
                 of_stack = self.own_frame_of(stack);
             }
             let name = trace.events.name[at.index()];
+            let caller_of = callee;
+            if trace.kind(at) == EventKind::PythonFunction {
+                callee = Some(at);
+            }
             match (trace.kind(at), self.kind(name)) {
                 // Traces of 2021 and before have steps among the operators.
                 (EventKind::Operator, kind) if kind != NameKind::Step => key.operator = name,
                 (EventKind::PythonFunction, NameKind::Module) if key.module.is_none() => key.module = name,
                 (EventKind::PythonFunction, NameKind::OwnFrame) => {
                     key.frame = name;
+                    key.line = caller_of.and_then(|callee| self.line_of_call(name, callee)).unwrap_or(0);
                     break;
                 }
-                // XProf has no frame of a file that began before it did: of its library frames the outermost is what that file called.
+                // XProf omits functions that ran when it began, mostly those of the program's file: the outermost of a library is what
+                // they called, but for what begins a thread.
                 (EventKind::PythonFunction, NameKind::LibraryFrame)
-                    if library_frame.is_none() || trace.strings.get(name).starts_with('$') =>
+                    if library_frame.is_none() || is_called_by_own(trace.strings.get(name)) =>
                 {
                     library_frame = name;
                 }
@@ -258,11 +278,19 @@ impl<'a> Places<'a> {
             }
         }
         if let Some(frame) = of_stack {
-            key.frame = frame;
+            (key.frame, key.line) = (frame, 0);
         } else if key.frame.is_none() {
             key.frame = library_frame;
         }
         key
+    }
+
+    /// The line of a function in which it called another one, if the trace tells.
+    fn line_of_call(&self, caller: StrId, callee: EventId) -> Option<u32> {
+        let strings = &self.trace.strings;
+        let (file, line) = strings.get(self.called_from.text(callee)?).rsplit_once(':')?;
+        let (of, ..) = frame(strings.get(caller))?;
+        (file == of).then(|| line.parse().ok())?
     }
 
     /// The stack that was recorded with an event.
@@ -311,7 +339,7 @@ impl<'a> Places<'a> {
 
     /// The place of a function.
     pub(super) fn of_frame(&self, frame: StrId) -> Place {
-        self.place(PlaceKey { frame, module: StrId::NONE, operator: StrId::NONE })
+        self.place(PlaceKey { frame, line: 0, module: StrId::NONE, operator: StrId::NONE })
     }
 
     /// A place in words.
@@ -323,7 +351,8 @@ impl<'a> Places<'a> {
             place.file = Some(file.to_owned());
             // Frames are named by the first line of their function: that of a whole file is an import.
             let is_begin = function == "<module>" && line == 1;
-            place.line = (line > 0 && !is_begin).then_some(line);
+            let known = (line > 0 && !is_begin).then_some(line);
+            place.line = if key.line > 0 { Some(key.line) } else { known };
             place.function = Some(function.to_owned());
         }
         place

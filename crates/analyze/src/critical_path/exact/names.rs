@@ -1,5 +1,6 @@
 //! What the method knows by name, as data: frames that wait, frames that let others go on, data loading.
 
+use crate::frame_names::fits;
 use stackline_model::names::COLLECTION;
 use stackline_model::{EventId, EventKind, Trace};
 
@@ -25,14 +26,18 @@ pub(super) mod bits {
     pub(in super::super) const TAKES: u16 = 256;
     /// Is what worker processes of a loader of data run.
     pub(in super::super) const RUNS_WORKER: u16 = 512;
+    /// Waits for the end of another thread, or of what it works on. Where no thread is seen to end then, it is the wait's own time.
+    pub(in super::super) const JOINS: u16 = 1024;
 }
 
-/// All parts that a name must contain, and the bit they stand for.
+/// All parts that a name must contain (see [`fits`]), and the bits that they stand for.
 const RULES: &[(&[&str], u16)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
     (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
     (&["'acquire' of '_thread."], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
     (&["built-in method acquire"], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
+    (&["'__enter__' of '_thread."], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
+    (&["built-in method __enter__ of _thread."], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
     (&["queues.py(", "): get"], bits::WAITS),
     (&["queue.py(", "): get"], bits::WAITS),
     (&["'get' of '_queue.SimpleQueue"], bits::WAITS),
@@ -40,7 +45,10 @@ const RULES: &[(&[&str], u16)] = &[
     (&["method 'poll' of"], bits::WAITS | bits::ONLY_WAITS),
     (&["built-in method select"], bits::WAITS | bits::ONLY_WAITS),
     (&["selectors.py("], bits::WAITS | bits::ONLY_WAITS),
-    (&["threading.py(", "): wait"], bits::WAITS | bits::ONLY_WAITS),
+    (&["threading.py(", "): wait*"], bits::WAITS | bits::ONLY_WAITS),
+    (&["threading.py(", "): join"], bits::JOINS),
+    (&["threading.py(", "): _wait_for_tstate_lock"], bits::JOINS),
+    (&["concurrent/futures/_base.py(", "): result"], bits::JOINS),
     (&["connection.py(", "): wait"], bits::WAITS | bits::ONLY_WAITS),
     (&["connection.py(", "): _poll"], bits::WAITS | bits::ONLY_WAITS),
     (&["queues.py(", "): put"], bits::PUTS),
@@ -48,7 +56,7 @@ const RULES: &[(&[&str], u16)] = &[
     (&["_try_put_index"], bits::PUTS),
     (&["'put' of '_queue.SimpleQueue"], bits::PUTS),
     (&["'release' of '_thread."], bits::RELEASES),
-    (&["threading.py(", "): notify"], bits::RELEASES),
+    (&["threading.py(", "): notify*"], bits::RELEASES),
     (&["threading.py(", "): set"], bits::RELEASES),
     (&["dataloader.py"], bits::LOADS_DATA),
     (&["enumerate(DataLoader)"], bits::LOADS_DATA),
@@ -99,7 +107,7 @@ impl Names {
 }
 
 fn classify(name: &str) -> u16 {
-    RULES.iter().filter(|(parts, _)| parts.iter().all(|p| name.contains(p))).fold(0, |bits, (_, bit)| bits | bit)
+    RULES.iter().filter(|(parts, _)| fits(name, parts)).fold(0, |bits, (_, bit)| bits | bit)
 }
 
 #[cfg(test)]
@@ -112,6 +120,11 @@ mod tests {
         assert_eq!(classify(run), bits::RUNS_BACKWARD);
         assert_eq!(classify("multiprocessing/queues.py(103): get"), bits::WAITS);
         assert_eq!(classify("selectors.py(403): select"), bits::WAITS | bits::ONLY_WAITS);
+        // As recordings name them, and some versions of torch.profiler: with their class.
+        assert_eq!(classify("queue.py(154): Queue.get"), bits::WAITS);
+        assert_eq!(classify("threading.py(295): Condition.wait"), bits::WAITS | bits::ONLY_WAITS);
+        assert_eq!(classify("threading.py(1125): Thread._wait_for_tstate_lock"), bits::JOINS);
+        assert_eq!(classify("task_queue.py(3): get"), 0);
         assert_eq!(classify("<method 'release' of '_thread.lock' objects>"), bits::RELEASES);
         assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::PUTS, bits::PUTS);
         let take = "torch/utils/data/dataloader.py(720): _BaseDataLoaderIter.__next__";

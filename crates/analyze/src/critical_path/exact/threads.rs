@@ -7,7 +7,7 @@ use super::xla_pool::XlaPool;
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, EventKind, Key, Trace, TrackId};
+use stackline_model::{EventId, EventKind, INFERRED, Key, Trace, TrackId};
 
 /// Why a thread went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -349,7 +349,7 @@ impl Finder<'_> {
         let pieces = &lanes[lane].pieces;
         let engines: Vec<usize> = (0..lanes.len()).filter(|&l| self.forward_of[l] == Some(lane)).collect();
         for (i, piece) in pieces.iter().enumerate() {
-            let (from, to) = (piece.start, lanes[lane].piece_end(i));
+            let (from, to) = (piece.start, self.wait_end(lane, i));
             if to == i64::MAX {
                 continue;
             }
@@ -360,7 +360,7 @@ impl Finder<'_> {
                 let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
                 latest(&self.burst_ends, from, to, |l| engines.contains(&l))
                     .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
-            } else if known & bits::WAITS != 0 {
+            } else if known & (bits::WAITS | bits::JOINS) != 0 {
                 self.woken(lane, piece.event, from, to)
             } else if self.xla_pool.is_waited_for(self.trace, piece.event, next) {
                 let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.has(l));
@@ -372,6 +372,18 @@ impl Finder<'_> {
                 self.handovers.push(Handover { source, target: lane, from, to, rule, evidence });
             }
         }
+    }
+
+    /// The end of a piece. A wait that samples saw may go on after the last of them, until its thread does something else.
+    fn wait_end(&self, lane: usize, piece: usize) -> i64 {
+        let (lane, event) = (&self.lanes[lane], self.lanes[lane].pieces[piece].event);
+        let is_wait = self.names.of(self.trace, event) & (bits::WAITS | bits::JOINS) != 0;
+        let mut last = piece;
+        if is_wait && self.trace.attr(INFERRED).get(event).is_some() {
+            let is_around = |p: &&Piece| p.event.is_none() || self.trace.ancestors(event).any(|e| e == p.event);
+            last += lane.pieces[piece + 1..].iter().take_while(is_around).count();
+        }
+        lane.piece_end(last)
     }
 
     /// What ended a wait for a lock, a queue or a pipe.

@@ -61,7 +61,7 @@ impl XlaPool {
 
     /// Whether a thread waits for the pool in a piece of a span, which the next span ends.
     pub(super) fn is_waited_for(&self, trace: &Trace, waiting: EventId, next: EventId) -> bool {
-        self.is_member.contains(&true)
+        !self.put.is_empty()
             && next.is_some()
             && trace.name(next) == AFTER_WAIT
             && waiting.is_some()

@@ -1,9 +1,9 @@
 //! SL062: algorithms are tried out in later steps, as cuDNN's benchmark mode and autotuners do for each new shape.
 
-use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, EventKind, Unit};
+use stackline_model::{EventId, EventKind, Step, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -38,6 +38,9 @@ const LEAST_WAITS: usize = 3;
 /// Kernels of a search for one candidate, which runs twice.
 const LEAST_KERNELS: usize = 2;
 
+/// Fewer steps after the first do not show that each searches.
+const LEAST_LATER: usize = 2;
+
 /// Functions in which an autotuner runs its candidates.
 const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
@@ -68,29 +71,40 @@ struct Search {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut groups = by_place(subject, of_convolutions(subject));
     groups.extend(by_place(subject, of_autotuners(subject)));
-    groups.iter().filter_map(|(place, searches)| draft(subject, place.clone(), searches)).collect()
+    groups.into_iter().filter_map(|(place, searches)| draft(subject, place, &searches)).collect()
 }
 
-/// What searches of convolutions did that this rule tells: others leave it to this one.
+/// What searches of convolutions did, but for those of a warm-up: other rules leave it to this one.
 pub(super) fn events_of_searches(subject: &Subject<'_>) -> FxHashSet<EventId> {
     let groups = by_place(subject, of_convolutions(subject));
     groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
 }
 
-/// Searches of later steps by place; where all of those search, searches of the first step are no warm-up, either.
+/// Searches of the later steps by place. Where each of those searches, and one as often as the first step, that one does so for the same
+/// reason, and counts, too.
 fn by_place(subject: &Subject<'_>, searches: Vec<Search>) -> Vec<(Place, Vec<Search>)> {
-    let steps = subject.later_steps();
+    let (later, all) = (subject.later_steps(), &subject.trace().steps);
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
-    let told = |(place, mut spans): (Place, Vec<EventId>)| {
-        let of_steps = subject.steps_with(steps, spans.iter().copied());
-        if of_steps.len() < steps.len() {
-            spans.retain(|&span| subject.step_of(steps, span).is_some());
+    let counted = |(place, mut spans): (Place, Vec<EventId>)| {
+        let mut searching: BTreeMap<usize, usize> = BTreeMap::new();
+        for step in spans.iter().filter_map(|&span| subject.step_of(later, span)) {
+            *searching.entry(step).or_default() += 1;
         }
-        let searches: Vec<Search> = spans.iter().filter_map(|span| by_span.remove(span)).collect();
-        (!of_steps.is_empty()).then_some((place, searches))
+        let most = *searching.values().max()?;
+        let is_of_first = |&&span: &&EventId| !is_late(subject, span) && subject.step_of(all, span).is_some();
+        let is_steady = later.len() >= LEAST_LATER
+            && searching.len() == later.len()
+            && spans.iter().filter(is_of_first).count() <= most;
+        spans.retain(|&span| subject.step_of(if is_steady { all } else { later }, span).is_some());
+        Some((place, spans.iter().filter_map(|span| by_span.remove(span)).collect()))
     };
-    subject.by_place(&spans).into_iter().filter_map(told).collect()
+    subject.by_place(&spans).into_iter().filter_map(counted).collect()
+}
+
+/// Whether a search is in a step after the first.
+fn is_late(subject: &Subject<'_>, span: EventId) -> bool {
+    subject.step_of(subject.later_steps(), span).is_some()
 }
 
 /// The calls that wait within each of the outermost convolutions.
@@ -116,7 +130,8 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
         .collect();
-    if ends.is_empty() {
+    // Mostly only the first step searches.
+    if !ends.keys().any(|&span| is_late(subject, span)) {
         return Vec::new();
     }
     let mut gone: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
@@ -154,35 +169,29 @@ fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
 
 fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Draft> {
     let trace = subject.trace();
-    let steps = subject.later_steps();
+    let (later, all) = (subject.later_steps(), &trace.steps);
     let events: Vec<EventId> = searches.iter().map(|search| search.span).collect();
-    let of_steps = subject.steps_with(steps, events.iter().copied());
-    let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
-    let candidates: Vec<EventId> = gone.iter().copied().filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
+    let late: Vec<&Search> = searches.iter().filter(|search| is_late(subject, search.span)).collect();
+    let searches: Vec<&Search> = searches.iter().collect();
+    let gone = searches.iter().flat_map(|search| search.gone.iter().copied());
+    let candidates: Vec<EventId> = gone.filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
     let (path, inside) = (subject.on_path(), subject.path_inside(&events));
     let on_gpu: i64 = candidates.iter().filter_map(|kernel| path.get(kernel)).sum();
     let share = subject.percent(inside.iter().sum::<i64>() + on_gpu);
     if share < subject.setting("share") {
         return None;
     }
-    let first = *events.first()?;
-    let (what, kind) =
-        if is_autotuner(trace.name(first)) { ("An autotuner", "frame") } else { ("cuDNN (or MIOpen)", "operator") };
-    let edit = subject.edit(Action::Remove, format!("{kind}:{}, its search", trace.name(first)), &gone)?;
-    // What cuDNN does between its calls goes, too.
-    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / subject.total(&events).max(1) as f64;
-    let rest = subject.edit(
-        Action::Scale(left.min(1.0)),
-        format!("{kind}:{}, without its search", trace.name(first)),
-        &events,
-    );
-    let edits = std::iter::once(edit).chain(rest.filter(|_| left > 0.0)).collect();
+    let name = trace.name(*events.first()?);
+    let what = if is_autotuner(name) { "An autotuner" } else { "cuDNN (or MIOpen)" };
+    let in_steps = match late.len() == searches.len() {
+        true => format!("{} of the {} steps after the first", steps_with(subject, later, &late), later.len()),
+        false => format!("all {} steps", steps_with(subject, all, &searches)),
+    };
+    let edits = edits(subject, name, &searches)?;
+    // What else a first step does once may lie in its searches.
+    let least = if late.len() < searches.len() { vec![self::edits(subject, name, &late)?] } else { Vec::new() };
     Some(Draft {
-        title: format!(
-            "{what} tries out kernels in {} of the {} steps after the first: {share:.0} % of the critical path",
-            of_steps.len(),
-            steps.len(),
-        ),
+        title: format!("{what} tries out kernels in {in_steps}: {share:.0} % of the critical path"),
         place,
         facts: vec![
             Fact::count("searches", searches.len()),
@@ -190,11 +199,28 @@ fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Dra
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
             Fact::time("in calls that search, a step", subject.per_step(subject.total(&events))),
         ],
-        worth: Worth::Edits(edits),
+        worth: if least.is_empty() { Worth::Edits(edits) } else { Worth::Range(edits, least) },
         events,
         support: Support::Exact,
         confidence: Confidence::High,
     })
+}
+
+/// In how many of some steps searches are.
+fn steps_with(subject: &Subject<'_>, steps: &[Step], searches: &[&Search]) -> usize {
+    subject.steps_with(steps, searches.iter().map(|search| search.span)).len()
+}
+
+/// Without some searches.
+fn edits(subject: &Subject<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
+    let kind = if is_autotuner(name) { "frame" } else { "operator" };
+    let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
+    let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
+    let remove = subject.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
+    // What cuDNN does between its calls goes, too.
+    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / subject.total(&spans).max(1) as f64;
+    let rest = subject.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
+    Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())
 }
 
 #[cfg(test)]

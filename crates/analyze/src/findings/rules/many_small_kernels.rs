@@ -58,11 +58,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             by_span.entry(span).or_default().push(kernel);
         }
     }
+    // What also launches through others within it would fuse theirs, too.
+    let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
     // Calls that search for a kernel launch as many as they try (SL062).
     let of_searches = super::autotuning::events_of_searches(subject);
     by_span.retain(|_, kernels| !kernels.iter().any(|kernel| of_searches.contains(kernel)));
-    // What also launches through others within it would fuse theirs, too.
-    let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
     // The same module many times over is one line of the program.
     let mut by_code: BTreeMap<&str, Launched> = BTreeMap::new();
     for (span, kernels) in by_span.into_iter().filter(|(span, _)| !outer.contains(span)) {

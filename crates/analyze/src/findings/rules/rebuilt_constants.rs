@@ -1,7 +1,7 @@
 //! SL045: the same constants are built again in each step.
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
-use crate::findings::constant_runs::constant_runs;
+use crate::findings::constant_runs::{COMPUTED, COPIED, FILLED, RESHAPED, VECTORS, constant_runs};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Unit};
@@ -38,77 +38,47 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Operators that make tensors of nothing but sizes and Python values.
-const FACTORIES: &[&str] =
-    &["arange", "ones", "full", "eye", "linspace", "logspace", "tril_indices", "triu_indices", "lift_fresh"];
+const FACTORIES: &[&[&str]] = &[FILLED, VECTORS, &["tril_indices", "triu_indices", "lift_fresh"]];
 
 /// What is computed of them.
-const DERIVED: &[&str] = &[
-    "view",
-    "reshape",
-    "expand",
-    "unsqueeze",
-    "squeeze",
-    "transpose",
-    "permute",
-    "t",
-    "slice",
-    "select",
-    "repeat",
-    "stack",
-    "cat",
-    "outer",
-    "ger",
-    "mul",
-    "div",
-    "add",
-    "sub",
-    "rsub",
-    "neg",
-    "pow",
-    "exp",
-    "log",
-    "sin",
-    "cos",
-    "reciprocal",
-    "abs",
-    "tril",
-    "triu",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "logical_not",
-    "bitwise_not",
-    "masked_fill",
-    "masked_fill_",
-    "where",
-    "to",
-    "_to_copy",
-    "copy_",
-    "detach",
-    "detach_",
-    "contiguous",
-    "clone",
-    "fill_",
-    "empty",
-    "resolve_conj",
-    "resolve_neg",
-    "meshgrid",
-    "flatten",
-    "polar",
-    "cumsum",
+const DERIVED: &[&[&str]] = &[
+    RESHAPED,
+    COPIED,
+    COMPUTED,
+    &[
+        "cat",
+        "detach_",
+        "empty",
+        "fill_",
+        "ger",
+        "meshgrid",
+        "outer",
+        "polar",
+        "repeat",
+        "resolve_conj",
+        "resolve_neg",
+        "select",
+        "slice",
+        "stack",
+    ],
 ];
 
 /// What only copies a tensor to the GPU is SL030's.
-const UPLOADS: &[&str] = &["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"];
+const UPLOADS: &[&[&str]] = &[&["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"]];
+
+/// Parts of names of what runs while a batch is made.
+const LOADER: &str = "torch/utils/data/";
 
 /// Fewer steps show nothing that is done in each.
 const LEAST_STEPS: usize = 3;
 
-fn is_of(list: &[&str], name: &str) -> bool {
-    name.strip_prefix("aten::").is_some_and(|name| list.contains(&name))
+fn is_of(lists: &[&[&str]], name: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
+}
+
+/// Whether an operator makes a batch: its values differ, whatever it is made of.
+fn is_of_loader(subject: &Subject<'_>, operator: EventId) -> bool {
+    subject.trace().ancestors(operator).any(|e| subject.trace().name(e).contains(LOADER))
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
@@ -117,7 +87,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     if !trace.strings.iter().any(|name| is_of(FACTORIES, name)) {
         return Vec::new();
     }
-    let operators = subject.outermost(&subject.operators());
+    let mut operators = subject.outermost(&subject.operators());
+    operators.retain(|&operator| !is_of_loader(subject, operator));
     // Asked for where a line makes nothing but constants.
     let held = LazyCell::new(|| held(subject, &operators));
     let of_line = |place, of| of_line(subject, place, of, &|| &*held);

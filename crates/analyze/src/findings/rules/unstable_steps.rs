@@ -55,6 +55,9 @@ const LEAST_STEPS: usize = 4;
 const NOISE: &str =
     "nothing that the program did more often explains it, so that another program may have had the processor";
 
+const MORE_WORK: &str = "it runs more operators than usual steps: other work, such as an evaluation or a checkpoint, for which other findings \
+                         are";
+
 const MODEL: &str = "model: the slow steps and those behind them take the median of all";
 
 /// A step of the window: its number, start, end and event.
@@ -151,12 +154,25 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         support: Support::Exact,
         confidence: Confidence::Low,
         worth: if is_noise {
-            Worth::Chance(NOISE)
+            Worth::Chance(if runs_more(subject, steps, slow, worst) { MORE_WORK } else { NOISE })
         } else {
             let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
             Worth::Model { gain, model: MODEL }
         },
     }
+}
+
+/// Whether the worst step runs more operators than any usual one, by half as much as it is longer.
+fn runs_more(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], worst: Timed) -> bool {
+    let operators = subject.operators();
+    let starts = |s: &Timed| {
+        let at = |e: &&EventId| (s.1..s.2).contains(&subject.trace().events.start[e.index()]);
+        operators.iter().filter(at).count() as f64
+    };
+    let usual: Vec<&Timed> = steps.iter().filter(|s| !slow.contains(s)).collect();
+    let most = usual.iter().map(|s| starts(s)).fold(0.0, f64::max);
+    let longest = usual.iter().map(|s| length(s)).max().unwrap_or(0).max(1) as f64;
+    starts(&worst) > most * (1.0 + (length(&worst) as f64 / longest - 1.0) / 2.0)
 }
 
 /// What the critical path of the worst step has more of than that of the usual steps.

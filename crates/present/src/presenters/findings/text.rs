@@ -5,7 +5,7 @@ use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::findings::{
-    Area, Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence,
+    Area, Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence, rules,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,8 +15,11 @@ use unicode_width::UnicodeWidthStr;
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
-    let what =
-        if count == 0 { "No rule finds anything that would gain much".to_owned() } else { counted(count, "finding") };
+    let what = match count {
+        0 if found.unchecked.len() == rules::ALL.len() => "No rule could be checked".to_owned(),
+        0 => "No rule finds anything that would gain much".to_owned(),
+        _ => counted(count, "finding"),
+    };
     let mut out = remark(&format!("{what}; {}.", size(found)), style);
     let together = together(found).filter(|_| count > 1).into_iter().chain(memory::together(found));
     out.extend(together.map(|line| remark(&line, style)));

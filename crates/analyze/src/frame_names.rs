@@ -1,0 +1,36 @@
+//! Matching of names of Python frames, such as `queue.py(154): Queue.get`, with parts of them.
+
+/// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function, whatever class it
+/// is of (recordings say so): all of it, or its beginning before a `*`.
+pub(crate) fn fits(name: &str, parts: &[&str]) -> bool {
+    let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
+    parts.iter().all(|part| match part.strip_prefix("): ") {
+        Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {
+            Some(beginning) => function.starts_with(beginning),
+            None => function == wanted,
+        }),
+        // A file: all of its name, with or without folders.
+        None if part.ends_with(".py(") => {
+            name.match_indices(part).any(|(at, _)| name[..at].is_empty() || name[..at].ends_with('/'))
+        }
+        None => name.contains(part),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn frames_by_parts_of_their_names() {
+        assert!(fits("wandb/sdk/wandb_run.py(12): log", &["wandb/", "): log"]));
+        assert!(!fits("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
+        assert!(fits("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(!fits("train.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(fits("logging/__init__.py(1477): Logger.info", &["logging/__init__.py(", "): info"]));
+        assert!(!fits("logging/__init__.py(1477): Logger.infos", &["logging/__init__.py(", "): info"]));
+        assert!(fits("asyncio/queue.py(3): get", &["queue.py("]) && fits("queue.py(3): get", &["queue.py("]));
+        assert!(!fits("task_queue.py(3): get", &["queue.py("]));
+        assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
+    }
+}
