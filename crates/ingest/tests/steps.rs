@@ -95,6 +95,24 @@ fn a_pattern_takes_the_place_of_what_is_known() {
     assert_eq!(told, ["step_annotation_matches_nothing"]);
 }
 
+/// Workers that serve requests at the same time.
+#[test]
+fn spans_beside_steps_of_another_thread_are_told() {
+    let span = |thread: u32, start: u32, length: u32| {
+        format!(
+            r#"{{"ph": "X", "cat": "user_annotation", "name": "request", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
+        )
+    };
+    // The second is in the first; the third in itself, on its own thread; the fourth ends after what it began in.
+    let spans = [span(1, 100, 100), span(2, 120, 50), span(1, 130, 10), span(2, 190, 50)];
+    let text = format!(r#"{{"traceEvents": [{}]}}"#, spans.join(","));
+    let pattern = regex_lite::Regex::new("^request$").unwrap();
+    let options = ReadOptions { step_annotation: Some(pattern), ..ReadOptions::default() };
+    let trace = read_bytes("steps", text.as_bytes(), &options).unwrap();
+    assert_eq!(steps(&trace), [(0, 100, 200), (1, 190, 240)]);
+    assert_eq!(trace.report.count_of("step_annotation_beside_another"), 1);
+}
+
 /// A discriminator and a generator, each with an Adam of its own: as many spans of one name, but a step ends with each second one.
 #[test]
 fn optimizers_of_one_class_take_turns() {

@@ -7,7 +7,7 @@ use super::optimizer_cycles::{self, Kinds};
 use crate::problems;
 use crate::sources::chrome;
 use regex_lite::Regex;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
 use std::hash::BuildHasher;
@@ -51,10 +51,14 @@ fn is_optimizer(name: &str) -> bool {
 /// Fills `trace.steps`, in time order: by marks whose names `pattern` matches, or else by those that are known. A capture group
 /// of the pattern that is a number is the step's.
 pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
-    trace.steps = match pattern {
-        Some(pattern) => steps(trace, marks(trace, |name| of_pattern(pattern, name))),
+    let asked = pattern.map(|pattern| marks(trace, |name| of_pattern(pattern, name)));
+    trace.steps = match &asked {
+        Some(marks) => steps(trace, marks.clone()),
         None => known(trace),
     };
+    for event in beside_steps(trace, asked.unwrap_or_default()) {
+        problems::STEP_BESIDE.count(&mut trace.report, None, trace.strings.get(trace.events.name[event.index()]));
+    }
     if let Some(pattern) = pattern.filter(|_| trace.steps.is_empty()) {
         problems::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("pattern '{pattern}'"));
     }
@@ -162,6 +166,19 @@ fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
         steps.push(Step { number, event, start, end });
     }
     steps
+}
+
+/// Marks that are no steps as those of other threads are around them.
+fn beside_steps(trace: &Trace, marks: OfProcess) -> Vec<EventId> {
+    let track = |event: EventId| trace.events.track[event.index()];
+    let is_step: FxHashSet<EventId> = trace.steps.iter().map(|step| step.event).collect();
+    let is_beside = |&event: &EventId| {
+        let (start, end) = span(trace, event);
+        let begun = trace.steps.partition_point(|step| step.start <= start);
+        let mut around = trace.steps[..begun].iter().rev().filter(|step| end <= step.end);
+        !is_step.contains(&event) && around.next().is_some_and(|step| track(step.event) != track(event))
+    };
+    marks.into_iter().filter(|(_, mark)| *mark != Mark::End).map(|(event, _)| event).filter(is_beside).collect()
 }
 
 /// Numbers that several steps of a process have.
