@@ -2,7 +2,7 @@
 
 use crate::planted_support;
 
-use planted_support::{PAGE, Score, put_into, try_clean, try_kind, write_table};
+use planted_support::{PAGE, Score, at, put_into, try_clean, try_kind, write_table};
 use stackline_sim::planted::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,6 +41,9 @@ fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) 
 fn check(clean: &Score, table: Vec<(&'static Kind, Score)>) {
     let kinds = table.len();
     let mut all = Score::default();
+    // Where a repair leaves a part of the work, bounds are those of what the rule assumes, as wide as was measured on real programs.
+    let gone = table.iter().filter(|(kind, _)| !kind.is_assumed).flat_map(|(_, score)| &score.widths);
+    let mut widths_of_gone: Vec<f64> = gone.copied().collect();
     table.into_iter().for_each(|(_, score)| all.add(score));
     assert!(kinds >= 20, "{kinds} kinds");
     assert!(all.found_percent() >= 99.0, "found {} %", all.found_percent());
@@ -49,7 +52,8 @@ fn check(clean: &Score, table: Vec<(&'static Kind, Score)>) {
     assert!(all.inside_percent() >= 95.0, "truth inside the bounds in {} %", all.inside_percent());
     assert!(all.error(50) <= 5.0, "median error {} %", all.error(50));
     // Bounds that hold anything are none.
-    assert!(all.width(50) <= 20.0, "median width of bounds {} % of the gain", all.width(50));
+    let width = at(&mut widths_of_gone, 50);
+    assert!(width <= 20.0, "median width of bounds {width} % of the gain, where work is gone");
 }
 
 #[test]
