@@ -70,7 +70,7 @@ codes! {
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
-    STEP_BESIDE "step_annotation_beside_another" Note
+    STEP_WITHIN_ANOTHER "step_annotation_within_another" Note
         "spans that the pattern for steps matches lie within one of another thread, and are no steps of their own";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
         "the clock of a device was off; its times were shifted as launches and waits allow, before anything was computed";

@@ -97,7 +97,7 @@ fn a_pattern_takes_the_place_of_what_is_known() {
 
 /// Workers that serve requests at the same time.
 #[test]
-fn spans_beside_steps_of_another_thread_are_told() {
+fn spans_within_steps_of_another_thread_are_told() {
     let span = |thread: u32, start: u32, length: u32| {
         format!(
             r#"{{"ph": "X", "cat": "user_annotation", "name": "request", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
@@ -110,7 +110,7 @@ fn spans_beside_steps_of_another_thread_are_told() {
     let options = ReadOptions { step_annotation: Some(pattern), ..ReadOptions::default() };
     let trace = read_bytes("steps", text.as_bytes(), &options).unwrap();
     assert_eq!(steps(&trace), [(0, 100, 200), (1, 190, 240)]);
-    assert_eq!(trace.report.count_of("step_annotation_beside_another"), 1);
+    assert_eq!(trace.report.count_of("step_annotation_within_another"), 1);
 }
 
 /// A discriminator and a generator, each with an Adam of its own: as many spans of one name, but a step ends with each second one.

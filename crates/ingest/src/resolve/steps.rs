@@ -56,8 +56,13 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         Some(marks) => steps(trace, marks.clone()),
         None => known(trace),
     };
-    for event in beside_steps(trace, asked.unwrap_or_default()) {
-        problems::STEP_BESIDE.count(&mut trace.report, None, trace.strings.get(trace.events.name[event.index()]));
+    let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
+    for event in within {
+        problems::STEP_WITHIN_ANOTHER.count(
+            &mut trace.report,
+            None,
+            trace.strings.get(trace.events.name[event.index()]),
+        );
     }
     if let Some(pattern) = pattern.filter(|_| trace.steps.is_empty()) {
         problems::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("pattern '{pattern}'"));
@@ -168,17 +173,19 @@ fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
     steps
 }
 
-/// Marks that are no steps as those of other threads are around them.
-fn beside_steps(trace: &Trace, marks: OfProcess) -> Vec<EventId> {
+/// Marks that are no steps, as they lie within a step of another thread of their process.
+fn within_steps_of_other_threads(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<EventId> {
     let track = |event: EventId| trace.events.track[event.index()];
+    let process = |event: EventId| trace.tracks.pid(track(event));
     let is_step: FxHashSet<EventId> = trace.steps.iter().map(|step| step.event).collect();
-    let is_beside = |&event: &EventId| {
+    let is_within = |&event: &EventId| {
         let (start, end) = span(trace, event);
         let begun = trace.steps.partition_point(|step| step.start <= start);
-        let mut around = trace.steps[..begun].iter().rev().filter(|step| end <= step.end);
-        !is_step.contains(&event) && around.next().is_some_and(|step| track(step.event) != track(event))
+        let is_around = |step: &&Step| end <= step.end && process(step.event) == process(event);
+        let around = || trace.steps[..begun].iter().rev().find(is_around);
+        !is_step.contains(&event) && around().is_some_and(|step| track(step.event) != track(event))
     };
-    marks.into_iter().filter(|(_, mark)| *mark != Mark::End).map(|(event, _)| event).filter(is_beside).collect()
+    marks.iter().filter(|(_, mark)| *mark != Mark::End).map(|&(event, _)| event).filter(is_within).collect()
 }
 
 /// Numbers that several steps of a process have.

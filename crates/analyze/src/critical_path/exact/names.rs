@@ -28,6 +28,8 @@ pub(super) mod bits {
     pub(in super::super) const RUNS_WORKER: u16 = 512;
     /// Waits for the end of another thread, or of what it works on. Where no thread is seen to end then, it is the wait's own time.
     pub(in super::super) const JOINS: u16 = 1024;
+    /// What another thread or process may end.
+    pub(in super::super) const ENDED_BY_OTHERS: u16 = WAITS | JOINS;
 }
 
 /// All parts that a name must contain (see [`fits`]), and the bits that they stand for.

@@ -360,7 +360,7 @@ impl Finder<'_> {
                 let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
                 latest(&self.burst_ends, from, to, |l| engines.contains(&l))
                     .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
-            } else if known & (bits::WAITS | bits::JOINS) != 0 {
+            } else if known & bits::ENDED_BY_OTHERS != 0 {
                 self.woken(lane, piece.event, from, to)
             } else if self.xla_pool.is_waited_for(self.trace, piece.event, next) {
                 let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.has(l));
@@ -377,7 +377,7 @@ impl Finder<'_> {
     /// The end of a piece. A wait that samples saw may go on after the last of them, until its thread does something else.
     fn wait_end(&self, lane: usize, piece: usize) -> i64 {
         let (lane, event) = (&self.lanes[lane], self.lanes[lane].pieces[piece].event);
-        let is_wait = self.names.of(self.trace, event) & (bits::WAITS | bits::JOINS) != 0;
+        let is_wait = self.names.of(self.trace, event) & bits::ENDED_BY_OTHERS != 0;
         let mut last = piece;
         if is_wait && self.trace.attr(INFERRED).get(event).is_some() {
             let is_around = |p: &&Piece| p.event.is_none() || self.trace.ancestors(event).any(|e| e == p.event);

@@ -55,8 +55,7 @@ const LEAST_STEPS: usize = 4;
 const NOISE: &str =
     "nothing that the program did more often explains it, so that another program may have had the processor";
 
-const MORE_WORK: &str = "it runs more operators than usual steps: other work, such as an evaluation or a checkpoint, for which other findings \
-                         are";
+const MORE_WORK: &str = "it runs more operators than other steps, for an evaluation or a checkpoint perhaps; findings on those tell their gain";
 
 const MODEL: &str = "model: the slow steps and those behind them take the median of all";
 
@@ -164,11 +163,10 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
 
 /// Whether the worst step runs more operators than any usual one, by half as much as it is longer.
 fn runs_more(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], worst: Timed) -> bool {
-    let operators = subject.operators();
-    let starts = |s: &Timed| {
-        let at = |e: &&EventId| (s.1..s.2).contains(&subject.trace().events.start[e.index()]);
-        operators.iter().filter(at).count() as f64
-    };
+    let mut begun: Vec<i64> = subject.operators().iter().map(|e| subject.trace().events.start[e.index()]).collect();
+    begun.sort_unstable();
+    let before = |at: i64| begun.partition_point(|&start| start < at);
+    let starts = |s: &Timed| (before(s.2) - before(s.1)) as f64;
     let usual: Vec<&Timed> = steps.iter().filter(|s| !slow.contains(s)).collect();
     let most = usual.iter().map(|s| starts(s)).fold(0.0, f64::max);
     let longest = usual.iter().map(|s| length(s)).max().unwrap_or(0).max(1) as f64;
