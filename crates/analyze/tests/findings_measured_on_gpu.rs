@@ -29,6 +29,31 @@ fn products_that_are_not_aligned() {
     }
 }
 
+/// Weights are copied to the GPU on this stream, each time before a product of so many µs.
+fn offloaded(stream: usize, product: i64) -> Program {
+    steps(|p| {
+        p.op("aten::copy_", |p| {
+            let copy = "Memcpy HtoD (Pinned -> Device)";
+            p.launch(("cudaMemcpyAsync", "gpu_memcpy"), copy, 900, stream, json!({"bytes": 25_000_000}));
+        });
+        p.op("aten::mm", |p| p.kernel("gemm", product));
+    })
+}
+
+#[test]
+fn copies_that_all_others_wait_for() {
+    let found = offloaded(7, 100).of("SL064");
+    assert_eq!(found.len(), 1);
+    let title = &found[0].title;
+    assert!(
+        title.starts_with("copies of 23.84 MiB a step (Memcpy HtoD (Pinned -> Device)) are the critical path for 8"),
+        "{title}"
+    );
+    let gain = found[0].gain.expect("replayed");
+    assert!((850_000..=905_000).contains(&gain.ns) && gain.low_ns == 0, "{gain:?}");
+    assert_eq!(offloaded(8, 2000).of("SL064"), [], "the product takes longer than the copy beside it");
+}
+
 fn optimizer(name: &str, passes: usize) -> Program {
     steps(|p| {
         p.op("aten::mm", |p| p.kernel("gemm", 20));

@@ -1,5 +1,6 @@
 //! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
 
+use crate::sources::Content;
 use crate::{Error, ReadOptions, problems, sources};
 use flate2::read::MultiGzDecoder;
 use stackline_model::Trace;
@@ -78,9 +79,13 @@ pub(crate) fn read_stream(
         }
         Packing::Tar => read_tar(path, label, stream, depth, options, found),
         Packing::Zip => read_zip(path, label, stream, depth, options, found),
+        Packing::None if head.starts_with(stackline_sqlite::MAGIC) => {
+            let own = (depth == 0).then_some(path).filter(|path| is_that_file(path, &head));
+            found.traces.extend(read_tables(label, own, stream, options)?);
+            Ok(())
+        }
         Packing::None => {
-            let trace = read_plain(label, &head, stream, depth > 0, options)?;
-            found.traces.push(trace);
+            found.traces.extend(read_plain(label, &head, stream, depth > 0, options)?);
             Ok(())
         }
     }
@@ -92,12 +97,11 @@ fn read_plain(
     stream: Stream<'_>,
     packed: bool,
     options: &ReadOptions,
-) -> Result<Trace, Error> {
+) -> Result<Vec<Trace>, Error> {
     if let Some(error) = unsupported(label, head) {
         return Err(error);
     }
-    let source = sources::ALL.iter().find(|s| (s.sniff)(head));
-    let Some(source) = source else {
+    let Some(source) = source(label, &Content::Bytes { head, stream: &mut io::empty() })? else {
         if head.iter().all(u8::is_ascii_whitespace) {
             let reason = "the file is empty: the profiler wrote nothing".to_owned();
             return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
@@ -106,16 +110,82 @@ fn read_plain(
         return Err(Error::Unsupported {
             path: label.into(),
             found: format!("an unknown format (starts with \"{start}\")"),
-            advice: "give a Chrome trace or a torch.profiler trace (JSON, also gzip, zstd, zip or tar)".to_owned(),
+            advice: format!("{READS} (JSON also as gzip, zstd, zip or tar)"),
         });
     };
-    let trace = if packed && options.threads != 1 {
-        crate::prefetch::with_prefetch(stream, |stream| (source.read)(label, stream, options))
+    let traces = if packed && options.threads != 1 {
+        crate::prefetch::with_prefetch(stream, |stream| (source.read)(label, Content::Bytes { head, stream }, options))
     } else {
         let mut stream = stream;
-        (source.read)(label, &mut stream, options)
+        (source.read)(label, Content::Bytes { head, stream: &mut stream }, options)
     };
-    if options.is_cancelled() { Err(Error::Cancelled) } else { trace }
+    if options.is_cancelled() { Err(Error::Cancelled) } else { traces }
+}
+
+/// A database in a stream is copied up to this size.
+const MOST_COPIED: u64 = 64 << 30;
+
+/// Whether a stream that begins like this is that file: labels of bytes in memory may be names of files, too.
+fn is_that_file(path: &Path, head: &[u8]) -> bool {
+    let mut own = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut own));
+    path.is_file() && read.is_ok() && own == head
+}
+
+/// Reads a database: the file itself, or a copy of what comes as a stream, for tables are read in any order.
+fn read_tables(
+    label: &str,
+    file: Option<&Path>,
+    stream: Stream<'_>,
+    options: &ReadOptions,
+) -> Result<Vec<Trace>, Error> {
+    let io = |source| Error::Io { path: label.into(), source };
+    let damaged = |reason: String| Error::Malformed { path: label.into(), reason, offset: 0 };
+    let mut copy = None;
+    let path = match file {
+        Some(path) => path.to_owned(),
+        None => {
+            let mut file = tempfile::NamedTempFile::new().map_err(io)?;
+            // What breaks off is read as far as it goes: SQLite tells that it is cut.
+            let copied = io::copy(&mut stream.take(MOST_COPIED), &mut file);
+            if options.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            if file.as_file().metadata().map_err(io)?.len() == 0 {
+                copied.map_err(io)?;
+            }
+            copy.insert(file.into_temp_path()).to_path_buf()
+        }
+    };
+    let tables = stackline_sqlite::Database::open(&path).map_err(|error| {
+        damaged(format!("an SQLite database that cannot be read: {error}; if it was copied or is still written, take the whole of it"))
+    })?;
+    let content = Content::Tables(&tables);
+    let Some(source) = source(label, &content)? else {
+        let names: Vec<&str> = tables.tables().take(8).collect();
+        let names = if names.is_empty() { "no tables".to_owned() } else { format!("the tables {}", names.join(", ")) };
+        let found = format!("an SQLite database that is no export of Nsight Systems (it has {names})");
+        return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
+    };
+    let mut traces = (source.read)(label, content, options);
+    let size = path.metadata().map_or(0, |meta| meta.len());
+    if let Ok([first, ..]) = traces.as_deref_mut() {
+        first.report.bytes = size;
+        if let Some(log) = file.and_then(stackline_sqlite::unmerged_log) {
+            problems::UNMERGED_LOG.count(&mut first.report, None, &log.display().to_string());
+            first.report.sort();
+        }
+    }
+    if file.is_some()
+        && let Some(progress) = &options.progress
+    {
+        progress(size.saturating_sub(SNIFF as u64));
+    }
+    if options.is_cancelled() { Err(Error::Cancelled) } else { traces }
+}
+
+fn source(label: &str, content: &Content<'_>) -> Result<Option<&'static sources::Source>, Error> {
+    sources::of(content).map_err(|reason| Error::Malformed { path: label.into(), reason, offset: 0 })
 }
 
 fn read_tar(
@@ -261,13 +331,16 @@ pub(crate) fn files_below(directory: &Path, leave_out: &[PathBuf]) -> io::Result
 pub(crate) fn could_be_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
-    read.is_ok() && (Packing::of(&head) != Packing::None || sources::ALL.iter().any(|s| (s.sniff)(&head)))
+    read.is_ok()
+        && (Packing::of(&head) != Packing::None || head.starts_with(stackline_sqlite::MAGIC) || is_known(&head))
 }
 
 /// Whether its name says that a file should be a trace: one that then is none (empty, unreadable) is worth a word.
 pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
-    [".json", ".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end))
+    [".json", ".json.gz", ".json.zst", ".nsys-rep", ".qdrep", ".sqlite", ".zip", ".tar", ".tar.gz", ".tgz"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -299,16 +372,16 @@ impl Packing {
 fn went_through_text(head: &[u8]) -> bool {
     let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();
     let other_high = head.iter().filter(|b| **b >= 0x80).count() - 3 * replaced;
-    !chrome_like(head) && replaced >= 8 && other_high < replaced
+    !is_known(head) && replaced >= 8 && other_high < replaced
 }
 
-fn chrome_like(head: &[u8]) -> bool {
-    sources::ALL.iter().any(|s| (s.sniff)(head))
+fn is_known(head: &[u8]) -> bool {
+    !matches!(sources::of(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }
 
 /// What can be opened.
-const READS: &str = "this version reads traces of torch.profiler and other Chrome traces, recordings of `stackline record`, and \
-    memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
+const READS: &str = "this version reads traces of torch.profiler and other Chrome traces, exports of Nsight Systems (`nsys export \
+    --type sqlite`), recordings of `stackline record`, and memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
 
 /// Formats that we recognise and do not read (yet).
 fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
@@ -317,8 +390,11 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
             "a binary file that a program took for text (its bytes above 0x7f became U+FFFD): nothing in it is left",
             "copy the original again in binary mode",
         )
-    } else if head.starts_with(b"SQLite format 3") {
-        ("an SQLite database (Nsight Systems?)", READS)
+    } else if [".nsys-rep", ".qdrep"].iter().any(|end| label.ends_with(end)) {
+        (
+            "a report of Nsight Systems, which only its own programs read",
+            "export it: nsys export --type sqlite FILE; this version reads the .sqlite file that this makes",
+        )
     } else if head.starts_with(b"PAR1") {
         ("a Parquet table", "give the run directory that holds it")
     } else if label.ends_with(".xplane.pb") {

@@ -106,6 +106,8 @@ codes! {
         "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
+    RANK_BY_DEVICE "rank_by_device" Note
+        "the processes of the file do not tell their ranks: they are numbered from 0, in the order of their GPUs";
     RANK_BY_POSITION "rank_by_position" Note
         "inputs name no rank, or the same one twice: all are numbered by their position among the inputs, from 0";
     UNREADABLE_STREAM "unreadable_stream" Lost "the stream of a process cannot be read; that process is left out";
@@ -174,6 +176,15 @@ codes! {
         "a tensor has a number that cannot be; its operator is kept without it";
     MEMORY_BAD_SEGMENT "damaged_segment" Skipped
         "a segment or block of the allocator lacks what it needs or says what cannot be; that was left out";
+    TABLE_DAMAGED "damaged_table" Lost "a table of the file cannot be read to its end; its rows before that were kept";
+    UNMERGED_LOG "unmerged_log" Lost
+        "beside the database lies what was written to it last, which is not read: the export goes on still or was stopped; let it end, or export again";
+    TABLE_NOT_READ "table_not_read" Note "tables of the file that this version does not read";
+    OTHER_PROCESS "process_without_gpu_calls" Note
+        "processes of the file that made no call of the GPU's interface are left out";
+    GRAPHS_AS_WHOLE "graphs_as_a_whole" Note
+        "launches of CUDA graphs were recorded as a whole: what their kernels took is not known; record with nsys profile --cuda-graph-trace=node";
+    PROFILER_SAYS "profiler_says" Note "the profiler warned of something while it recorded";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 

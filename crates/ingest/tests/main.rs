@@ -20,6 +20,7 @@ mod fuzz;
 #[path = "common/invariants.rs"]
 mod invariants;
 mod memory_text;
+mod nsys;
 #[path = "common/oracle.rs"]
 mod oracle;
 mod random;

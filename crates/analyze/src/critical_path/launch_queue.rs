@@ -4,11 +4,13 @@
 //! NVIDIA documents that the queue is finite, not its depth). A launch beyond that blocks its thread until the GPU takes one out. The
 //! depth is taken from the trace: the largest number of operations that were ever launched and not done. Whether each stream has a queue
 //! or all streams of a context share one, the trace decides, too: by which of the two explains more calls.
+//! Where CUPTI told which calls waited for room, these did.
 
 use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, end};
+use crate::vocabulary::cuda::COMMAND_BUFFER_FULL;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_model::{EventId, EventKind, GpuId, Key, Trace};
 
 /// A queue is believed to be full only from this many operations on.
 const SMALLEST: usize = 8;
@@ -27,6 +29,7 @@ const ENOUGH: usize = 3;
 pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     // A copy that blocks waits for more than room.
     let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
+    let told = told(trace);
     let mut contexts: FxHashMap<(Key, i32), Vec<&[GpuId]>> = FxHashMap::default();
     for operations in &streams.operations {
         let Some(&first) = operations.first() else { continue };
@@ -36,15 +39,24 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
     let mut contexts: Vec<_> = contexts.into_iter().collect();
     contexts.sort_unstable_by_key(|(context, _)| *context);
     for (_, of_context) in contexts {
-        let waits = |operations: &[GpuId]| Queue::new(trace, streams, operations).waits(&copying).unwrap_or_default();
-        let apart: Vec<Waits> = of_context.iter().map(|operations| waits(operations)).collect();
-        let shared = if of_context.len() > 1 { waits(&of_context.concat()) } else { Waits::default() };
+        let waits = |of: &[&[GpuId]]| Queue::new(trace, streams, of).waits(&copying, &told).unwrap_or_default();
+        let apart: Vec<Waits> = of_context.iter().map(|operations| waits(&[operations])).collect();
+        let shared = if of_context.len() > 1 { waits(&of_context) } else { Waits::default() };
         // A short queue that all streams share is none of the hardware's.
         let is_shared =
             shared.depth >= OF_HARDWARE && shared.blocked > apart.iter().map(|waits| waits.blocked).sum::<usize>();
         let found = if is_shared { vec![shared] } else { apart };
         syncs.extend(found.into_iter().flat_map(|waits| waits.calls));
     }
+}
+
+/// Calls that waited for room as the trace tells: CUPTI's record lies within the call in exports of Nsight Systems. (Kineto writes it on a
+/// row of its own, where it tells of no call.)
+fn told(trace: &Trace) -> FxHashSet<EventId> {
+    let Some(name) = trace.strings.find(COMMAND_BUFFER_FULL) else { return FxHashSet::default() };
+    let is_told = |e: &EventId| trace.events.name[e.index()] == name && trace.kind(*e) == EventKind::Overhead;
+    let call = |record: EventId| trace.ancestors(record).find(|&e| trace.kind(e).is_api_call());
+    trace.events.ids().filter(is_told).filter_map(call).collect()
 }
 
 /// What launch calls of a queue waited for.
@@ -57,9 +69,23 @@ struct Waits {
     calls: Vec<SyncCall>,
 }
 
+/// What streams ran first that was launched before the recording began. Of those that never have a call, nothing is known; operations of
+/// one graph were launched together.
+fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuId]]) -> impl Iterator<Item = GpuId> + 'a {
+    let has_call = |id: &GpuId| trace.gpu.launch[id.index()].is_some();
+    let mut launches = FxHashSet::default();
+    let with_calls = of.iter().filter(move |operations| operations.iter().any(has_call));
+    let first = with_calls.flat_map(move |operations| operations.iter().copied().take_while(move |id| !has_call(id)));
+    first.filter(move |id| {
+        let launch = trace.gpu.correlation[id.index()];
+        launch <= 0 || launches.insert(launch)
+    })
+}
+
 /// Launches that share a queue.
 struct Queue {
-    /// Start and end of each call, the call, and what it launched; in the order of the starts.
+    /// Start and end of each call, the call, and what it launched; in the order of the starts. What was launched before the recording
+    /// began takes room, too: it stands first, without a call.
     launched: Vec<(i64, i64, EventId, GpuId)>,
     /// Ends of operations, ascending.
     done: Vec<(i64, GpuId)>,
@@ -74,16 +100,20 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(trace: &Trace, streams: &Streams, operations: &[GpuId]) -> Self {
+    /// That of some streams, by their operations in order.
+    fn new(trace: &Trace, streams: &Streams, of: &[&[GpuId]]) -> Self {
         let row = |&id: &GpuId| {
             let call = trace.gpu.launch[id.index()].some()?;
             Some((trace.events.start[call.index()], trace.events.end(call), call, id))
         };
-        let mut launched: Vec<_> = operations.iter().filter_map(row).collect();
+        let mut launched: Vec<_> = of.iter().flat_map(|operations| operations.iter()).filter_map(row).collect();
+        if !launched.is_empty() {
+            launched.extend(launched_before(trace, of).map(|id| (i64::MIN, i64::MIN, EventId::NONE, id)));
+        }
         launched.sort_unstable_by_key(|&(from, to, call, id)| (from, to, call, streams.rank[id.index()]));
         // Operations of one graph launch count once, and are done when the last one is.
         launched.dedup_by(|later, kept| {
-            let same = later.2 == kept.2;
+            let same = later.2.is_some() && later.2 == kept.2;
             if same && end(trace, later.3) > end(trace, kept.3) {
                 kept.3 = later.3;
             }
@@ -91,7 +121,7 @@ impl Queue {
         });
         let mut done: Vec<(i64, GpuId)> = launched.iter().map(|&(.., id)| (end(trace, id), id)).collect();
         done.sort_unstable_by_key(|&(at, id)| (at, streams.rank[id.index()]));
-        let is_graph = |&call: &EventId| trace.name(call).contains("GraphLaunch");
+        let is_graph = |call: &EventId| call.is_some() && trace.name(*call).contains("GraphLaunch");
         let graphs = launched.iter().map(|&(_, _, call, _)| call).filter(is_graph).collect();
         Self { graphs, ..Self::of(launched, done) }
     }
@@ -99,17 +129,22 @@ impl Queue {
     /// That of sorted launches and ends.
     fn of(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
         let mut queue = Self { launched, done, held: Vec::new(), most: 0, usual: 1, graphs: FxHashSet::default() };
-        queue.held = (0..queue.launched.len()).map(|i| i.saturating_sub(queue.done_by(queue.launched[i].0))).collect();
+        let held = |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
+        queue.held = (0..queue.launched.len()).map(held).collect();
         queue.most = queue.held.iter().copied().max().unwrap_or(0);
         // Most calls of a program that fills the hardware's queue wait; a short queue is full by chance, too: there a call is long only
         // beside all others.
         let is_of_hardware = queue.most >= OF_HARDWARE;
-        let with_room = |&i: &usize| !is_of_hardware || 2 * queue.held[i] <= queue.most;
+        let with_room = |&i: &usize| queue.has_call(i) && (!is_of_hardware || 2 * queue.held[i] <= queue.most);
         let mut durations: Vec<i64> = (0..queue.launched.len()).filter(with_room).map(|i| queue.duration(i)).collect();
         durations.sort_unstable();
         let at = durations.len() / if is_of_hardware { 2 } else { 4 };
         queue.usual = durations.get(at).copied().unwrap_or(1).max(1);
         queue
+    }
+
+    fn has_call(&self, launched: usize) -> bool {
+        self.launched[launched].2.is_some()
     }
 
     /// How many operations were done at a moment.
@@ -141,12 +176,28 @@ impl Queue {
         calls.filter_map(|i| Some((i, self.room_for(i)?))).collect()
     }
 
+    /// What the queue usually held when calls were blocked; none if no call was.
+    fn depth(&self, blocked: &FxHashMap<usize, GpuId>) -> Option<usize> {
+        let mut depths: Vec<usize> = blocked.keys().map(|&i| self.held[i]).collect();
+        depths.sort_unstable();
+        depths.get(depths.len() / 2).copied()
+    }
+
     /// The depth of the queue and the calls that it blocked, with what made room for each; none if the queue was never full.
-    fn blocked(&self, copying: &FxHashSet<EventId>) -> Option<(usize, FxHashMap<usize, GpuId>)> {
+    fn blocked(
+        &self,
+        copying: &FxHashSet<EventId>,
+        told: &FxHashSet<EventId>,
+    ) -> Option<(usize, FxHashMap<usize, GpuId>)> {
+        // Where the trace tells which calls waited, no others are supposed to have.
+        if !told.is_empty() {
+            let told = self.with_room((0..self.launched.len()).filter(|&i| told.contains(&self.launched[i].2)));
+            return self.depth(&told).map(|depth| (depth, told));
+        }
         if self.most < SMALLEST {
             return None;
         }
-        let all = || (0..self.launched.len()).filter(|&i| !copying.contains(&self.launched[i].2));
+        let all = || (0..self.launched.len()).filter(|&i| self.has_call(i) && !copying.contains(&self.launched[i].2));
         if self.most < OF_HARDWARE {
             let full = || all().filter(|&i| self.held[i] == self.most);
             let blocked = self.with_room(full());
@@ -156,9 +207,7 @@ impl Queue {
                 .then_some((self.most, blocked));
         }
         let mut blocked = self.with_room(all().filter(|&i| self.held[i] >= OF_HARDWARE && self.is_long(i)));
-        let mut depths: Vec<usize> = blocked.keys().map(|&i| self.held[i]).collect();
-        depths.sort_unstable();
-        let depth = *depths.get(depths.len() / 2)?;
+        let depth = self.depth(&blocked)?;
         // A queue never holds more than its depth, of which commands without a record take some: far more is no such queue.
         if 3 * self.most > 4 * depth {
             return None;
@@ -175,8 +224,8 @@ impl Queue {
         Some((depth, blocked))
     }
 
-    fn waits(&self, copying: &FxHashSet<EventId>) -> Option<Waits> {
-        let (depth, blocked) = self.blocked(copying)?;
+    fn waits(&self, copying: &FxHashSet<EventId>, told: &FxHashSet<EventId>) -> Option<Waits> {
+        let (depth, blocked) = self.blocked(copying, told)?;
         let had_room = |i: usize| {
             // A short queue may be one by chance: only calls that were blocked count.
             let (end, id) = self.done[i.checked_sub(depth).filter(|_| depth >= OF_HARDWARE)?];
@@ -187,7 +236,8 @@ impl Queue {
             let (from, _, call, _) = self.launched[i];
             Some(SyncCall { call, from, on: vec![on(i)?], reason: Reason::BackPressure })
         };
-        let calls = (0..self.launched.len()).filter(|&i| !copying.contains(&self.launched[i].2)).filter_map(wait);
+        let own = (0..self.launched.len()).filter(|&i| self.has_call(i) && !copying.contains(&self.launched[i].2));
+        let calls = own.filter_map(wait);
         Some(Waits { depth, blocked: blocked.len(), calls: calls.collect() })
     }
 }
@@ -220,16 +270,19 @@ mod tests {
     #[test]
     fn what_is_held_beyond_its_depth_is_another_queue() {
         let copying = FxHashSet::default();
-        let (depth, blocked) = queue(3_000, limited(1_022), 20_000).blocked(&copying).unwrap();
+        let (depth, blocked) = queue(3_000, limited(1_022), 20_000).blocked(&copying, &FxHashSet::default()).unwrap();
         assert!((1_020..=1_022).contains(&depth) && blocked.len() > 1_000, "{depth}, {}", blocked.len());
         // Nothing limits this one, which holds one more with each fifth call. Some calls are long for another reason when it holds some
         // 700, and kernels end while most calls run.
         let call = |i: usize, _: i64, _: &[i64]| if (3_500..3_505).contains(&i) { 30_000 } else { 3_000 };
         let mut free = queue(12_000, call, 5_000);
         assert!(free.most > 2_000, "{}", free.most);
-        assert!(free.blocked(&copying).is_none());
+        assert!(free.blocked(&copying, &FxHashSet::default()).is_none());
         free.most = 750;
-        assert!(free.blocked(&copying).is_some(), "but for the most that it holds it looks like a full queue");
+        assert!(
+            free.blocked(&copying, &FxHashSet::default()).is_some(),
+            "but for the most that it holds it looks like a full queue"
+        );
     }
 
     /// A launch that returns just as an operation ends may have waited for it; one of a graph takes as long by itself.
@@ -238,8 +291,8 @@ mod tests {
         let launch = |i: usize, from: i64, ends: &[i64]| if i == 9 { ends[0] - from + 1_000 } else { 1_000 };
         let mut queue = queue(10, launch, 100_000);
         let none = FxHashSet::default();
-        assert_eq!(queue.blocked(&none).map(|(depth, _)| depth), Some(9));
+        assert_eq!(queue.blocked(&none, &none).map(|(depth, _)| depth), Some(9));
         queue.graphs.insert(EventId::new(9));
-        assert!(queue.blocked(&none).is_none());
+        assert!(queue.blocked(&none, &none).is_none());
     }
 }

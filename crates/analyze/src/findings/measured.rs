@@ -25,23 +25,17 @@ impl Measured {
     fn about(self) -> &'static str {
         match self {
             Self::Replay => {
-                "Replayed: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
-                 ([what-if](../analyses/what-if.md)), less what it cost to record what goes; the bounds are those of replay, and hold \
-                 what is said of them above. They are no proof: what a change leaves free of caches, memory and processors is in no trace, \
+                "Replayed: the gain is what a step gets shorter by in the dependency graph of the trace with these edits ([what-if](../analyses/what-if.md)), less what it cost to record what goes; the bounds are those of replay, and hold what is said of them above. They are no proof: what a change leaves free of caches, memory and processors is in no trace, \
                  and more or less than them [was measured](../findings-accuracy.md) of some programs."
             }
             Self::Hope => {
-                "Replayed as a hope: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
-                 ([what-if](../analyses/what-if.md)). As nobody knows whether it can be reached, the lower bound is nothing, and it is \
-                 no part of what all findings gain together, nor of `--fail-on gain`."
+                "Replayed as a hope: the gain is what a step gets shorter by in the dependency graph of the trace with these edits ([what-if](../analyses/what-if.md)). As nobody knows whether it can be reached, the lower bound is nothing, and it is no part of what all findings gain together, nor of `--fail-on gain`."
             }
             Self::Model => {
-                "A model, which the finding names: replay cannot express the change, and the gain is no part of what all findings gain \
-                 together."
+                "A model, which the finding names: replay cannot express the change, and the gain is no part of what all findings gain together."
             }
             Self::Memory => {
-                "Replayed: the bytes are what is saved at the moment of the highest peak of the device when the allocations of the \
-                 trace are made again with the change ([memory](../memory.md#findings-and-gate)), and it is told how far the peak falls \
+                "Replayed: the bytes are what is saved at the moment of the highest peak of the device when the allocations of the trace are made again with the change ([memory](../memory.md#findings-and-gate)), and it is told how far the peak falls \
                  by it alone. The lower bound counts only what is more than a guess."
             }
             Self::Nothing => "No gain is told where no change is known that would bring one.",
@@ -458,6 +452,11 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL063",
         &[Replay],
         "Kernels on tensor cores that read one or two elements at once take `SL063.scale` of their time (`scale`); bounds: 0.5 and 2.4 times that.",
+    ),
+    (
+        "SL064",
+        &[Hope],
+        "Copies of one direction and kind of memory go, with their calls (`remove`). Nobody knows how much of what they copy can stay on the GPU.",
     ),
 ];
 

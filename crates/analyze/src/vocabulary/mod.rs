@@ -1,6 +1,7 @@
 //! Names that frameworks, libraries and tools give things, as data: one module for each producer.
 
 pub mod autograd;
+pub(crate) mod cuda;
 mod deep_ep;
 mod engines;
 mod libraries;

@@ -13,6 +13,8 @@ enum Producer {
     Timeline,
     /// rpd and rocprof (ROCm).
     Rocm,
+    /// Nsight Systems.
+    Nsys,
 }
 
 /// What to do, by producer and the name of the need.
@@ -53,6 +55,40 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     ),
     (Producer::Rocm, "steps", "mark iterations with roctx ranges, or record with torch.profiler"),
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
+    (
+        Producer::Nsys,
+        "gpu_operations",
+        "record with nsys profile --trace=cuda,nvtx, and let work end before the program does",
+    ),
+    (Producer::Nsys, "launches", "record with nsys profile --trace=cuda"),
+    (
+        Producer::Nsys,
+        "operators",
+        "run the program within torch.autograd.profiler.emit_nvtx(), and record with nsys profile --trace=cuda,nvtx",
+    ),
+    (Producer::Nsys, "shapes", "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True)"),
+    (
+        Producer::Nsys,
+        "steps",
+        "put each iteration into an NVTX range: torch.cuda.nvtx.range('ProfilerStep#0'); --step-annotation takes other names",
+    ),
+    (
+        Producer::Nsys,
+        "python_frames",
+        "the samples of Nsight Systems are not read; record with torch.profiler(with_stack=True) or stackline record",
+    ),
+    (Producer::Nsys, "modules", "record with torch.profiler(with_stack=True): its Python frames name them"),
+    (
+        Producer::Nsys,
+        "memory",
+        "what --cuda-memory-usage records is not read; give a memory snapshot (torch.cuda.memory._dump_snapshot())",
+    ),
+    (Producer::Nsys, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
+    (
+        Producer::Nsys,
+        "synchronisation_records",
+        "record with nsys profile --trace=cuda (--cuda-event-trace=true tells which event a stream waits for)",
+    ),
 ];
 
 /// How to get what is missing of one trace; none where the usual advice fits. `is_profiled`: a recording of ours has its own.
@@ -125,6 +161,9 @@ pub(super) fn is_cut(trace: &Trace) -> bool {
 }
 
 fn producer(trace: &Trace) -> Option<Producer> {
+    if trace.meta.format == "nsys" {
+        return Some(Producer::Nsys);
+    }
     let name = |id: stackline_model::StrId| id.some().map_or("", |id| trace.strings.get(id));
     let processes = || trace.tracks.processes.iter().map(|p| name(p.name));
     let threads = || trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Thread).map(|t| name(t.name));

@@ -3,12 +3,14 @@
 use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::chrome::BACKWARD_FLOWS;
+use crate::sources::nsys::{FORMAT as NSYS, is_autograd_node};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// Fills `trace.backward`: from the source's arrows where it has them, else by sequence number: a backward operator
-/// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none.
+/// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none. Where no
+/// operator does (NVTX ranges), nodes of autograd are the backward ones.
 pub(super) fn link(trace: &mut Trace, places: &Places) {
     let mut repeated = Tally::default();
     for event in trace.repeated_backward() {
@@ -52,12 +54,16 @@ fn numbered(trace: &Trace) -> (Vec<Forward>, Vec<Backward>) {
     let sequence = trace.attr("Sequence number");
     let thread = trace.attr("Fwd thread id");
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
-    if !sequence.exists() || !thread.exists() {
+    if !sequence.exists() || !thread.exists() && trace.meta.format != NSYS {
         return (forward, backward);
     }
+    let thread_of = |event: EventId| match thread.exists() {
+        true => thread.i64(event).unwrap_or(0),
+        false => i64::from(is_autograd_node(trace.name(event))),
+    };
     for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Operator) {
         let Some(number) = sequence.i64(event).filter(|&n| n >= 0) else { continue };
-        match thread.i64(event).unwrap_or(0) {
+        match thread_of(event) {
             thread if thread > 0 => backward.push((number, thread, event)),
             _ => forward.push((number, trace.events.track[event.index()], trace.events.start[event.index()], event)),
         }

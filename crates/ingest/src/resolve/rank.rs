@@ -8,14 +8,19 @@ use stackline_model::Trace;
 /// Fills the parsed part of the metadata.
 pub(super) fn find(trace: &mut Trace, places: &Places) {
     let meta = &mut trace.meta;
-    meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
+    if meta.format.is_empty() {
+        meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
+    }
     let base = meta.entry("baseTimeNanoseconds").map(|t| t.trim_matches('"'));
     let parsed = base.map(|text| text.parse::<i64>());
     let odd_base = matches!(parsed, Some(Err(_)));
-    meta.base_ns = parsed.and_then(Result::ok).unwrap_or(0);
+    if let Some(parsed) = parsed {
+        meta.base_ns = parsed.unwrap_or(0);
+    }
     let info = meta.entry("distributedInfo").and_then(|text| serde_json::from_str::<Value>(text).ok());
     let number = |key: &str| info.as_ref().and_then(|v| v.get(key)).and_then(Value::as_i64);
-    (meta.rank, meta.world_size) = (number("rank"), number("world_size"));
+    meta.rank = number("rank").or(meta.rank);
+    meta.world_size = number("world_size").or(meta.world_size);
     if odd_base {
         problems::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
     }

@@ -6,6 +6,8 @@ mod chrome;
 mod document;
 #[path = "../../../../fuzz/checks/memory.rs"]
 mod memory;
+#[path = "../../../../fuzz/checks/nsys.rs"]
+mod nsys;
 #[path = "../../../../fuzz/checks/numbers.rs"]
 mod numbers;
 #[path = "../../../../fuzz/checks/packed.rs"]
@@ -21,11 +23,15 @@ const MUTATED: usize = 20_000;
 
 /// Runs a target's check over its seeds and over mutations of them; a failure names the input by its number.
 fn replay(target: &str, check: fn(&[u8])) {
+    replay_some(target, check, MUTATED);
+}
+
+fn replay_some(target: &str, check: fn(&[u8]), mutated: usize) {
     let seeds: Vec<Vec<u8>> =
         seeds::seeds().expect("seeds").into_iter().filter(|(of, _)| *of == target).map(|(_, bytes)| bytes).collect();
     assert!(seeds.len() >= 2, "{} seeds of {target}", seeds.len());
     seeds.iter().for_each(|seed| check(seed));
-    for number in 0..MUTATED {
+    for number in 0..mutated {
         let input = mutate(&seeds, number as u64);
         if let Err(panic) = std::panic::catch_unwind(|| check(&input)) {
             eprintln!("mutated input {number} of {target}: {}", input.escape_ascii());
@@ -52,6 +58,12 @@ fn seeds_of_memory() {
 #[test]
 fn seeds_of_numbers() {
     replay("numbers", numbers::check);
+}
+
+#[test]
+fn seeds_of_nsys() {
+    // Each is a file on the disk.
+    replay_some("nsys", nsys::check, MUTATED / 10);
 }
 
 #[test]

@@ -7,6 +7,27 @@ use stackline_synth::{damage, demo, io, recording, scan};
 const RECORDS: usize = 8;
 const EXCERPTS: usize = 12;
 
+/// Small exports of Nsight Systems: pages of 512 bytes, with and without some tables.
+fn exports() -> Option<Vec<Vec<u8>>> {
+    const TEXTS: &str = "PRAGMA page_size = 512; CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+        INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'cudaLaunchKernel_v7000');";
+    const CALLS: &str = "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT);
+        INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 5, 83886086, 7, 2), (9, 12, 83886086, 8, 2);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, streamId INT, correlationId INT, shortName INT);
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (6, 20, 0, 7, 7, 1), (20, 30, 0, 7, 8, 1);";
+    const RANGES: &str = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, globalTid INT);
+        INSERT INTO NVTX_EVENTS VALUES (0, 40, 59, 'ProfilerStep#3', 83886086), (1, 4, 59, 'aten::mm, seq = 4, sizes = [[2]]', 83886086);
+        CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, smCount INT); INSERT INTO TARGET_INFO_GPU VALUES (0, 'a GPU', 4);";
+    let folder = tempfile::tempdir().ok()?;
+    let export = |(i, sql): (usize, String)| {
+        let path = folder.path().join(i.to_string());
+        rusqlite::Connection::open(&path).ok()?.execute_batch(&sql).ok()?;
+        std::fs::read(path).ok()
+    };
+    let each = [[TEXTS, CALLS, ""], [TEXTS, RANGES, ""], [TEXTS, CALLS, RANGES]].map(|parts| parts.concat());
+    each.into_iter().enumerate().map(export).collect()
+}
+
 /// Documents of a few records each, taken from all over a generated step; object form and array form in turn.
 fn excerpts() -> Option<Vec<Vec<u8>>> {
     let config = demo::Config { steps: 1, layers: 1, ..demo::Config::default() };
@@ -81,6 +102,7 @@ pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
             seeds.push(("chrome", damage::apply(kind, &excerpts[(i + seed) % excerpts.len()], seed as u64)));
         }
     }
+    seeds.extend(exports()?.into_iter().map(|export| ("nsys", export)));
     for (i, text) in excerpts.iter().enumerate() {
         // The first byte chooses how the rest is packed.
         seeds.push(("packed", [&[i as u8][..], text].concat()));

@@ -31,7 +31,9 @@ impl Read for Drip<'_> {
 
 fn read(mut input: impl Read) -> Result<Trace, String> {
     let options = ReadOptions { threads: 1, ..ReadOptions::default() };
-    (sources::ALL[0].read)("window", &mut input, &options).map_err(|e| e.to_string().replace(char::is_numeric, ""))
+    let content = sources::Content::Bytes { head: b"", stream: &mut input };
+    let traces = (sources::ALL[0].read)("window", content, &options);
+    traces.map(|mut traces| traces.remove(0)).map_err(|e| e.to_string().replace(char::is_numeric, ""))
 }
 
 /// All that a reader delivers, with byte offsets counted from `from`. Examples of damaged text end with the window, and

@@ -7,6 +7,7 @@ use super::names::{Names, bits};
 use super::threads::{Gap, is_annotation};
 use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use crate::vocabulary::cuda::is_of_runtime;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
@@ -191,7 +192,10 @@ impl<'a> Categories<'a> {
         }
         let category = match self.trace.kind(event) {
             EventKind::Runtime | EventKind::Driver => Category::HostRuntime,
-            EventKind::Overhead => return (Category::Profiler, Evidence::Exact),
+            EventKind::Overhead if !is_of_runtime(self.trace.name(event)) => {
+                return (Category::Profiler, Evidence::Exact);
+            }
+            EventKind::Overhead => Category::HostRuntime,
             _ if self.loads_data(event) => Category::HostDataLoading,
             EventKind::PythonFunction => Category::HostPython,
             _ if is_annotation(self.trace, event) => Category::HostPython,

@@ -17,6 +17,7 @@ mod find_unused_parameters;
 mod garbage_collection;
 mod graph_breaks;
 mod growing_cat;
+mod host_copies;
 mod host_sync;
 mod host_waits;
 mod host_work;
@@ -124,6 +125,7 @@ pub const ALL: &[Rule] = &[
     padding::RULE,
     autotuning::RULE,
     misaligned_products::RULE,
+    host_copies::RULE,
 ];
 
 /// Whether a finding is about waits for other ranks, which one of them may explain.

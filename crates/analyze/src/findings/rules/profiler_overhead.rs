@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::Category;
 use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::cuda::is_of_runtime;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -49,7 +50,7 @@ fn recorded(subject: &Subject<'_>) -> Option<Draft> {
     if share < subject.setting("share") {
         return None;
     }
-    let events = subject.named(&[EventKind::Overhead], |_| true);
+    let events = subject.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
     let facts = vec![
         Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
         Fact::count("pauses of the profiler", events.len()),

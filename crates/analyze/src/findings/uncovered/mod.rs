@@ -311,18 +311,27 @@ fn has_frames(subject: &Subject<'_>) -> bool {
     subject.trace().events.kind.contains(&EventKind::PythonFunction)
 }
 
-/// Whether waits of streams could have been recorded and were not: CUPTI alone can.
+/// Whether waits of streams could have been recorded by torch.profiler and were not: CUPTI alone can.
 fn lacks_stream_waits(subject: &Subject<'_>) -> bool {
     let trace = subject.trace();
     // Other vendors' calls, too, have the category `cuda_runtime`.
     let is_cuda = |e: EventId| trace.kind(e).is_api_call() && trace.name(e).starts_with("cuda");
-    !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
+    trace.meta.format != "nsys" && !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
 /// What could record what the path waits for.
 fn wait_advice(subject: &Subject<'_>) -> &'static str {
     let has_operators = || subject.trace().strings.iter().any(|name| name.starts_with("aten::"));
+    let is_of_calls_alone = || {
+        let kinds = &subject.trace().events.kind;
+        subject.trace().meta.format == "nsys"
+            && !kinds.iter().any(|kind| matches!(kind, EventKind::Operator | EventKind::Annotation))
+    };
     match () {
+        () if is_of_calls_alone() => {
+            "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
+             --trace=cuda,nvtx,osrt"
+        }
         () if subject.uses_gpu() && lacks_stream_waits(subject) => {
             "begin to record earlier, record all processes that use this GPU, and waits of streams with \
              _ExperimentalConfig(enable_cuda_sync_events=True)"

@@ -15,6 +15,7 @@ mod resync;
 mod seal;
 mod xprof;
 
+use super::{Content, Sniff};
 use crate::problems;
 use crate::scan::{Cursor, Fail};
 use crate::window::{Refill, Window};
@@ -35,8 +36,24 @@ const SNIFF: usize = 64 << 10;
 /// A record longer than this is taken as damaged.
 const MAX_RECORD: usize = 16 << 20;
 
+/// Any JSON may be a Chrome trace.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    match content {
+        Content::Bytes { head, .. } if is_json(head) => Sniff::Maybe,
+        _ => Sniff::No,
+    }
+}
+
+/// Reads the trace of an input.
+pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
+    match content {
+        Content::Bytes { stream, .. } => read(name, stream, options).map(|trace| vec![trace]),
+        Content::Tables(_) => Ok(Vec::new()),
+    }
+}
+
 /// Whether the first bytes look like JSON, perhaps with log lines before it.
-pub(crate) fn sniff(first: &[u8]) -> bool {
+fn is_json(first: &[u8]) -> bool {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
     let starts = matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
     starts || document_start(text).is_some_and(|at| memchr::memmem::find(&text[at..], b"\"ph\"").is_some())

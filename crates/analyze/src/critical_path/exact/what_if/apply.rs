@@ -3,6 +3,7 @@
 use super::super::Exact;
 use super::super::category::{Category, of_lag};
 use super::super::graph::{Dependency, InEdge, NodeKind};
+use super::super::threads::ThreadRule;
 use super::edit::{Action, Edit};
 use super::effects::repeats;
 use super::host_time::{Cut, HostTime, cuts_without_waits};
@@ -216,6 +217,10 @@ impl Applier<'_, '_> {
         for &stretch in &selected.stretches {
             self.cut(stretch, factor);
         }
+        if selected.is_between {
+            let less = |&(lane, from, to): &Stretch| ((lane, from, to), (to - from) - scaled(to - from, factor));
+            self.release(selected.stretches.iter().map(less).filter(|&(_, less)| less > 0).collect());
+        }
         for &call in &selected.calls {
             self.cut_call(call, factor);
         }
@@ -232,6 +237,10 @@ impl Applier<'_, '_> {
             let cut = |share: f64| Cut { lane, from, to, factor: 1.0 - share * (1.0 - factor) };
             self.partly.push(shares.map(cut));
             sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share * (to - from) as f64 / 1e6);
+        }
+        if factor == 0.0 {
+            let part = |gap: &Partly| (gap.gap, (gap.shares[1] * (gap.gap.2 - gap.gap.1) as f64) as i64);
+            self.release(gaps.iter().map(part).collect());
         }
         let [least, likely, most] = sums;
         self.notes.push(format!(
@@ -258,8 +267,33 @@ impl Applier<'_, '_> {
         for &stretch in &selected.stretches {
             self.cut(stretch, 0.0);
         }
+        self.release(selected.stretches.iter().map(|&stretch| (stretch, GONE)).collect());
         self.remove_waits(&selected.calls.iter().copied().collect(), true);
         self.scale_lags(selected, 0.0);
+    }
+
+    /// Threads that waited for another one in these stretches may go on so much earlier, in ns: with what they did there, they do not
+    /// wait any more.
+    fn release(&mut self, mut stretches: Vec<(Stretch, i64)>) {
+        stretches.sort_unstable();
+        if stretches.is_empty() {
+            return;
+        }
+        let graph = &self.exact.graph;
+        for at in 0..self.plan.len() as u32 {
+            let node = self.plan.node[at as usize] as usize;
+            let (lane, start) = (graph.place[node], graph.start[node]);
+            let before = stretches.partition_point(|&((of, from, _), _)| (of, from) < (lane, start));
+            let Some(&((of, _, to), earlier)) = before.checked_sub(1).map(|last| &stretches[last]) else { continue };
+            if of != lane || start > to {
+                continue;
+            }
+            for i in self.plan.range(at) {
+                if self.is_edge(i, |d| matches!(d, Dependency::Thread(ThreadRule::Wakes, _))) {
+                    self.changes.set_slack(at, i, earlier);
+                }
+            }
+        }
     }
 
     /// Lags of categories that bind.

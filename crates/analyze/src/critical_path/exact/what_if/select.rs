@@ -31,6 +31,8 @@ pub(super) struct Selected {
     pub(super) partly: Vec<Partly>,
     /// Whether the stretches are modules or annotations, whose GPU work belongs to them.
     pub(super) owns_gpu: bool,
+    /// Whether the stretches are time between operators, of which some is scaled: the waits in it, as samples tell.
+    pub(super) is_between: bool,
     /// How many events, operations or stretches were found.
     pub(super) count: usize,
 }
@@ -251,6 +253,7 @@ fn of_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected {
         found.stretches.extend(lane.map(|lane| (lane, from, to)));
     }
     let is_time_alone = !stretches.is_empty() || !between.is_empty();
+    found.is_between = !between.is_empty();
     found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty() && !is_time_alone;
     found.count = found.gpu.len() + found.calls.len() + found.stretches.len();
     found.stretches = outermost(std::mem::take(&mut found.stretches));

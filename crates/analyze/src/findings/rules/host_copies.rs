@@ -1,0 +1,93 @@
+//! SL064: the critical path runs through copies between host and GPU.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, Unit, words};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL064",
+    name: "host-copies-on-path",
+    area: Area::Copies,
+    about: "work waits for copies between host and GPU",
+    why: "PCI Express moves bytes 20 to 100 times slower than the GPU's own memory. While a copy runs that all others wait for, the GPU \
+          computes nothing.",
+    advice: "Keep on the GPU what is copied again and again: weights that are offloaded between layers or steps, caches, tables. Where \
+             they do not fit, copy the next ones while these compute (another stream, pinned memory, non_blocking=True), do more work \
+             for each copy (larger batches), and copy fewer bytes (bfloat16, quantized weights).",
+    example: (
+        "pipe.enable_sequential_cpu_offload()\npipe(prompt)",
+        "pipe.to(\"cuda\")  # or pipe.enable_model_cpu_offload(): one copy of a model, not one of each layer\npipe(prompt)",
+    ),
+    cost: "the GPU's memory holds what is not copied any more",
+    wrong_when: "The window is the loading of a model, which is done once, or what is copied does not fit beside the rest. The gain shown is \
+                 that of no such copy at all.",
+    source: "CTDA-CPA, what bounds the critical path; field practice",
+    needs: &[Need::GpuWork],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 10.0,
+            range: (0.0, 100.0),
+            about: "least part of the critical path that is reported, in percent",
+        },
+        Setting {
+            name: "kib",
+            default: 64.0,
+            range: (0.0, 1e9),
+            about: "least size of a copy that counts, in KiB: smaller ones take as long as their call",
+        },
+    ],
+    elsewhere: &[],
+    check,
+};
+
+/// Directions as Kineto and rocprof write them. Copies to the GPU from memory that is not pinned are SL011's.
+const DIRECTIONS: &[&str] = &["HtoD", "DtoH", "HostToDevice", "DeviceToHost"];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let least = (subject.setting("kib") * 1024.0) as i64;
+    let is_host_copy = |name: &str| {
+        DIRECTIONS.iter().any(|direction| name.contains(direction)) && !name.contains("Pageable -> Device")
+    };
+    let mut copies = subject.named(&[EventKind::Memcpy], is_host_copy);
+    copies.retain(|&copy| bytes(subject, copy).is_none_or(|bytes| bytes >= least));
+    subject.by_name(&copies).into_iter().filter_map(|(name, of)| draft(subject, name, of)).collect()
+}
+
+fn bytes(subject: &Subject<'_>, copy: EventId) -> Option<i64> {
+    let trace = subject.trace();
+    ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).filter(|&bytes| bytes >= 0)
+}
+
+fn draft(subject: &Subject<'_>, name: &str, copies: Vec<EventId>) -> Option<Draft> {
+    let on_path = subject.on_path();
+    let ns: i64 = copies.iter().filter_map(|event| on_path.get(event)).sum();
+    if ns == 0 || subject.percent(ns) < subject.setting("share") {
+        return None;
+    }
+    let (place, _) = subject.by_place(&copies).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+    let remove = subject.edit(Action::Remove, format!("kernel:{name}"), &copies)?;
+    let all = subject.total(&copies);
+    let mut facts = vec![
+        Fact::count("copies", copies.len()),
+        Fact::time("on the critical path, a step", subject.per_step(ns)),
+        Fact::time("all of them, a step", subject.per_step(all)),
+    ];
+    let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(subject, copy)).collect();
+    let moved = sizes.map(|sizes| sizes.into_iter().fold(0_i64, i64::saturating_add));
+    if let Some(moved) = moved {
+        facts.push(Fact { name: "GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
+    }
+    let each = if subject.trace().steps.is_empty() { "" } else { " a step" };
+    let a_step = |moved: i64| format!(" of {}{each}", words::bytes(subject.per_step(moved).unsigned_abs()));
+    let moved = moved.map_or_else(String::new, a_step);
+    Some(Draft {
+        title: format!("copies{moved} ({name}) are the critical path for {:.0} % of the time", subject.percent(ns)),
+        place,
+        facts,
+        events: copies,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Hope(vec![remove]),
+    })
+}

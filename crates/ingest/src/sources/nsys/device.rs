@@ -1,0 +1,220 @@
+//! What GPUs did: kernels, copies, fills, graphs, and records of waiting.
+
+use super::Export;
+use super::process::{Event, Processes, Value, pid_of};
+use crate::problems;
+use stackline_model::{EventKind, Key, Phase, TrackKind};
+use stackline_sqlite::Row;
+
+/// What is read here.
+pub(super) const TABLES: &[&str] = &[KERNELS, COPIES, FILLS, GRAPHS, RECORDS, WAITS];
+const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
+const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
+const FILLS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
+/// Launches of whole graphs, where the kernels in them have no records.
+const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
+/// Events that were recorded on streams.
+const RECORDS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+const WAITS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
+
+/// Columns that these tables have in common.
+const COMMON: [&str; 7] = ["start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid"];
+
+/// CUPTI writes a stream or an event that there is none of as the greatest number of 32 bits.
+const NO_STREAM: i64 = u32::MAX as i64;
+
+/// The common part of a row.
+struct Common {
+    times: (Option<i64>, Option<i64>),
+    device: Option<i64>,
+    context: Option<i64>,
+    stream: Option<i64>,
+    correlation: Option<i64>,
+    pid: Option<i64>,
+}
+
+impl Common {
+    fn of(row: &Row<'_>) -> Self {
+        let [start, end, device, context, stream, correlation, global] = std::array::from_fn(|column| row.i64(column));
+        let stream = stream.filter(|&stream| stream != NO_STREAM);
+        Self { times: (start, end), device, context, stream, correlation, pid: global.map(pid_of) }
+    }
+
+    /// The lane of the stream. Devices are processes in traces of Kineto, too.
+    fn track(&self) -> (Key, Key, TrackKind) {
+        (Key::Int(self.device.unwrap_or(0)), Key::Int(self.stream.unwrap_or(-1)), TrackKind::Stream)
+    }
+
+    fn arguments(&self) -> [(&'static str, Value<'static>); 4] {
+        [
+            ("device", Value::Int(self.device)),
+            ("context", Value::Int(self.context)),
+            ("stream", Value::Int(Some(self.stream.unwrap_or(-1)))),
+            ("correlation", Value::Int(self.correlation)),
+        ]
+    }
+
+    fn push(
+        &self,
+        processes: &mut Processes<'_>,
+        (name, category, kind): (&str, &str, EventKind),
+        more: &[(&'static str, Value<'_>)],
+    ) {
+        let arguments = [&self.arguments(), more].concat();
+        let (track, times) = (self.track(), self.times);
+        processes.push(
+            self.pid,
+            &Event { track, times, name, category, kind, phase: Phase::Complete, arguments: &arguments },
+        );
+        processes.of(self.pid).uses_gpu = true;
+    }
+}
+
+pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
+    kernels(export, processes);
+    copies(export, processes);
+    fills(export, processes);
+    graphs(export, processes);
+    records(export, processes);
+    waits(export, processes);
+}
+
+fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let own = [
+        "demangledName",
+        "shortName",
+        "mangledName",
+        "gridX",
+        "gridY",
+        "gridZ",
+        "blockX",
+        "blockY",
+        "blockZ",
+        "registersPerThread",
+        "staticSharedMemory",
+        "dynamicSharedMemory",
+        "graphId",
+        "graphNodeId",
+    ];
+    export.rows(KERNELS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
+        let column = |at: usize| row.i64(COMMON.len() + at);
+        let name = (0..3).find_map(|at| export.text(column(at))).unwrap_or("kernel without a name");
+        let size = |at: usize| match [column(at), column(at + 1), column(at + 2)] {
+            [Some(x), Some(y), Some(z)] => Some(format!("[{x},{y},{z}]")),
+            _ => None,
+        };
+        let (grid, block) = (size(3), size(6));
+        let shared = match (column(10), column(11)) {
+            (None, None) => None,
+            (fixed, dynamic) => Some(fixed.unwrap_or(0).saturating_add(dynamic.unwrap_or(0))),
+        };
+        let more = [
+            ("grid", json(grid.as_deref())),
+            ("block", json(block.as_deref())),
+            ("registers per thread", Value::Int(column(9))),
+            ("shared memory", Value::Int(shared)),
+            ("graph id", Value::Int(column(12))),
+            ("graph node id", Value::Int(column(13))),
+        ];
+        Common::of(row).push(processes, (name, "kernel", EventKind::Kernel), &more);
+    });
+}
+
+fn json(text: Option<&str>) -> Value<'_> {
+    text.map_or(Value::Int(None), Value::Json)
+}
+
+/// Directions of copies by `copyKind` (`ENUM_CUDA_MEMCPY_OPER`), as Kineto writes them; the last three are of unified memory.
+const DIRECTIONS: [&str; 14] =
+    ["Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD"];
+/// Kinds of memory by `srcKind` and `dstKind` (`ENUM_CUDA_MEM_KIND`).
+const MEMORY: [&str; 8] =
+    ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
+
+fn named<'n>(names: &[&'n str], number: Option<i64>) -> &'n str {
+    number.and_then(|number| names.get(usize::try_from(number).ok()?).copied()).unwrap_or("Unknown")
+}
+
+fn copies(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let own = ["copyKind", "srcKind", "dstKind", "bytes", "graphNodeId"];
+    export.rows(COPIES, &[&COMMON[..], &own].concat(), processes, |row, processes| {
+        let column = |at: usize| row.i64(COMMON.len() + at);
+        let (from, to) = (named(&MEMORY, column(1)), named(&MEMORY, column(2)));
+        let name = format!("Memcpy {} ({from} -> {to})", named(&DIRECTIONS, column(0)));
+        let common = Common::of(row);
+        let more = bytes(&common, column(3), column(4));
+        common.push(processes, (&name, "gpu_memcpy", EventKind::Memcpy), &more);
+    });
+}
+
+fn fills(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let own = ["memKind", "bytes", "graphNodeId"];
+    export.rows(FILLS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
+        let column = |at: usize| row.i64(COMMON.len() + at);
+        let name = format!("Memset ({})", named(&MEMORY, column(0)));
+        let common = Common::of(row);
+        let more = bytes(&common, column(1), column(2));
+        common.push(processes, (&name, "gpu_memset", EventKind::Memset), &more);
+    });
+}
+
+/// Size and rate of a copy or fill. Bytes per ns are GB/s.
+fn bytes(common: &Common, bytes: Option<i64>, node: Option<i64>) -> [(&'static str, Value<'static>); 3] {
+    let length = match common.times {
+        (Some(start), Some(end)) => end.checked_sub(start).filter(|&ns| ns > 0),
+        _ => None,
+    };
+    let rate = bytes.zip(length).map(|(bytes, ns)| bytes as f64 / ns as f64);
+    [("bytes", Value::Int(bytes)), ("memory bandwidth (GB/s)", Value::Float(rate)), ("graph node id", Value::Int(node))]
+}
+
+fn graphs(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let own = ["graphId", "graphExecId"];
+    export.rows(GRAPHS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
+        let column = |at: usize| row.i64(COMMON.len() + at);
+        let name = column(0).map_or_else(|| "CUDA graph".to_owned(), |graph| format!("CUDA graph {graph}"));
+        let more = [("graph id", Value::Int(column(0))), ("graph exec id", Value::Int(column(1)))];
+        Common::of(row).push(processes, (&name, "kernel", EventKind::Kernel), &more);
+        processes.count(problems::GRAPHS_AS_WHOLE, &name);
+    });
+}
+
+/// A call that recorded an event on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EventRecord {
+    stream: i64,
+    correlation: i64,
+}
+
+/// Which call recorded which event, for the waits that follow.
+fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let columns = ["globalPid", "eventSyncId", "streamId", "correlationId"];
+    export.rows(RECORDS, &columns, processes, |row, processes| {
+        if let [Some(record), Some(stream), Some(correlation)] =
+            [1, 2, 3].map(|column| row.i64(column).filter(|&id| id != NO_STREAM))
+        {
+            processes.of(row.i64(0).map(pid_of)).records.insert(record, EventRecord { stream, correlation });
+        }
+    });
+}
+
+/// Kinds of waiting by `syncType` (`ENUM_CUPTI_SYNC_TYPE`), as Kineto writes them.
+const SYNCS: [&str; 5] = ["Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
+
+fn waits(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let own = ["syncType", "eventId", "eventSyncId"];
+    export.rows(WAITS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
+        let column = |at: usize| row.i64(COMMON.len() + at);
+        let (name, common) = (named(&SYNCS, column(0)), Common::of(row));
+        let record = column(2)
+            .filter(|&record| record != NO_STREAM)
+            .and_then(|record| processes.of(common.pid).records.get(&record).copied());
+        let more = [
+            ("cuda_sync_kind", Value::Text(name)),
+            ("wait_on_cuda_event_id", Value::Int(column(1).filter(|&event| event != NO_STREAM))),
+            ("wait_on_stream", Value::Int(record.map(|record| record.stream))),
+            ("wait_on_cuda_event_record_corr_id", Value::Int(record.map(|record| record.correlation))),
+        ];
+        common.push(processes, (name, "cuda_sync", EventKind::Sync), &more);
+    });
+}

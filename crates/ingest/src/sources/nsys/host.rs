@@ -1,0 +1,136 @@
+//! What threads did: calls of the GPU's interface and of the operating system, and what the profiler and CUDA did within them.
+
+use super::Export;
+use super::process::{Event, Processes, Value, pid_of, tid_of};
+use stackline_model::{EventKind, Key, Phase, TrackKind};
+
+/// What is read here.
+pub(super) const TABLES: &[&str] = &[CALLS, SYSTEM_CALLS, CUPTI_OVERHEAD, PROFILER_OVERHEAD];
+const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
+const SYSTEM_CALLS: &str = "OSRT_API";
+const CUPTI_OVERHEAD: &str = "CUPTI_ACTIVITY_KIND_OVERHEAD";
+const PROFILER_OVERHEAD: &str = "PROFILER_OVERHEAD";
+
+/// `eventClass` of calls of the driver (`ENUM_NSYS_EVENT_CLASS`).
+const DRIVER: i64 = 1;
+
+pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
+    calls(export, processes);
+    system_calls(export, processes);
+    for table in [CUPTI_OVERHEAD, PROFILER_OVERHEAD] {
+        overhead(export, table, processes);
+    }
+}
+
+/// The lane of a thread.
+pub(super) fn thread(global: i64) -> (Key, Key, TrackKind) {
+    (Key::Int(pid_of(global)), Key::Int(tid_of(global)), TrackKind::Thread)
+}
+
+fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let columns = ["start", "end", "globalTid", "correlationId", "nameId", "eventClass", "returnValue"];
+    export.rows(CALLS, &columns, processes, |row, processes| {
+        let global = row.i64(2).unwrap_or(0);
+        let name = plain_name(export.text(row.i64(4)).unwrap_or("call without a name"));
+        let is_driver = row.i64(5) == Some(DRIVER) || is_driver_call(name);
+        let (kind, category) = match is_driver {
+            true => (EventKind::Driver, "cuda_driver"),
+            false => (EventKind::Runtime, "cuda_runtime"),
+        };
+        // An error is worth its place; success is not.
+        let returned = row.i64(6).filter(|&code| code != 0);
+        let arguments = [("correlation", Value::Int(row.i64(3))), ("return value", Value::Int(returned))];
+        let pid = Some(pid_of(global));
+        processes.push(
+            pid,
+            &Event {
+                track: thread(global),
+                times: (row.i64(0), row.i64(1)),
+                name,
+                category,
+                kind,
+                phase: Phase::Complete,
+                arguments: &arguments,
+            },
+        );
+        processes.of(pid).uses_gpu = true;
+    });
+}
+
+/// The name of a function without the version of its interface: `cudaLaunchKernel_v7000`.
+fn plain_name(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((plain, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => plain,
+        _ => name,
+    }
+}
+
+/// `cuLaunchKernel`; not `cudaLaunchKernel`.
+fn is_driver_call(name: &str) -> bool {
+    name.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
+fn system_calls(export: &Export<'_>, processes: &mut Processes<'_>) {
+    export.rows(SYSTEM_CALLS, &["start", "end", "globalTid", "nameId"], processes, |row, processes| {
+        let global = row.i64(2).unwrap_or(0);
+        processes.push(
+            Some(pid_of(global)),
+            &Event {
+                track: thread(global),
+                times: (row.i64(0), row.i64(1)),
+                name: export.text(row.i64(3)).unwrap_or("call without a name"),
+                category: "os_runtime",
+                kind: EventKind::Other,
+                phase: Phase::Complete,
+                arguments: &[],
+            },
+        );
+    });
+}
+
+/// Names of overheads by `overheadType` (`ENUM_CUPTI_OVERHEAD_TYPE`), where a row has none of its own.
+const OVERHEADS: [&str; 9] = [
+    "Unknown",
+    "Unknown",
+    "Driver Compiler",
+    "CUPTI Buffer flush",
+    "CUPTI Instrumentation",
+    "CUPTI Resource Management",
+    "Runtime Triggered Module Loading",
+    "Lazy Function Loading",
+    "Command Buffer Full",
+];
+
+fn overhead(export: &Export<'_>, table: &str, processes: &mut Processes<'_>) {
+    let columns = ["start", "end", "globalTid", "nameId", "overheadType"];
+    export.rows(table, &columns, processes, |row, processes| {
+        let global = row.i64(2).unwrap_or(0);
+        let by_type = || OVERHEADS.get(usize::try_from(row.i64(4)?).ok()?).copied();
+        processes.push(
+            Some(pid_of(global)),
+            &Event {
+                track: thread(global),
+                times: (row.i64(0), row.i64(1)),
+                name: export.text(row.i64(3)).or_else(by_type).unwrap_or("Unknown"),
+                category: "overhead",
+                kind: EventKind::Overhead,
+                phase: Phase::Complete,
+                arguments: &[],
+            },
+        );
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_calls() {
+        assert_eq!(plain_name("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
+        assert_eq!(plain_name("cudaLaunchKernelExC_v11060"), "cudaLaunchKernelExC");
+        assert_eq!(plain_name("cuMemcpyHtoD_v2"), "cuMemcpyHtoD");
+        assert_eq!(plain_name("my_v"), "my_v");
+        assert!(is_driver_call("cuLaunchKernel") && !is_driver_call("cudaLaunchKernel"));
+    }
+}

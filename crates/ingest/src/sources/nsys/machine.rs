@@ -1,0 +1,143 @@
+//! What an export says of the machine: names of processes and threads, GPUs, when the recording began, what the profiler warned of.
+
+use super::Export;
+use super::process::{MAX_NS, Processes, pid_of, tid_of};
+use crate::problems;
+use serde_json::{Map, Value, json};
+use stackline_model::{Key, Trace, Track, TrackKind};
+use std::collections::BTreeMap;
+
+/// Names processes and threads. Before traces are made, for their labels are names of processes.
+pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) {
+    let (mut names, mut threads) = (BTreeMap::new(), BTreeMap::new());
+    export.rows("PROCESSES", &["pid", "name"], processes, |row, _| {
+        if let (Some(pid), Some(name)) = (row.i64(0), row.text(1)) {
+            names.insert(pid, name.into_owned());
+        }
+    });
+    export.rows("ThreadNames", &["globalTid", "nameId"], processes, |row, _| {
+        if let (Some(global), Some(name)) = (row.i64(0), export.text(row.i64(1))) {
+            threads.insert((pid_of(global), tid_of(global)), name.to_owned());
+        }
+    });
+    let gpus = gpus(export, processes);
+    if !names.is_empty() {
+        processes.retain_known(|pid| names.contains_key(&pid));
+    }
+    for process in processes.all() {
+        let devices = process.trace.tracks.tracks.iter().filter(|track| track.kind == TrackKind::Stream);
+        let number = |track: &Track| process.trace.tracks.processes[track.process.index()].pid.as_int();
+        let in_machine = |device: i64| gpus.get(&(process.pid, device)).copied().unwrap_or(device);
+        process.device = devices.filter_map(number).map(in_machine).min();
+        let (pid, trace) = (process.pid, &mut process.trace);
+        if let Some(name) = names.get(&pid) {
+            let name = trace.strings.intern(name);
+            let id = trace.tracks.process(Key::Int(pid));
+            trace.tracks.processes[id.index()].name = name;
+        }
+        for track in trace.tracks.tracks.iter_mut().filter(|track| track.kind == TrackKind::Thread) {
+            if let Some(name) = track.tid.as_int().and_then(|tid| threads.get(&(pid, tid))) {
+                track.name = trace.strings.intern(name);
+            }
+        }
+    }
+}
+
+/// Which GPU of the machine a process calls by which number: `CUDA_VISIBLE_DEVICES` counts them anew.
+fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> BTreeMap<(i64, i64), i64> {
+    let mut gpus = BTreeMap::new();
+    export.rows("TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"], processes, |row, _| {
+        if let [Some(pid), Some(cuda), Some(gpu)] = [0, 1, 2].map(|column| row.i64(column)) {
+            gpus.insert((pid, cuda), gpu);
+        }
+    });
+    gpus
+}
+
+/// Fills what is known of a trace as a whole.
+pub(super) fn describe(export: &Export<'_>, pid: i64, trace: &mut Trace) {
+    let mut entries: Vec<(String, String)> = Vec::new();
+    let _ = export.file.rows("META_DATA_EXPORT", &["name", "value"], |row| {
+        if let (Some(name), Some(value)) = (row.text(0), row.text(1))
+            && ["EXPORT_PRODUCT_NAME", "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"].contains(&&*name)
+        {
+            entries.push((name.into_owned(), Value::from(value.into_owned()).to_string()));
+        }
+        Ok(())
+    });
+    let _ = export.file.rows("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |row| {
+        trace.meta.base_ns = row.i64(0).filter(|ns| (0..=MAX_NS).contains(ns)).unwrap_or(0);
+        Ok(())
+    });
+    let devices = devices(export, pid);
+    if !devices.is_empty() {
+        entries.push(("deviceProperties".to_owned(), Value::from(devices).to_string()));
+    }
+    trace.meta.entries = entries;
+}
+
+/// Numbers of a GPU: the column of `TARGET_INFO_GPU`, and what Kineto calls it.
+const NUMBERS: [(&str, &str); 10] = [
+    ("totalMemory", "totalGlobalMem"),
+    ("computeMajor", "computeMajor"),
+    ("computeMinor", "computeMinor"),
+    ("smCount", "numSms"),
+    ("threadsPerWarp", "warpSize"),
+    ("maxThreadsPerBlock", "maxThreadsPerBlock"),
+    ("maxRegistersPerBlock", "regsPerBlock"),
+    ("maxRegistersPerSm", "regsPerMultiprocessor"),
+    ("maxShmemPerBlock", "sharedMemPerBlock"),
+    ("maxShmemPerSm", "sharedMemPerMultiprocessor"),
+];
+
+/// The GPUs of a process, as Kineto describes them and with the process's numbers. What is not recorded has no entry.
+fn devices(export: &Export<'_>, pid: i64) -> Vec<Value> {
+    let mut numbers_of: BTreeMap<i64, i64> = BTreeMap::new();
+    let _ = export.file.rows("TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"], |row| {
+        if let [Some(_), Some(cuda), Some(gpu)] =
+            [0, 1, 2].map(|column| row.i64(column).filter(|_| row.i64(0) == Some(pid)))
+        {
+            numbers_of.insert(gpu, cuda);
+        }
+        Ok(())
+    });
+    let numbers = NUMBERS.map(|(column, _)| column);
+    let columns = [&["id", "cuDevice", "name", "maxWarpsPerSm"][..], &numbers].concat();
+    let mut devices = Vec::new();
+    let _ = export.file.rows("TARGET_INFO_GPU", &columns, |row| {
+        let Some(gpu) = row.i64(0).or_else(|| row.i64(1)) else { return Ok(()) };
+        let id = match numbers_of.get(&gpu) {
+            Some(&cuda) => cuda,
+            None if numbers_of.is_empty() => row.i64(1).unwrap_or(gpu),
+            None => return Ok(()),
+        };
+        let mut device = Map::new();
+        device.insert("id".to_owned(), json!(id));
+        device.extend(row.text(2).map(|name| ("name".to_owned(), json!(name))));
+        for (at, (_, key)) in NUMBERS.iter().enumerate() {
+            device.extend(row.i64(4 + at).map(|number| ((*key).to_owned(), json!(number))));
+        }
+        let width = device.get("warpSize").and_then(Value::as_i64);
+        if let (Some(warps), Some(width)) = (row.i64(3), width) {
+            device.insert("maxThreadsPerMultiprocessor".to_owned(), json!(warps.saturating_mul(width)));
+        }
+        devices.push(Value::Object(device));
+        Ok(())
+    });
+    devices
+}
+
+/// Warnings and errors of the profiler (`ENUM_DIAGNOSTIC_SEVERITY_LEVEL`).
+const WARNINGS: [i64; 2] = [2, 3];
+
+/// Says what the profiler warned of: it explains what is missing.
+pub(super) fn note_diagnostics(export: &Export<'_>, trace: &mut Trace) {
+    let _ = export.file.rows("DIAGNOSTIC_EVENT", &["severity", "text"], |row| {
+        if row.i64(0).is_some_and(|severity| WARNINGS.contains(&severity)) {
+            let text = row.text(1).unwrap_or_default();
+            problems::PROFILER_SAYS.count(&mut trace.report, None, text.trim());
+        }
+        Ok(())
+    });
+    trace.report.sort();
+}

@@ -1,0 +1,357 @@
+//! SQLite files of other profilers, read only.
+//!
+//! A file may hold more than tables: views, triggers and virtual tables run what their author wrote. Only plain tables are
+//! read here, one scan each, so nothing of that runs; a file that names functions in its schema is not trusted with them. The
+//! file is opened as immutable: nothing is locked, and nothing is written beside it.
+//!
+//! ```no_run
+//! let file = stackline_sqlite::Database::open("report.sqlite".as_ref())?;
+//! file.rows("StringIds", &["id", "value"], |row| {
+//!     println!("{:?} is {:?}", row.i64(0), row.text(1));
+//!     Ok(())
+//! })?;
+//! # Ok::<(), stackline_sqlite::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The first bytes of every SQLite file.
+pub const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// A row takes so many bytes of a file at least: a pointer to it, its length and its number.
+const SMALLEST_ROW: u64 = 4;
+/// No file has more tables that anybody would read.
+const MOST_TABLES: usize = 4096;
+
+/// Why a file or a table of it cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// SQLite says so.
+    #[error("{0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// Pages of the file refer to each other, as those of no sound file do.
+    #[error("it has more rows or text than the file has room for")]
+    Endless,
+    /// The caller's function ended the scan.
+    #[error("stopped before the end, as asked")]
+    Stopped,
+}
+
+/// Said by a function that takes rows: it wants no more of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop;
+
+/// One row of a scan. Columns are counted in the order in which they were asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    row: &'a rusqlite::Row<'a>,
+}
+
+impl<'a> Row<'a> {
+    /// An integer; `None` if it is null, missing from the table, or of another type. Text that is an integer counts, for
+    /// columns without a type hold what was written.
+    #[must_use]
+    pub fn i64(&self, column: usize) -> Option<i64> {
+        match self.value(column) {
+            ValueRef::Integer(value) => Some(value),
+            ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Text; `None` if it is null, missing from the table, or of another type. Bytes that are no UTF-8 become U+FFFD.
+    #[must_use]
+    pub fn text(&self, column: usize) -> Option<std::borrow::Cow<'a, str>> {
+        match self.value(column) {
+            ValueRef::Text(text) => Some(String::from_utf8_lossy(text)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of text or of a blob.
+    fn length(&self, column: usize) -> u64 {
+        match self.value(column) {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
+    fn value(&self, column: usize) -> ValueRef<'a> {
+        self.row.get_ref(column).unwrap_or(ValueRef::Null)
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Database {
+    connection: Connection,
+    /// Columns of each plain table.
+    tables: BTreeMap<String, Vec<String>>,
+    is_cut: bool,
+    /// Bytes of the file.
+    size: u64,
+}
+
+impl Database {
+    /// Opens a file. One that breaks off is opened as far as it goes.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or its list of tables cannot be read.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        match Self::open_as(path, false) {
+            Err(Error::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+                Self::open_as(path, true)
+            }
+            opened => opened,
+        }
+    }
+
+    /// SQLite takes a file that is shorter than it says only if its schema may be written, which cannot be here.
+    fn open_as(path: &Path, is_cut: bool) -> Result<Self, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(address(path), flags)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, !is_cut)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, is_cut)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        connection.pragma_update(None, "cell_size_check", true)?;
+        let tables = tables(&connection)?;
+        let size = path.metadata().map_or(0, |meta| meta.len());
+        Ok(Self { connection, tables, is_cut, size })
+    }
+
+    /// Whether the file breaks off: tables may end too early, or be missing.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether there is a plain table of this name.
+    #[must_use]
+    pub fn has(&self, table: &str) -> bool {
+        self.tables.contains_key(table)
+    }
+
+    /// Names of the plain tables, ascending.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        self.tables.keys().map(String::as_str)
+    }
+
+    /// Whether a table has a column.
+    #[must_use]
+    pub fn has_column(&self, table: &str, column: &str) -> bool {
+        self.tables.get(table).is_some_and(|columns| columns.iter().any(|own| own == column))
+    }
+
+    /// Gives `take` each row of a table, in the order of the file, with these columns; those that the table lacks are null.
+    /// A table that does not exist has no rows.
+    ///
+    /// # Errors
+    /// If the file is damaged, or `take` stops. Rows that were taken by then stay taken.
+    pub fn rows(
+        &self,
+        table: &str,
+        columns: &[&str],
+        mut take: impl FnMut(&Row<'_>) -> Result<(), Stop>,
+    ) -> Result<(), Error> {
+        if !self.has(table) {
+            return Ok(());
+        }
+        let column = |name: &&str| if self.has_column(table, name) { quoted(name) } else { "NULL".to_owned() };
+        let mut columns: Vec<String> = columns.iter().map(column).collect();
+        if columns.is_empty() {
+            columns.push("NULL".to_owned());
+        }
+        let query = format!("SELECT {} FROM {} NOT INDEXED", columns.join(", "), quoted(table));
+        let mut statement = self.connection.prepare(&query)?;
+        let mut rows = statement.query([])?;
+        // SQLite follows pages that refer to each other for as long as it takes.
+        let (mut count, mut text) = (0_u64, 0_u64);
+        while let Some(row) = rows.next()? {
+            let row = Row { row };
+            count += 1;
+            text += (0..columns.len()).map(|column| row.length(column)).sum::<u64>();
+            if count > self.size / SMALLEST_ROW || text > self.size {
+                return Err(Error::Endless);
+            }
+            take(&row).map_err(|Stop| Error::Stopped)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tables that are stored as such, with their columns. What is virtual or a view is told by SQLite, not by what the file says of it.
+fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    let mut names = Vec::new();
+    {
+        let mut statement = connection.prepare("PRAGMA main.table_list")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let row = Row { row };
+            let [schema, name, kind] = [0, 1, 2].map(|column| row.text(column).unwrap_or_default());
+            if schema == "main" && kind == "table" && !name.starts_with("sqlite_") && names.len() < MOST_TABLES {
+                names.push(name.into_owned());
+            }
+        }
+    }
+    let mut tables = BTreeMap::new();
+    for name in names {
+        let mut statement = connection.prepare(&format!("PRAGMA main.table_info({})", quoted(&name)))?;
+        let mut rows = statement.query([])?;
+        let mut columns = Vec::new();
+        while let Some(row) = rows.next()? {
+            columns.extend(Row { row }.text(1).map(std::borrow::Cow::into_owned));
+        }
+        tables.insert(name, columns);
+    }
+    Ok(tables)
+}
+
+/// Beside a database lies what was written to it last, if somebody is still writing or stopped doing so: its path, if it is not empty.
+#[must_use]
+pub fn unmerged_log(path: &Path) -> Option<PathBuf> {
+    ["-wal", "-journal"].into_iter().find_map(|end| {
+        let mut log = path.as_os_str().to_owned();
+        log.push(end);
+        let log = PathBuf::from(log);
+        log.metadata().is_ok_and(|meta| meta.len() > 0).then_some(log)
+    })
+}
+
+/// A name as SQL has it.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The file as a URI that says that nobody changes it.
+fn address(path: &Path) -> String {
+    let mut address = String::from("file:");
+    for (at, &byte) in path.as_os_str().as_encoded_bytes().iter().enumerate() {
+        match byte {
+            // What stands behind two slashes would be a host.
+            b'/' if at == 1 => address.push_str("%2F"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => address.push(byte as char),
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address + "?immutable=1"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(sql: &str) -> (tempfile::TempDir, Database) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a b%?#.sqlite");
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        let file = Database::open(&path).unwrap();
+        (folder, file)
+    }
+
+    fn numbers(file: &Database, table: &str, column: &str) -> Vec<Option<i64>> {
+        let mut found = Vec::new();
+        file.rows(table, &[column], |row| {
+            found.push(row.i64(0));
+            Ok(())
+        })
+        .unwrap();
+        found
+    }
+
+    #[test]
+    fn rows_come_in_order_and_what_a_table_lacks_is_null() {
+        let (_folder, file) =
+            file("CREATE TABLE t (a, \"b \"\"c\"); INSERT INTO t VALUES (3, 'x'), ('7', NULL), (2.5, 'y')");
+        assert_eq!(numbers(&file, "t", "a"), [Some(3), Some(7), None]);
+        assert_eq!(numbers(&file, "t", "z"), [None, None, None]);
+        assert_eq!(numbers(&file, "none", "a"), []);
+        let mut rows = 0;
+        file.rows("t", &[], |_| {
+            rows += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(rows, 3);
+        let mut texts = Vec::new();
+        let stopped = file.rows("t", &["b \"c"], |row| {
+            texts.push(row.text(0).map(std::borrow::Cow::into_owned));
+            if texts.len() == 2 { Err(Stop) } else { Ok(()) }
+        });
+        assert!(matches!(stopped, Err(Error::Stopped)));
+        assert_eq!(texts, [Some("x".to_owned()), None]);
+    }
+
+    #[test]
+    fn only_plain_tables_are_there_and_nothing_is_written_beside_the_file() {
+        let (folder, file) = file(
+            "CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT abs(a) FROM t;
+             CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END; CREATE INDEX i ON t (a)",
+        );
+        assert_eq!(file.tables().collect::<Vec<_>>(), ["t"]);
+        assert_eq!(numbers(&file, "v", "abs(a)"), []);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn pages_that_refer_to_each_other_end() {
+        let rows = (0..2000).map(|i| format!("({i}, '{}')", "x".repeat(20))).collect::<Vec<_>>().join(", ");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sqlite");
+        let sql = format!("PRAGMA page_size = 512; CREATE TABLE t (a, b); INSERT INTO t VALUES {rows}");
+        Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // All children of the root, an interior page, become its first one's.
+        let root = 512;
+        assert_eq!(bytes[root], 5);
+        let cells = usize::from(u16::from_be_bytes([bytes[root + 3], bytes[root + 4]]));
+        let cell = |bytes: &[u8], i: usize| {
+            root + usize::from(u16::from_be_bytes([bytes[root + 12 + 2 * i], bytes[root + 13 + 2 * i]]))
+        };
+        let first = cell(&bytes, 0);
+        let child = bytes[first..first + 4].to_vec();
+        for i in 1..cells {
+            let at = cell(&bytes, i);
+            bytes[at..at + 4].copy_from_slice(&child);
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let file = Database::open(&path).unwrap();
+        let mut count = 0;
+        let read = file.rows("t", &["b"], |_| {
+            count += 1;
+            Ok(())
+        });
+        assert!(count <= bytes.len() / 4, "{count}");
+        drop(read);
+    }
+
+    #[test]
+    fn virtual_tables_are_not_there_whatever_the_file_says_of_their_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sqlite");
+        let writer = Connection::open(&path).unwrap();
+        let sql = "CREATE TABLE t (a); CREATE VIRTUAL TABLE v USING rtree(id, low, high);
+            PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 2 WHERE name = 'v'";
+        writer.execute_batch(sql).unwrap();
+        drop(writer);
+        assert!(!Database::open(&path).unwrap().has("v"));
+    }
+
+    #[test]
+    fn what_is_no_database_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sqlite");
+        std::fs::write(&path, [MAGIC, &[0; 600]].concat()).unwrap();
+        assert!(Database::open(&path).is_err());
+        assert!(Database::open(&folder.path().join("missing")).is_err());
+    }
+}

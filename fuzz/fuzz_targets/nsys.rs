@@ -1,0 +1,9 @@
+//! Coverage-guided fuzzing of what `fuzz/checks/nsys.rs` says.
+#![no_main]
+
+#[path = "../checks/nsys.rs"]
+mod nsys;
+#[path = "../../crates/ingest/tests/common/invariants.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nsys::check(data));

@@ -1,0 +1,42 @@
+# Steps of `./dev test`, which reads this file: each is run whatever became of those before it, and told at the end.
+# Used: $logs (a folder), steps and failed (arrays), say.
+
+# step NAME COMMAND…: runs it in a shell of its own, notes how long it took, goes on if it fails or exits (one run shows
+# all that is wrong).
+step() {
+  local name=$1 from=$SECONDS outcome=ok
+  shift
+  say "$name"
+  if ! kept "$name" "$@"; then
+    outcome=FAILED
+    failed+=("$name")
+  fi
+  steps+=("$(printf '%5d s  %-6s  %s' $((SECONDS - from)) "$outcome" "$name")")
+}
+
+# kept NAME COMMAND…: runs it in a shell of its own; what it prints is kept in $logs, too, unless a terminal shows it.
+kept() {
+  local log="$logs/$1.log"
+  shift
+  if [ -t 1 ]; then
+    ("$@")
+  else
+    ("$@") 2>&1 | tee "$log"
+  fi
+}
+
+# The ends of what the failed steps printed, and what passed at a second try only: whoever has the end of the output alone
+# must see them.
+what_failed() {
+  local name log again
+  for name in "${failed[@]}"; do
+    log="$logs/$name.log"
+    [ -f "$log" ] || continue
+    say "$name failed; the end of what it printed"
+    tail -n 80 "$log"
+  done
+  if again=$(grep -rhE '^ *FLAKY|\(retry x[0-9]' "$logs" | sort -u); then
+    say "passed at the second try"
+    printf '%s\n' "$again"
+  fi
+}
