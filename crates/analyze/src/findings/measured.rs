@@ -456,7 +456,7 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL064",
         &[Hope],
-        "Copies of one direction and kind of memory go, with their calls (`remove`). Nobody knows how much of what they copy can stay on the GPU.",
+        "Copies of one direction and kind of memory go, with their calls (`remove`), and at most the operators that do nothing but copy. Nobody knows how much of what they copy can stay on the GPU.",
     ),
 ];
 

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Unit, words};
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL064",
@@ -20,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "the GPU's memory holds what is not copied any more",
     wrong_when: "The window is the loading of a model, which is done once, or what is copied does not fit beside the rest. The gain shown is \
-                 that of no such copy at all.",
+                 that of no such copy at all, the upper bound that of no operator that does nothing but copy, either.",
     source: "CTDA-CPA, what bounds the critical path; field practice",
     needs: &[Need::GpuWork],
     settings: &[
@@ -85,9 +87,26 @@ fn draft(subject: &Subject<'_>, name: &str, copies: Vec<EventId>) -> Option<Draf
         title: format!("copies{moved} ({name}) are the critical path for {:.0} % of the time", subject.percent(ns)),
         place,
         facts,
-        events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Hope(vec![remove]),
+        worth: match subject.edit(Action::Remove, "operators that only copy", &copying_operators(subject, &copies)) {
+            Some(operators) => Worth::HopeTo(vec![remove.clone()], vec![remove, operators]),
+            None => Worth::Hope(vec![remove]),
+        },
+        events: copies,
     })
+}
+
+/// Outermost operators that launched nothing but these copies: what stays on the GPU is not asked for.
+fn copying_operators(subject: &Subject<'_>, copies: &[EventId]) -> Vec<EventId> {
+    let trace = subject.trace();
+    let operator = |call: EventId| trace.ancestors(call).filter(|&e| trace.kind(e) == EventKind::Operator).last();
+    let copies: FxHashSet<EventId> = copies.iter().copied().collect();
+    let mut only: BTreeMap<EventId, bool> = BTreeMap::new();
+    for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
+        if let Some(operator) = trace.gpu.launch[gpu].some().and_then(operator) {
+            *only.entry(operator).or_insert(true) &= copies.contains(&trace.gpu.event[gpu]);
+        }
+    }
+    only.into_iter().filter_map(|(operator, only)| only.then_some(operator)).collect()
 }
