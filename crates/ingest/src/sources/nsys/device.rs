@@ -6,7 +6,7 @@ use crate::problems;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 use stackline_sqlite::Row;
 
-/// What is read here.
+/// Tables that are read here.
 pub(super) const TABLES: &[&str] = &[KERNELS, COPIES, FILLS, GRAPHS, RECORDS, WAITS];
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
@@ -21,7 +21,7 @@ const WAITS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
 const COMMON: [&str; 7] = ["start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid"];
 
 /// CUPTI writes a stream or an event that there is none of as the greatest number of 32 bits.
-const NO_STREAM: i64 = u32::MAX as i64;
+const NO_ID: i64 = u32::MAX as i64;
 
 /// The common part of a row.
 struct Common {
@@ -36,11 +36,11 @@ struct Common {
 impl Common {
     fn of(row: &Row<'_>) -> Self {
         let [start, end, device, context, stream, correlation, global] = std::array::from_fn(|column| row.i64(column));
-        let stream = stream.filter(|&stream| stream != NO_STREAM);
+        let stream = stream.filter(|&stream| stream != NO_ID);
         Self { times: (start, end), device, context, stream, correlation, pid: global.map(pid_of) }
     }
 
-    /// The lane of the stream. Devices are processes in traces of Kineto, too.
+    /// The track of the stream. Devices are processes in traces of Kineto, too.
     fn track(&self) -> (Key, Key, TrackKind) {
         (Key::Int(self.device.unwrap_or(0)), Key::Int(self.stream.unwrap_or(-1)), TrackKind::Stream)
     }
@@ -66,7 +66,6 @@ impl Common {
             self.pid,
             &Event { track, times, name, category, kind, phase: Phase::Complete, arguments: &arguments },
         );
-        processes.of(self.pid).uses_gpu = true;
     }
 }
 
@@ -191,7 +190,7 @@ fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["globalPid", "eventSyncId", "streamId", "correlationId"];
     export.rows(RECORDS, &columns, processes, |row, processes| {
         if let [Some(record), Some(stream), Some(correlation)] =
-            [1, 2, 3].map(|column| row.i64(column).filter(|&id| id != NO_STREAM))
+            [1, 2, 3].map(|column| row.i64(column).filter(|&id| id != NO_ID))
         {
             processes.of(row.i64(0).map(pid_of)).records.insert(record, EventRecord { stream, correlation });
         }
@@ -207,11 +206,11 @@ fn waits(export: &Export<'_>, processes: &mut Processes<'_>) {
         let column = |at: usize| row.i64(COMMON.len() + at);
         let (name, common) = (named(&SYNCS, column(0)), Common::of(row));
         let record = column(2)
-            .filter(|&record| record != NO_STREAM)
+            .filter(|&record| record != NO_ID)
             .and_then(|record| processes.of(common.pid).records.get(&record).copied());
         let more = [
             ("cuda_sync_kind", Value::Text(name)),
-            ("wait_on_cuda_event_id", Value::Int(column(1).filter(|&event| event != NO_STREAM))),
+            ("wait_on_cuda_event_id", Value::Int(column(1).filter(|&event| event != NO_ID))),
             ("wait_on_stream", Value::Int(record.map(|record| record.stream))),
             ("wait_on_cuda_event_record_corr_id", Value::Int(record.map(|record| record.correlation))),
         ];

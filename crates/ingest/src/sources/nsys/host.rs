@@ -4,7 +4,7 @@ use super::Export;
 use super::process::{Event, Processes, Value, pid_of, tid_of};
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 
-/// What is read here.
+/// Tables that are read here.
 pub(super) const TABLES: &[&str] = &[CALLS, SYSTEM_CALLS, CUPTI_OVERHEAD, PROFILER_OVERHEAD];
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 const SYSTEM_CALLS: &str = "OSRT_API";
@@ -22,9 +22,23 @@ pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     }
 }
 
-/// The lane of a thread.
-pub(super) fn thread(global: i64) -> (Key, Key, TrackKind) {
-    (Key::Int(pid_of(global)), Key::Int(tid_of(global)), TrackKind::Thread)
+/// What a thread did.
+pub(super) struct Span<'a> {
+    pub(super) name: &'a str,
+    pub(super) category: &'a str,
+    pub(super) kind: EventKind,
+    pub(super) phase: Phase,
+    pub(super) arguments: &'a [(&'static str, Value<'a>)],
+}
+
+impl Span<'_> {
+    /// Puts it on the track of the thread with this `globalTid`, from the first time to the second, ns.
+    pub(super) fn push(&self, processes: &mut Processes<'_>, global: i64, times: (Option<i64>, Option<i64>)) {
+        let &Self { name, category, kind, phase, arguments } = self;
+        let of = if phase == Phase::Async { TrackKind::Async } else { TrackKind::Thread };
+        let track = (Key::Int(pid_of(global)), Key::Int(tid_of(global)), of);
+        processes.push(Some(pid_of(global)), &Event { track, times, name, category, kind, phase, arguments });
+    }
 }
 
 fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
@@ -40,20 +54,8 @@ fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
         // An error is worth its place; success is not.
         let returned = row.i64(6).filter(|&code| code != 0);
         let arguments = [("correlation", Value::Int(row.i64(3))), ("return value", Value::Int(returned))];
-        let pid = Some(pid_of(global));
-        processes.push(
-            pid,
-            &Event {
-                track: thread(global),
-                times: (row.i64(0), row.i64(1)),
-                name,
-                category,
-                kind,
-                phase: Phase::Complete,
-                arguments: &arguments,
-            },
-        );
-        processes.of(pid).uses_gpu = true;
+        let span = Span { name, category, kind, phase: Phase::Complete, arguments: &arguments };
+        span.push(processes, global, (row.i64(0), row.i64(1)));
     });
 }
 
@@ -73,18 +75,10 @@ fn is_driver_call(name: &str) -> bool {
 fn system_calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     export.rows(SYSTEM_CALLS, &["start", "end", "globalTid", "nameId"], processes, |row, processes| {
         let global = row.i64(2).unwrap_or(0);
-        processes.push(
-            Some(pid_of(global)),
-            &Event {
-                track: thread(global),
-                times: (row.i64(0), row.i64(1)),
-                name: export.text(row.i64(3)).unwrap_or("call without a name"),
-                category: "os_runtime",
-                kind: EventKind::Other,
-                phase: Phase::Complete,
-                arguments: &[],
-            },
-        );
+        let name = export.text(row.i64(3)).unwrap_or("call without a name");
+        let (kind, phase) = (EventKind::Other, Phase::Complete);
+        let span = Span { name, category: "os_runtime", kind, phase, arguments: &[] };
+        span.push(processes, global, (row.i64(0), row.i64(1)));
     });
 }
 
@@ -106,18 +100,10 @@ fn overhead(export: &Export<'_>, table: &str, processes: &mut Processes<'_>) {
     export.rows(table, &columns, processes, |row, processes| {
         let global = row.i64(2).unwrap_or(0);
         let by_type = || OVERHEADS.get(usize::try_from(row.i64(4)?).ok()?).copied();
-        processes.push(
-            Some(pid_of(global)),
-            &Event {
-                track: thread(global),
-                times: (row.i64(0), row.i64(1)),
-                name: export.text(row.i64(3)).or_else(by_type).unwrap_or("Unknown"),
-                category: "overhead",
-                kind: EventKind::Overhead,
-                phase: Phase::Complete,
-                arguments: &[],
-            },
-        );
+        let name = export.text(row.i64(3)).or_else(by_type).unwrap_or("Unknown");
+        let (kind, phase) = (EventKind::Overhead, Phase::Complete);
+        let span = Span { name, category: "overhead", kind, phase, arguments: &[] };
+        span.push(processes, global, (row.i64(0), row.i64(1)));
     });
 }
 

@@ -7,8 +7,11 @@ use serde_json::{Map, Value, json};
 use stackline_model::{Key, Trace, Track, TrackKind};
 use std::collections::BTreeMap;
 
-/// Names processes and threads. Before traces are made, for their labels are names of processes.
-pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) {
+/// GPUs of the machine by process and the number that the process calls them by.
+pub(super) type Gpus = BTreeMap<(i64, i64), i64>;
+
+/// Names processes and threads, before traces are made, for their labels are names of processes. Says which GPUs they use.
+pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
     let (mut names, mut threads) = (BTreeMap::new(), BTreeMap::new());
     export.rows("PROCESSES", &["pid", "name"], processes, |row, _| {
         if let (Some(pid), Some(name)) = (row.i64(0), row.text(1)) {
@@ -41,11 +44,12 @@ pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) {
             }
         }
     }
+    gpus
 }
 
 /// Which GPU of the machine a process calls by which number: `CUDA_VISIBLE_DEVICES` counts them anew.
-fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> BTreeMap<(i64, i64), i64> {
-    let mut gpus = BTreeMap::new();
+fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
+    let mut gpus = Gpus::new();
     export.rows("TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"], processes, |row, _| {
         if let [Some(pid), Some(cuda), Some(gpu)] = [0, 1, 2].map(|column| row.i64(column)) {
             gpus.insert((pid, cuda), gpu);
@@ -55,7 +59,7 @@ fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> BTreeMap<(i64, i6
 }
 
 /// Fills what is known of a trace as a whole.
-pub(super) fn describe(export: &Export<'_>, pid: i64, trace: &mut Trace) {
+pub(super) fn describe(export: &Export<'_>, gpus: &Gpus, pid: i64, trace: &mut Trace) {
     let mut entries: Vec<(String, String)> = Vec::new();
     let _ = export.file.rows("META_DATA_EXPORT", &["name", "value"], |row| {
         if let (Some(name), Some(value)) = (row.text(0), row.text(1))
@@ -69,7 +73,7 @@ pub(super) fn describe(export: &Export<'_>, pid: i64, trace: &mut Trace) {
         trace.meta.base_ns = row.i64(0).filter(|ns| (0..=MAX_NS).contains(ns)).unwrap_or(0);
         Ok(())
     });
-    let devices = devices(export, pid);
+    let devices = devices(export, gpus, pid);
     if !devices.is_empty() {
         entries.push(("deviceProperties".to_owned(), Value::from(devices).to_string()));
     }
@@ -91,16 +95,9 @@ const NUMBERS: [(&str, &str); 10] = [
 ];
 
 /// The GPUs of a process, as Kineto describes them and with the process's numbers. What is not recorded has no entry.
-fn devices(export: &Export<'_>, pid: i64) -> Vec<Value> {
-    let mut numbers_of: BTreeMap<i64, i64> = BTreeMap::new();
-    let _ = export.file.rows("TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"], |row| {
-        if let [Some(_), Some(cuda), Some(gpu)] =
-            [0, 1, 2].map(|column| row.i64(column).filter(|_| row.i64(0) == Some(pid)))
-        {
-            numbers_of.insert(gpu, cuda);
-        }
-        Ok(())
-    });
+fn devices(export: &Export<'_>, gpus: &Gpus, pid: i64) -> Vec<Value> {
+    let of_process = gpus.range((pid, i64::MIN)..=(pid, i64::MAX));
+    let numbers_of: BTreeMap<i64, i64> = of_process.map(|(&(_, cuda), &gpu)| (gpu, cuda)).collect();
     let numbers = NUMBERS.map(|(column, _)| column);
     let columns = [&["id", "cuDevice", "name", "maxWarpsPerSm"][..], &numbers].concat();
     let mut devices = Vec::new();

@@ -14,7 +14,7 @@ use super::{Content, Sniff};
 use crate::places::Places;
 use crate::problems;
 use crate::{Error, ReadOptions, resolve};
-use process::{Processes, ROWS_A_LOOK};
+use process::{Processes, ROWS_BETWEEN_CHECKS};
 use rustc_hash::FxHashMap;
 use stackline_model::Trace;
 use stackline_sqlite::{Database, Row, Stop};
@@ -27,7 +27,7 @@ pub(crate) const FORMAT: &str = "nsys";
 /// Each export has this table of texts.
 const TEXTS: &str = "StringIds";
 /// One of these, at least, tells an export from any other database with such a table.
-const TELLING: &[&str] =
+const MARKER_TABLES: &[&str] =
     &["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "META_DATA_EXPORT", "NVTX_EVENTS", "OSRT_API"];
 /// What else is read, or says nothing of its own.
 const KNOWN: &[&str] = &[
@@ -53,7 +53,7 @@ const KNOWN_BEGINNINGS: &[&str] = &["ENUM_", "META_DATA_", "TARGET_INFO_"];
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     let export = Export::of(file);
-    match TELLING.iter().any(|table| export.table(table).is_some()) {
+    match MARKER_TABLES.iter().any(|table| export.table(table).is_some()) {
         true if file.has(TEXTS) => Sniff::Yes("a table StringIds beside those of an export"),
         _ => Sniff::No,
     }
@@ -71,7 +71,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     host::read(&export, &mut processes);
     ranges::read(&export, &mut processes);
     device::read(&export, &mut processes);
-    machine::name_tracks(&export, &mut processes);
+    let gpus = machine::name_tracks(&export, &mut processes);
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
@@ -85,7 +85,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     export.note_unread(&mut first.report);
     machine::note_diagnostics(&export, first);
     for (pid, trace) in &mut traces {
-        machine::describe(&export, *pid, trace);
+        machine::describe(&export, &gpus, *pid, trace);
         resolve::unset::mark(trace, &Places::default());
         resolve::host::mark(trace, &Places::default());
         process::close_open(trace);
@@ -145,7 +145,7 @@ impl<'f> Export<'f> {
         let mut looked = 0_u32;
         let read = self.file.rows(table, columns, |row| {
             looked = looked.wrapping_add(1);
-            if looked.is_multiple_of(ROWS_A_LOOK) && processes.options.is_cancelled() {
+            if looked.is_multiple_of(ROWS_BETWEEN_CHECKS) && processes.options.is_cancelled() {
                 return Err(Stop);
             }
             take(row, processes);

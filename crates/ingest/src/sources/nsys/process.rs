@@ -8,8 +8,8 @@ use stackline_model::{
 };
 use std::collections::BTreeMap;
 
-/// After so many rows it is looked whether the caller wants to stop.
-pub(super) const ROWS_A_LOOK: u32 = 4096;
+/// Rows that are read between two checks whether the caller wants to stop.
+pub(super) const ROWS_BETWEEN_CHECKS: u32 = 4096;
 /// Times beyond this (the year 2065 as epoch time) are no times.
 pub(super) const MAX_NS: i64 = 3_000_000_000_000_000_000;
 
@@ -78,11 +78,13 @@ impl<'o> Processes<'o> {
     pub(super) fn traces(self, name: &str) -> Vec<(i64, Trace)> {
         let mut report = self.report;
         let mut kept: Vec<ProcessTrace> = self.by_pid.into_values().filter(|p| !p.trace.events.is_empty()).collect();
-        if kept.iter().any(|process| process.uses_gpu) {
-            for other in kept.iter().filter(|process| !process.uses_gpu) {
+        let uses_gpu: Vec<bool> = kept.iter().map(ProcessTrace::uses_gpu).collect();
+        if uses_gpu.contains(&true) {
+            for (other, _) in kept.iter().zip(&uses_gpu).filter(|(_, uses_gpu)| !**uses_gpu) {
                 problems::OTHER_PROCESS.count(&mut report, None, &other.name());
             }
-            kept.retain(|process| process.uses_gpu);
+            let mut uses_gpu = uses_gpu.into_iter();
+            kept.retain(|_| uses_gpu.next() == Some(true));
         }
         let several = kept.len() > 1;
         kept.sort_by_key(|process| (process.device.is_none(), process.device, process.pid));
@@ -134,8 +136,6 @@ pub(super) struct ProcessTrace {
     pub(super) trace: Trace,
     /// The first GPU that it used, by its number in the machine where the export tells it.
     pub(super) device: Option<i64>,
-    /// Whether it called the GPU's interface, or ran something on a GPU.
-    pub(super) uses_gpu: bool,
     /// Records of events on streams, by their number: the stream and the call that recorded.
     pub(super) records: BTreeMap<i64, EventRecord>,
     fields: Vec<(stackline_model::StrId, AttrType)>,
@@ -145,7 +145,13 @@ pub(super) struct ProcessTrace {
 impl ProcessTrace {
     fn new(pid: i64) -> Self {
         let (trace, records) = (Trace::default(), BTreeMap::new());
-        Self { pid, trace, device: None, uses_gpu: false, records, fields: Vec::new(), values: Vec::new() }
+        Self { pid, trace, device: None, records, fields: Vec::new(), values: Vec::new() }
+    }
+
+    /// Whether it called the GPU's interface, or ran something on a GPU.
+    fn uses_gpu(&self) -> bool {
+        let is_of_gpu = |kind: &EventKind| kind.is_api_call() || kind.is_gpu_work() || *kind == EventKind::Sync;
+        self.trace.events.kind.iter().any(is_of_gpu)
     }
 
     fn name(&self) -> String {

@@ -1,16 +1,16 @@
 //! NVTX: ranges and marks of the program, and operators that PyTorch writes as ranges (`torch.autograd.profiler.emit_nvtx`).
 
 use super::Export;
-use super::host::thread;
-use super::process::{Event, Processes, Value, pid_of, tid_of};
-use stackline_model::{EventKind, Key, Phase, TrackKind};
+use super::host::Span;
+use super::process::{Processes, Value};
+use stackline_model::{EventKind, Phase};
 
-/// What is read here.
+/// Tables that are read here.
 pub(super) const TABLES: &[&str] = &[EVENTS];
 const EVENTS: &str = "NVTX_EVENTS";
 
 /// What an `eventType` (`ENUM_NSYS_EVENT_TYPE`) is. All others define domains, categories and names.
-fn form(event_type: i64) -> Option<Phase> {
+fn phase_of(event_type: i64) -> Option<Phase> {
     match event_type {
         34 | 65 => Some(Phase::Instant),
         59 | 70 => Some(Phase::Complete),
@@ -23,25 +23,22 @@ fn form(event_type: i64) -> Option<Phase> {
 pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["start", "end", "eventType", "text", "textId", "globalTid", "domainId"];
     export.rows(EVENTS, &columns, processes, |row, processes| {
-        let Some(phase) = row.i64(2).and_then(form) else { return };
+        let Some(phase) = row.i64(2).and_then(phase_of) else { return };
         let own = row.text(3);
         let text = own.as_deref().or_else(|| export.text(row.i64(4))).unwrap_or("range without a name");
         let global = row.i64(5).unwrap_or(0);
         let range = Range::of(text);
-        let (kind, track) = match phase {
-            Phase::Instant => (EventKind::Instant, thread(global)),
-            Phase::Async => (EventKind::Async, (Key::Int(pid_of(global)), Key::Int(tid_of(global)), TrackKind::Async)),
-            _ if range.is_operator => (EventKind::Operator, thread(global)),
-            _ => (EventKind::Annotation, thread(global)),
+        let kind = match phase {
+            Phase::Instant => EventKind::Instant,
+            Phase::Async => EventKind::Async,
+            _ if range.is_operator => EventKind::Operator,
+            _ => EventKind::Annotation,
         };
         let category = if range.is_operator { "cpu_op" } else { "user_annotation" };
         let mut arguments = vec![("domain", Value::Int(row.i64(6).filter(|&domain| domain != 0)))];
         arguments.extend(range.arguments());
-        let times = (row.i64(0), row.i64(1));
-        processes.push(
-            Some(pid_of(global)),
-            &Event { track, times, name: range.name, category, kind, phase, arguments: &arguments },
-        );
+        let span = Span { name: range.name, category, kind, phase, arguments: &arguments };
+        span.push(processes, global, (row.i64(0), row.i64(1)));
     });
 }
 
