@@ -42,7 +42,10 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let mut sweep = what_if::sweep(trace, &choice, &options, &stopped).map_err(refuse)?;
         sweep.notes.splice(0..0, notes);
         if sweep.interrupted {
-            say(&format!("Stopped: {} of {} edits were tried.", sweep.tried, sweep.planned))?;
+            say(&match sweep.planned {
+                0 => "Stopped before any edit was tried.".to_owned(),
+                planned => format!("Stopped: {} of {planned} edits were tried.", sweep.tried),
+            })?;
         }
         (
             if people { sweep_tables(&sweep) } else { vec![sweep_table(&sweep)] },
