@@ -1,8 +1,27 @@
 //! Matching of names of Python frames, such as `queue.py(154): Queue.get`, with parts of them.
 
+use std::borrow::Cow;
+
+/// A frame of XProf as Kineto would name it: `$queue.py:154 get` is `queue.py(154): get`, `$time sleep` a function that is built in. Of methods
+/// of built-in types XProf knows the name alone: one called `acquire` is that of a lock.
+fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
+    let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
+        return name.into();
+    };
+    match place.rsplit_once(':') {
+        Some((file, line)) => format!("{file}({line}): {function}").into(),
+        None if place == "<unknown>" && function == "acquire" => {
+            "<built-in method acquire of _thread.lock object>".into()
+        }
+        None if place == "<unknown>" => name.into(),
+        None => format!("<built-in function {function}>").into(),
+    }
+}
+
 /// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function, whatever class it
 /// is of (recordings say so): all of it, or its beginning before a `*`.
 pub(crate) fn fits(name: &str, parts: &[&str]) -> bool {
+    let name = &*in_words_of_kineto(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
     parts.iter().all(|part| match part.strip_prefix("): ") {
         Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {
@@ -31,6 +50,16 @@ mod tests {
         assert!(!fits("logging/__init__.py(1477): Logger.infos", &["logging/__init__.py(", "): info"]));
         assert!(fits("asyncio/queue.py(3): get", &["queue.py("]) && fits("queue.py(3): get", &["queue.py("]));
         assert!(!fits("task_queue.py(3): get", &["queue.py("]));
+        // XProf's own form.
+        assert!(
+            fits("$queue.py:154 get", &["queue.py(", "): get"])
+                && !fits("$queue.py:154 get_nowait", &["queue.py(", "): get"])
+        );
+        assert!(fits("$time sleep", &["<built-in function sleep>"]));
+        assert!(
+            fits("$<unknown> acquire", &["built-in method acquire"]) && !fits("$<unknown> __enter__", &["built-in"])
+        );
+
         assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
     }
 }

@@ -1,9 +1,11 @@
 //! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
 
 use crate::sources::Content;
+use crate::text::went_through_text;
 use crate::{Error, ReadOptions, problems, sources};
 use flate2::read::MultiGzDecoder;
 use stackline_model::Trace;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -162,9 +164,14 @@ fn read_tables(
     })?;
     let content = Content::Tables(&tables);
     let Some(source) = source(label, &content)? else {
+        if tables.is_cut() {
+            return Err(damaged(
+                "an SQLite database that breaks off before any table that is known; take the whole of it".to_owned(),
+            ));
+        }
         let names: Vec<&str> = tables.tables().take(8).collect();
         let names = if names.is_empty() { "no tables".to_owned() } else { format!("the tables {}", names.join(", ")) };
-        let found = format!("an SQLite database that is no export of Nsight Systems (it has {names})");
+        let found = format!("an SQLite database of no profiler that is known here (it has {names})");
         return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
     };
     let mut traces = (source.read)(label, content, options);
@@ -338,9 +345,23 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
 /// Whether its name says that a file should be a trace: one that then is none (empty, unreadable) is worth a word.
 pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
-    [".json", ".json.gz", ".json.zst", ".nsys-rep", ".qdrep", ".sqlite", ".zip", ".tar", ".tar.gz", ".tgz"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    [
+        ".json",
+        ".json.gz",
+        ".json.zst",
+        ".nsys-rep",
+        ".qdrep",
+        ".sqlite",
+        ".rpd",
+        ".xplane.pb",
+        ".xplane.pb.gz",
+        ".zip",
+        ".tar",
+        ".tar.gz",
+        ".tgz",
+    ]
+    .iter()
+    .any(|end| name.ends_with(end))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -368,24 +389,20 @@ impl Packing {
     }
 }
 
-/// Whether a binary file went through a program that took it for text: bytes above 0x7f became U+FFFD.
-fn went_through_text(head: &[u8]) -> bool {
-    let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();
-    let other_high = head.iter().filter(|b| **b >= 0x80).count() - 3 * replaced;
-    !is_known(head) && replaced >= 8 && other_high < replaced
-}
-
 fn is_known(head: &[u8]) -> bool {
     !matches!(sources::of(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }
 
 /// What can be opened.
-const READS: &str = "this version reads traces of torch.profiler and other Chrome traces, exports of Nsight Systems (`nsys export \
-    --type sqlite`), recordings of `stackline record`, and memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
+const READS: &str = "this version reads traces of torch.profiler and other Chrome traces, profiles of JAX and TensorFlow \
+    (`.xplane.pb`), exports of Nsight Systems (`nsys export --type sqlite`), recordings of rocmProfileData (`.rpd`), recordings of `stackline record`, and memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
+
+/// What files of Riegeli's records begin with.
+const RIEGELI: &[u8] = &[0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
 
 /// Formats that we recognise and do not read (yet).
 fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
-    let (found, advice) = if went_through_text(head) {
+    let (found, advice) = if !is_known(head) && went_through_text(head) {
         (
             "a binary file that a program took for text (its bytes above 0x7f became U+FFFD): nothing in it is left",
             "copy the original again in binary mode",
@@ -397,10 +414,10 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
         )
     } else if head.starts_with(b"PAR1") {
         ("a Parquet table", "give the run directory that holds it")
-    } else if label.ends_with(".xplane.pb") {
+    } else if head.starts_with(RIEGELI) {
         (
-            "an XSpace protobuf (JAX, TensorFlow, XProf)",
-            "this version reads the trace.json.gz that lies beside it in the profile's folder; XSpace itself is planned",
+            "a profile in records of Riegeli",
+            "record it as a plain .xplane.pb, as jax.profiler and TensorFlow do by default",
         )
     } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
         (
@@ -453,4 +470,28 @@ pub(crate) fn note_skipped(traces: &mut [Trace], skipped: &[(String, Error)]) {
         }
         first.report.sort();
     }
+}
+
+/// What XProf calls a profile, and the trace that it writes beside it.
+const PROFILES: [&str; 3] = [".xplane.pb", ".xplane.pb.gz", ".xplane.pb.zst"];
+const TRACES_OF_PROFILES: [&str; 2] = [".trace.json.gz", ".trace.json"];
+
+/// Takes away traces that lie beside the profile that they were made of, in a folder or an archive: places of traces, with the traces.
+pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
+    let stem = |place: &str, ends: &[&str]| ends.iter().find_map(|end| place.strip_suffix(end)).map(str::to_owned);
+    let is_profile = |trace: &Trace| trace.meta.format == "xplane";
+    let profiles: BTreeSet<String> =
+        placed.iter().filter(|(_, trace)| is_profile(trace)).filter_map(|(place, _)| stem(place, &PROFILES)).collect();
+    let is_other_form = |(place, trace): &(String, Trace)| {
+        !is_profile(trace) && stem(place, &TRACES_OF_PROFILES).is_some_and(|stem| profiles.contains(&stem))
+    };
+    let (left_out, kept): (Vec<_>, Vec<_>) = placed.into_iter().partition(is_other_form);
+    let mut traces: Vec<Trace> = kept.into_iter().map(|(_, trace)| trace).collect();
+    if let Some(first) = traces.first_mut() {
+        for (_, trace) in left_out {
+            problems::SAME_PROFILE.count(&mut first.report, None, &trace.meta.name);
+        }
+        first.report.sort();
+    }
+    traces
 }

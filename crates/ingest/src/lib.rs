@@ -95,12 +95,16 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
         Ok(pool) if jobs.len() > 1 && options.threads != 1 => pool.install(|| jobs.par_iter().map(read).collect()),
         _ => jobs.iter().map(read).collect(),
     };
-    let mut traces = Vec::new();
+    let mut placed: Vec<(String, Trace)> = Vec::new();
     let mut skipped = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
         match result {
             Ok(found) => {
-                traces.extend(found.traces);
+                let place = |trace: &Trace| {
+                    let member = trace.meta.name.strip_prefix(&job.label).unwrap_or_default();
+                    format!("{}{member}", job.path.display())
+                };
+                placed.extend(found.traces.into_iter().map(|trace| (place(&trace), trace)));
                 skipped.extend(found.skipped);
             }
             Err(error) if job.optional && !matches!(error, Error::Cancelled) => {
@@ -109,6 +113,7 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
             Err(error) => return Err(error),
         }
     }
+    let mut traces = input::drop_other_forms(placed);
     if traces.is_empty() {
         let first = skipped.into_iter().next().map(|(_, error)| error);
         return Err(first.unwrap_or_else(|| Error::NoTrace { path: paths.first().cloned().unwrap_or_default() }));

@@ -55,6 +55,7 @@ codes! {
     NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
     TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";
+    NO_NAME "no_name" Repaired "an event has a number for its name, and the file does not say which name that is";
     NO_DURATION "no_duration" Repaired "a complete event had no duration; it was read as 0; GPU work without one counts nowhere (`zero_duration`)";
     NEGATIVE_DURATION "negative_duration" Repaired "a negative duration was read as 0; GPU work with one counts nowhere (`zero_duration`)";
     UNMATCHED_END "unmatched_end" Skipped "an end record had no begin";
@@ -105,6 +106,8 @@ codes! {
     NO_DEVICE_RECORD "no_device_record" Note
         "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
+    SAME_PROFILE "same_profile" Note
+        "a trace lies beside the profile that it was made of (.xplane.pb) and was left out: the profile holds more";
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
     RANK_BY_DEVICE "rank_by_device" Note
         "the processes of the file do not tell their ranks: they are numbered from 0, in the order of their GPUs";

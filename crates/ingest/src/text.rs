@@ -206,6 +206,13 @@ pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
     (out, dirt)
 }
 
+/// Whether binary data went through a program that took it for text: bytes above 0x7f became U+FFFD.
+pub(crate) fn went_through_text(head: &[u8]) -> bool {
+    let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();
+    let other_high = head.iter().filter(|b| **b >= 0x80).count() - 3 * replaced;
+    replaced >= 8 && other_high < replaced
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

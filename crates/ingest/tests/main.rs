@@ -29,5 +29,7 @@ mod recording_damage;
 mod recording_memory;
 mod recording_trace;
 mod repairs;
+mod rpd;
 mod silent;
 mod steps;
+mod xplane;

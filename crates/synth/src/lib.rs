@@ -3,6 +3,7 @@
 //! * [`demo`] simulates a few training steps and writes them as PyTorch's profiler (Kineto) would.
 //! * [`replicate`] makes a trace of any length out of a real one: shifted times, fresh ids.
 //! * [`recording`] makes the streams that `stackline record` would have of a small training program.
+//! * [`xspace`] writes the files of JAX's and TensorFlow's profilers.
 //! * [`damage`] breaks a trace in each of the ways that were seen in files from the wild.
 //! * [`mutate`] changes any bytes blindly, for tests of parsers.
 //!
@@ -26,5 +27,6 @@ pub mod recording;
 pub mod replicate;
 pub mod rng;
 pub mod scan;
+pub mod xspace;
 
 pub use error::{Error, Result};

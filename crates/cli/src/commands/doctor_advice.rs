@@ -22,19 +22,15 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
         "gpu_operations",
-        "profile while the device runs: call block_until_ready before jax.profiler.stop_trace",
+        "on a GPU, call block_until_ready before jax.profiler.stop_trace; on a CPU, XLA's operators are those of the host",
     ),
     (Producer::Xprof, "operators", "XLA runs compiled modules: its operations are those of the device"),
-    (
-        Producer::Xprof,
-        "launches",
-        "the Chrome form of XProf has links to launches on GPUs alone; its .xplane.pb file has all",
-    ),
+    (Producer::Xprof, "launches", "XProf has them of GPUs alone"),
     (Producer::Xprof, "steps", "wrap each iteration: with jax.profiler.StepTraceAnnotation('train', step_num=i)"),
     (Producer::Xprof, "python_frames", "set python_tracer_level=1 in jax.profiler.ProfileOptions"),
     (Producer::Xprof, "modules", "use jax.named_scope: its names stand in the operations' arguments"),
-    (Producer::Xprof, "shapes", "shapes stand in the HLO of a module (--xla_dump_to), not in the trace"),
-    (Producer::Xprof, "memory", "use jax.profiler.save_device_memory_profile"),
+    (Producer::Xprof, "shapes", "XProf writes them into the programs of XLA, which are read for lines alone"),
+    (Producer::Xprof, "memory", "what jax.profiler.save_device_memory_profile writes is not read yet"),
     (Producer::Xprof, "collective_sizes", "sizes of collectives stand in the HLO of a module (--xla_dump_to)"),
     (Producer::Xprof, "synchronisation_records", "XProf does not write them"),
     (Producer::Timeline, "gpu_operations", "run with RunOptions(trace_level=FULL_TRACE) on a GPU"),
@@ -53,7 +49,7 @@ const ADVICE: &[(Producer, &str, &str)] = &[
         "launches",
         "record calls of the runtime, too: rocprofv3 --hip-runtime-trace, or rpd with its HIP API rows",
     ),
-    (Producer::Rocm, "steps", "mark iterations with roctx ranges, or record with torch.profiler"),
+    (Producer::Rocm, "steps", "mark iterations with roctx ranges (user marks of rpd), or record with torch.profiler"),
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
     (
         Producer::Nsys,
@@ -161,8 +157,10 @@ pub(super) fn is_cut(trace: &Trace) -> bool {
 }
 
 fn producer(trace: &Trace) -> Option<Producer> {
-    if trace.meta.format == "nsys" {
-        return Some(Producer::Nsys);
+    match trace.meta.format.as_str() {
+        "nsys" => return Some(Producer::Nsys),
+        "rpd" => return Some(Producer::Rocm),
+        _ => {}
     }
     let name = |id: stackline_model::StrId| id.some().map_or("", |id| trace.strings.get(id));
     let processes = || trace.tracks.processes.iter().map(|p| name(p.name));

@@ -2,7 +2,7 @@
 
 use crate::places::{Places, Tally};
 use crate::problems;
-use crate::sources::chrome;
+use crate::sources::{chrome, xprof};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrValue, EventId, Key, StrId, Trace, TrackKind};
 
@@ -88,7 +88,7 @@ fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
 
 /// Correlation id of an event; 0 where there is none.
 pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
-    let columns = ["correlation", "correlation id", chrome::XPROF_CORRELATION].map(|key| trace.attr(key));
+    let columns = ["correlation", "correlation id", xprof::CORRELATION].map(|key| trace.attr(key));
     let number = move |value: Option<AttrValue>| match value? {
         AttrValue::Str(text) => trace.strings.get(text).trim().parse().ok(),
         other => other.as_i64(),

@@ -5,7 +5,7 @@
 
 use super::optimizer_cycles::{self, Kinds};
 use crate::problems;
-use crate::sources::chrome;
+use crate::sources::xprof;
 use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
@@ -115,7 +115,7 @@ fn marks(trace: &Trace, reading: impl Fn(&str) -> Option<Mark>) -> Vec<(EventId,
 }
 
 fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
-    let column = trace.attr(chrome::STEP_NUMBER);
+    let column = trace.attr(xprof::STEP_NUMBER);
     let number = |event| match column.get(event)? {
         AttrValue::Int(number) => Some(number),
         AttrValue::Uint(number) => i64::try_from(number).ok(),

@@ -2,7 +2,7 @@
 
 use crate::places::{Places, Tally};
 use crate::problems;
-use crate::sources::chrome;
+use crate::sources::device_rows;
 use serde_json::Value;
 use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
 
@@ -31,7 +31,7 @@ pub(super) fn number(trace: &mut Trace) {
             continue;
         }
         let pid = trace.tracks.processes[track.process.index()].pid;
-        let device = device.or_else(|| chrome::device_number(trace, track)).or_else(|| key_number(trace, pid));
+        let device = device.or_else(|| device_rows::device_number(trace, track)).or_else(|| key_number(trace, pid));
         let device = device.and_then(|d: i64| i32::try_from(d).ok());
         let stream = stream.or_else(|| key_number(trace, track.tid));
         let track = &mut trace.tracks.tracks[i];

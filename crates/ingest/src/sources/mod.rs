@@ -1,7 +1,14 @@
 //! The registry of formats: one file or folder each, one line each in [`ALL`].
 
 pub(crate) mod chrome;
+pub(crate) mod device_rows;
 pub(crate) mod nsys;
+mod processes;
+mod row;
+mod rpd;
+mod tables;
+mod xplane;
+pub(crate) mod xprof;
 
 use crate::{Error, ReadOptions};
 use stackline_model::Trace;
@@ -47,6 +54,8 @@ pub struct Source {
 pub const ALL: &[Source] = &[
     Source { name: "chrome", sniff: chrome::sniff, read: chrome::open },
     Source { name: "nsys", sniff: nsys::sniff, read: nsys::open },
+    Source { name: "rpd", sniff: rpd::sniff, read: rpd::open },
+    Source { name: "xplane", sniff: xplane::sniff, read: xplane::open },
 ];
 
 /// The format of an input, if one fits.

@@ -15,6 +15,8 @@ mod packed;
 #[path = "../../../../fuzz/checks/recording.rs"]
 mod recording;
 mod seeds;
+#[path = "../../../../fuzz/checks/xplane.rs"]
+mod xplane;
 
 use stackline_synth::mutate::mutate;
 
@@ -74,4 +76,9 @@ fn seeds_of_packed() {
 #[test]
 fn seeds_of_recording() {
     replay("recording", recording::check);
+}
+
+#[test]
+fn seeds_of_xplane() {
+    replay("xplane", xplane::check);
 }

@@ -1,13 +1,14 @@
 //! Seed inputs of the fuzz targets: small excerpts of the generated training step, each damaged in every known way, so
 //! that fuzzing starts from realistic traces. None of them is stored in the repository.
 
+use stackline_synth::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
 use stackline_synth::{damage, demo, io, recording, scan};
 
 /// Records per excerpt: the fuzzer is quickest on inputs of a few kilobytes.
 const RECORDS: usize = 8;
 const EXCERPTS: usize = 12;
 
-/// Small exports of Nsight Systems: pages of 512 bytes, with and without some tables.
+/// Small exports of Nsight Systems and recordings of rocmProfileData: pages of 512 bytes, with and without some tables.
 fn exports() -> Option<Vec<Vec<u8>>> {
     const TEXTS: &str = "PRAGMA page_size = 512; CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
         INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'cudaLaunchKernel_v7000');";
@@ -18,14 +19,49 @@ fn exports() -> Option<Vec<Vec<u8>>> {
     const RANGES: &str = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, globalTid INT);
         INSERT INTO NVTX_EVENTS VALUES (0, 40, 59, 'ProfilerStep#3', 83886086), (1, 4, 59, 'aten::mm, seq = 4, sizes = [[2]]', 83886086);
         CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, smCount INT); INSERT INTO TARGET_INFO_GPU VALUES (0, 'a GPU', 4);";
+    const RPD: &str = "PRAGMA page_size = 512; CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, string TEXT);
+        INSERT INTO rocpd_string VALUES (1, 'hipLaunchKernel'), (2, 'gemm'), (3, 'KernelExecution');
+        CREATE TABLE rocpd_api (id INTEGER PRIMARY KEY, pid INT, tid INT, start INT, end INT, apiName_id INT, args_id INT);
+        INSERT INTO rocpd_api VALUES (1, 5, 6, 1, 5, 1, 2);
+        CREATE TABLE rocpd_op (id INTEGER PRIMARY KEY, gpuId INT, queueId INT, start INT, end INT, description_id INT, opType_id INT);
+        INSERT INTO rocpd_op VALUES (1, 0, 0, 6, 20, 2, 3);
+        CREATE TABLE rocpd_api_ops (id INTEGER PRIMARY KEY, api_id INT, op_id INT); INSERT INTO rocpd_api_ops VALUES (1, 1, 1);";
     let folder = tempfile::tempdir().ok()?;
     let export = |(i, sql): (usize, String)| {
         let path = folder.path().join(i.to_string());
         rusqlite::Connection::open(&path).ok()?.execute_batch(&sql).ok()?;
         std::fs::read(path).ok()
     };
-    let each = [[TEXTS, CALLS, ""], [TEXTS, RANGES, ""], [TEXTS, CALLS, RANGES]].map(|parts| parts.concat());
+    let each =
+        [[TEXTS, CALLS, ""], [TEXTS, RANGES, ""], [TEXTS, CALLS, RANGES], [RPD, "", ""]].map(|parts| parts.concat());
     each.into_iter().enumerate().map(export).collect()
+}
+
+/// Profiles of XProf: a host with steps and calls, a device with kernels, the programs of XLA that they are of.
+fn profiles() -> [Vec<u8>; 2] {
+    let text = |text: &str| Stat::Text(text.to_owned());
+    let add = Instruction { name: "add.1", opcode: "add", operator: "jit(f)/add", line: ("a.py", 5) };
+    let programs =
+        Plane::new(0, "/host:metadata").kind("jit_f(7)", "", &[("Hlo Proto", Stat::Bytes(program("jit_f", &[add])))]);
+    let python = Line::new(9, "python", 1_000)
+        .with(Event::new("train", 0, 900_000).stat("step_num", Stat::Int(3)))
+        .with(Event::new("$a.py:5 f", 10_500, 800_000))
+        .with(
+            Event::new("hipModuleLaunchKernel", 20_000, 5_000)
+                .stat("correlation_id", Stat::Uint(4))
+                .stat("_p", Stat::Uint(1)),
+        )
+        .with(Event::new("MemoryAllocation", 30_000, 0).stat("fragmentation", Stat::Float(0.5)));
+    let stream = Line::new(13, "Stream #13(Compute)", 1_000).with(
+        Event::new("add_1", 40_000, 300_000)
+            .stat("correlation_id", Stat::Uint(4))
+            .stat("hlo_op", Stat::Name("add.1".to_owned()))
+            .stat("program_id", Stat::Uint(7))
+            .stat("kernel_details", text("regs:38 shm:0 grid:160,1,1 block:64,1,1")),
+    );
+    let host = Plane::new(1, "/host:CPU").with(python);
+    let device = Plane::new(2, "/device:GPU:0").with(stream).stat("memory_size", Stat::Uint(1 << 34));
+    [space(&[programs, device, host.clone()], &["host"]), space(&[host], &[])]
 }
 
 /// Documents of a few records each, taken from all over a generated step; object form and array form in turn.
@@ -103,6 +139,7 @@ pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
         }
     }
     seeds.extend(exports()?.into_iter().map(|export| ("nsys", export)));
+    seeds.extend(profiles().map(|profile| ("xplane", profile)));
     for (i, text) in excerpts.iter().enumerate() {
         // The first byte chooses how the rest is packed.
         seeds.push(("packed", [&[i as u8][..], text].concat()));

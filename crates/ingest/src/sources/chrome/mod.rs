@@ -6,14 +6,13 @@
 
 mod builder;
 mod categories;
-mod device_rows;
+mod empty_record;
 mod event;
 mod flows;
 mod header;
 mod record;
 mod resync;
 mod seal;
-mod xprof;
 
 use super::{Content, Sniff};
 use crate::problems;
@@ -26,9 +25,7 @@ use stackline_model::Trace;
 use std::io::Read;
 
 pub(crate) use categories::{API_FLOWS, BACKWARD_FLOWS, LAUNCH_FLOWS};
-pub(crate) use device_rows::device_number;
 pub(crate) use flows::{FlowPoint, link as link_flows};
-pub(crate) use xprof::{CORRELATION as XPROF_CORRELATION, STEP_NUMBER};
 
 /// How far into a file its beginning is looked for.
 const SNIFF: usize = 64 << 10;

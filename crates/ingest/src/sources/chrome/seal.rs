@@ -3,6 +3,7 @@
 use super::Place;
 use super::builder::Builder;
 use crate::problems;
+use crate::sources::{device_rows, xprof};
 use crate::{Error, ReadOptions, resolve};
 use rustc_hash::FxHashSet;
 use stackline_model::words::duration;
@@ -47,8 +48,8 @@ impl Builder {
             problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
         self.name_tracks();
-        super::device_rows::find(&mut self.trace);
-        super::xprof::find_kinds(&mut self.trace);
+        device_rows::find(&mut self.trace);
+        xprof::find(&mut self.trace);
         resolve::unset::mark(&mut self.trace, &self.places);
         if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);

@@ -1,8 +1,10 @@
 //! What GPUs did: kernels, copies, fills, graphs, and records of waiting.
 
 use super::Export;
-use super::process::{Event, Processes, Value, pid_of};
+use super::ids::pid_of;
 use crate::problems;
+use crate::sources::processes::{Event, EventRecord, Processes};
+use crate::sources::row::Value;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 use stackline_sqlite::Row;
 
@@ -176,13 +178,6 @@ fn graphs(export: &Export<'_>, processes: &mut Processes<'_>) {
         Common::of(row).push(processes, (&name, "kernel", EventKind::Kernel), &more);
         processes.count(problems::GRAPHS_AS_WHOLE, &name);
     });
-}
-
-/// A call that recorded an event on a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EventRecord {
-    stream: i64,
-    correlation: i64,
 }
 
 /// Which call recorded which event, for the waits that follow.

@@ -1,7 +1,9 @@
 //! What threads did: calls of the GPU's interface and of the operating system, and what the profiler and CUDA did within them.
 
 use super::Export;
-use super::process::{Event, Processes, Value, pid_of, tid_of};
+use super::ids::{pid_of, tid_of};
+use crate::sources::processes::{Event, Processes};
+use crate::sources::row::Value;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 
 /// Tables that are read here.

@@ -1,10 +1,11 @@
 //! What an export says of the machine: names of processes and threads, GPUs, when the recording began, what the profiler warned of.
 
 use super::Export;
-use super::process::{MAX_NS, Processes, pid_of, tid_of};
+use super::ids::{pid_of, tid_of};
 use crate::problems;
+use crate::sources::processes::{MAX_NS, Processes};
 use serde_json::{Map, Value, json};
-use stackline_model::{Key, Trace, Track, TrackKind};
+use stackline_model::{Key, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// GPUs of the machine by process and the number that the process calls them by.
@@ -28,10 +29,8 @@ pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) ->
         processes.retain_known(|pid| names.contains_key(&pid));
     }
     for process in processes.all() {
-        let devices = process.trace.tracks.tracks.iter().filter(|track| track.kind == TrackKind::Stream);
-        let number = |track: &Track| process.trace.tracks.processes[track.process.index()].pid.as_int();
         let in_machine = |device: i64| gpus.get(&(process.pid, device)).copied().unwrap_or(device);
-        process.device = devices.filter_map(number).map(in_machine).min();
+        process.device = process.devices().map(in_machine).min();
         let (pid, trace) = (process.pid, &mut process.trace);
         if let Some(name) = names.get(&pid) {
             let name = trace.strings.intern(name);

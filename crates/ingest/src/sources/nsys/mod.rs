@@ -6,18 +6,18 @@
 
 mod device;
 mod host;
+mod ids;
 mod machine;
-mod process;
 mod ranges;
 
+use super::processes::{self, Processes};
+use super::tables::{self, Texts};
 use super::{Content, Sniff};
 use crate::places::Places;
 use crate::problems;
 use crate::{Error, ReadOptions, resolve};
-use process::{Processes, ROWS_BETWEEN_CHECKS};
-use rustc_hash::FxHashMap;
 use stackline_model::Trace;
-use stackline_sqlite::{Database, Row, Stop};
+use stackline_sqlite::{Database, Row};
 
 pub(crate) use ranges::is_autograd_node;
 
@@ -45,8 +45,6 @@ const KNOWN: &[&str] = &[
     "sqlite_sequence",
     "sqlite_stat1",
 ];
-/// Longer texts are no names.
-const LONGEST_NAME: usize = 64 << 10;
 const KNOWN_BEGINNINGS: &[&str] = &["ENUM_", "META_DATA_", "TARGET_INFO_"];
 
 /// Whether these are the tables of an export.
@@ -67,7 +65,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if file.is_cut() {
         processes.count(problems::TRUNCATED, "");
     }
-    export.read_texts(&mut processes);
+    export.texts = tables::texts(file, TEXTS, ["id", "value"], &mut processes);
     host::read(&export, &mut processes);
     ranges::read(&export, &mut processes);
     device::read(&export, &mut processes);
@@ -75,7 +73,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let mut traces = processes.traces(name);
+    let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
         let reason = "an export of Nsight Systems without calls of CUDA, NVTX ranges or calls of the operating system; record with \
                       nsys profile --trace=cuda,nvtx,osrt"
@@ -88,7 +86,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         machine::describe(&export, &gpus, *pid, trace);
         resolve::unset::mark(trace, &Places::default());
         resolve::host::mark(trace, &Places::default());
-        process::close_open(trace);
+        processes::close_open(trace);
         resolve::resolve(trace, Vec::new(), &Places::default(), options);
     }
     Ok(traces.into_iter().map(|(_, trace)| trace).collect())
@@ -98,12 +96,12 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
 struct Export<'f> {
     file: &'f Database,
     /// Texts by their number.
-    texts: FxHashMap<i64, Box<str>>,
+    texts: Texts,
 }
 
 impl<'f> Export<'f> {
     fn of(file: &'f Database) -> Self {
-        Self { file, texts: FxHashMap::default() }
+        Self { file, texts: Texts::default() }
     }
 
     /// The table as this version of Nsight Systems calls it: by its name, else with the highest `_V2`, `_V3` behind it.
@@ -120,38 +118,17 @@ impl<'f> Export<'f> {
         self.texts.get(&id?).map(|text| &**text)
     }
 
-    fn read_texts(&mut self, processes: &mut Processes<'_>) {
-        let mut texts = FxHashMap::default();
-        let read = self.file.rows(TEXTS, &["id", "value"], |row| {
-            // All that a program printed is one of them; names are short.
-            if let (Some(id), Some(text)) = (row.i64(0), row.text(1).filter(|text| text.len() <= LONGEST_NAME)) {
-                texts.insert(id, text.into());
-            }
-            Ok(())
-        });
-        self.texts = texts;
-        processes.note_damage(TEXTS, read);
-    }
-
     /// Gives `take` each row of a table. What makes the table unreadable is noted.
     fn rows(
         &self,
         table: &str,
         columns: &[&str],
         processes: &mut Processes<'_>,
-        mut take: impl FnMut(&Row<'_>, &mut Processes<'_>),
+        take: impl FnMut(&Row<'_>, &mut Processes<'_>),
     ) {
-        let Some(table) = self.table(table) else { return };
-        let mut looked = 0_u32;
-        let read = self.file.rows(table, columns, |row| {
-            looked = looked.wrapping_add(1);
-            if looked.is_multiple_of(ROWS_BETWEEN_CHECKS) && processes.options.is_cancelled() {
-                return Err(Stop);
-            }
-            take(row, processes);
-            Ok(())
-        });
-        processes.note_damage(table, read);
+        if let Some(table) = self.table(table) {
+            tables::rows(self.file, table, columns, processes, take);
+        }
     }
 
     /// Says which tables hold something that is not read.
@@ -166,16 +143,6 @@ impl<'f> Export<'f> {
                 || KNOWN.contains(&table)
                 || KNOWN_BEGINNINGS.iter().any(|begin| table.starts_with(begin))
         };
-        for table in self.file.tables().filter(|table| !is_read(table)) {
-            let mut is_empty = true;
-            let _ = self.file.rows(table, &[], |_| {
-                is_empty = false;
-                Err(Stop)
-            });
-            if !is_empty {
-                problems::TABLE_NOT_READ.count(report, None, table);
-            }
-        }
-        report.sort();
+        tables::note_unread(self.file, is_read, report);
     }
 }

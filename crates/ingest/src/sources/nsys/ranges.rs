@@ -2,7 +2,8 @@
 
 use super::Export;
 use super::host::Span;
-use super::process::{Processes, Value};
+use crate::sources::processes::Processes;
+use crate::sources::row::Value;
 use stackline_model::{EventKind, Phase};
 
 /// Tables that are read here.

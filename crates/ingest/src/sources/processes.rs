@@ -1,69 +1,57 @@
-//! The traces that an export becomes: one for each process.
+//! Traces of one input, one for each process: what tables of several processes become.
 
-use super::device::EventRecord;
+use super::row::{Appender, NewRow, Value};
 use crate::ReadOptions;
 use crate::problems::{self, Code};
-use stackline_model::{
-    AttrType, AttrValue, EventId, EventKind, Key, NewEvent, Phase, ReadReport, Trace, TrackId, TrackKind, flags,
-};
+use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
 use std::collections::BTreeMap;
 
 /// Rows that are read between two checks whether the caller wants to stop.
-pub(super) const ROWS_BETWEEN_CHECKS: u32 = 4096;
+pub(crate) const ROWS_BETWEEN_CHECKS: u32 = 4096;
 /// Times beyond this (the year 2065 as epoch time) are no times.
-pub(super) const MAX_NS: i64 = 3_000_000_000_000_000_000;
-
-/// A process by its number, from what exports call `globalPid` or `globalTid`: the number stands above 24 bits of a thread's.
-pub(super) fn pid_of(global: i64) -> i64 {
-    (global >> 24) & 0xff_ffff
-}
-
-/// The thread's number in a `globalTid`.
-pub(super) fn tid_of(global: i64) -> i64 {
-    global & 0xff_ffff
-}
+pub(crate) const MAX_NS: i64 = 3_000_000_000_000_000_000;
 
 /// Traces by process, while they are read.
-pub(super) struct Processes<'o> {
-    pub(super) options: &'o ReadOptions,
+pub(crate) struct Processes<'o> {
+    pub(crate) options: &'o ReadOptions,
     by_pid: BTreeMap<i64, ProcessTrace>,
     /// What is said of the file as a whole.
     report: ReadReport,
 }
 
 impl<'o> Processes<'o> {
-    pub(super) fn new(options: &'o ReadOptions) -> Self {
+    pub(crate) fn new(options: &'o ReadOptions) -> Self {
         Self { options, by_pid: BTreeMap::new(), report: ReadReport::default() }
     }
 
     /// The process with this number. Rows without one (exports of few columns) are of the first process that is known.
-    pub(super) fn of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
+    pub(crate) fn of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
         let pid = pid.or_else(|| self.by_pid.keys().next().copied()).unwrap_or(0);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
     }
 
     /// Puts an event into the trace of its process.
-    pub(super) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
+    pub(crate) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
         self.of(pid).push(event)
     }
 
-    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut ProcessTrace> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut ProcessTrace> {
         self.by_pid.values_mut()
     }
 
-    pub(super) fn note_damage(&mut self, table: &str, read: Result<(), stackline_sqlite::Error>) {
+    pub(crate) fn note_damage(&mut self, table: &str, read: Result<(), stackline_sqlite::Error>) {
         match read {
             Ok(()) | Err(stackline_sqlite::Error::Stopped) => {}
             Err(error) => self.count(problems::TABLE_DAMAGED, &format!("{table}: {error}")),
         }
     }
 
-    pub(super) fn count(&mut self, code: Code, example: &str) {
+    pub(crate) fn count(&mut self, code: Code, example: &str) {
         code.count(&mut self.report, None, example);
     }
 
     /// Takes away processes that the export does not know: rows of a file that breaks off within them.
-    pub(super) fn retain_known(&mut self, is_known: impl Fn(i64) -> bool) {
+    pub(crate) fn retain_known(&mut self, is_known: impl Fn(i64) -> bool) {
         for (pid, process) in std::mem::take(&mut self.by_pid) {
             if is_known(pid) {
                 self.by_pid.insert(pid, process);
@@ -75,7 +63,7 @@ impl<'o> Processes<'o> {
     }
 
     /// The traces of all processes that called the GPU's interface, with the numbers of these; of all others if none did.
-    pub(super) fn traces(self, name: &str) -> Vec<(i64, Trace)> {
+    pub(crate) fn traces(self, format: &str, name: &str) -> Vec<(i64, Trace)> {
         let mut report = self.report;
         let mut kept: Vec<ProcessTrace> = self.by_pid.into_values().filter(|p| !p.trace.events.is_empty()).collect();
         let uses_gpu: Vec<bool> = kept.iter().map(ProcessTrace::uses_gpu).collect();
@@ -90,7 +78,7 @@ impl<'o> Processes<'o> {
         kept.sort_by_key(|process| (process.device.is_none(), process.device, process.pid));
         let mut traces: Vec<(i64, Trace)> = Vec::with_capacity(kept.len());
         for (rank, mut process) in (0..).zip(kept) {
-            process.trace.meta.format = super::FORMAT.to_owned();
+            process.trace.meta.format = format.to_owned();
             process.trace.meta.name = name.to_owned();
             if several {
                 process.trace.meta.name = format!("{name}/{}", process.name());
@@ -109,49 +97,53 @@ impl<'o> Processes<'o> {
 }
 
 /// A row that becomes an event.
-pub(super) struct Event<'a> {
-    pub(super) track: (Key, Key, TrackKind),
+pub(crate) struct Event<'a> {
+    pub(crate) track: (Key, Key, TrackKind),
     /// Start and end, ns since the recording began.
-    pub(super) times: (Option<i64>, Option<i64>),
-    pub(super) name: &'a str,
-    pub(super) category: &'a str,
-    pub(super) kind: EventKind,
-    pub(super) phase: Phase,
+    pub(crate) times: (Option<i64>, Option<i64>),
+    pub(crate) name: &'a str,
+    pub(crate) category: &'a str,
+    pub(crate) kind: EventKind,
+    pub(crate) phase: Phase,
     /// Arguments; those without a value are left out.
-    pub(super) arguments: &'a [(&'static str, Value<'a>)],
+    pub(crate) arguments: &'a [(&'static str, Value<'a>)],
 }
 
-/// The value of an argument.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
-    Int(Option<i64>),
-    Float(Option<f64>),
-    Text(&'a str),
-    Json(&'a str),
+/// A call that recorded an event on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventRecord {
+    pub(crate) stream: i64,
+    pub(crate) correlation: i64,
 }
 
 /// One process.
-pub(super) struct ProcessTrace {
-    pub(super) pid: i64,
-    pub(super) trace: Trace,
+pub(crate) struct ProcessTrace {
+    pub(crate) pid: i64,
+    pub(crate) trace: Trace,
     /// The first GPU that it used, by its number in the machine where the export tells it.
-    pub(super) device: Option<i64>,
+    pub(crate) device: Option<i64>,
     /// Records of events on streams, by their number: the stream and the call that recorded.
-    pub(super) records: BTreeMap<i64, EventRecord>,
-    fields: Vec<(stackline_model::StrId, AttrType)>,
-    values: Vec<u64>,
+    pub(crate) records: BTreeMap<i64, EventRecord>,
+    rows: Appender,
 }
 
 impl ProcessTrace {
     fn new(pid: i64) -> Self {
         let (trace, records) = (Trace::default(), BTreeMap::new());
-        Self { pid, trace, device: None, records, fields: Vec::new(), values: Vec::new() }
+        Self { pid, trace, device: None, records, rows: Appender::default() }
     }
 
     /// Whether it called the GPU's interface, or ran something on a GPU.
     fn uses_gpu(&self) -> bool {
         let is_of_gpu = |kind: &EventKind| kind.is_api_call() || kind.is_gpu_work() || *kind == EventKind::Sync;
         self.trace.events.kind.iter().any(is_of_gpu)
+    }
+
+    /// Numbers of the devices whose work it has.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = i64> {
+        let tracks = &self.trace.tracks;
+        let streams = tracks.tracks.iter().filter(|track| track.kind == TrackKind::Stream);
+        streams.filter_map(|track| tracks.processes[track.process.index()].pid.as_int())
     }
 
     fn name(&self) -> String {
@@ -172,42 +164,14 @@ impl ProcessTrace {
         let (pid, tid, kind) = event.track;
         let track: TrackId = trace.tracks.track(pid, tid, kind);
         let (name, category) = (trace.strings.intern(event.name), trace.strings.intern(event.category));
-        let source_index = u32::try_from(trace.report.records).unwrap_or(u32::MAX);
-        trace.report.records += 1;
-        self.fields.clear();
-        self.values.clear();
-        for (key, value) in event.arguments {
-            let value = match *value {
-                Value::Int(value) => value.map(AttrValue::Int),
-                Value::Float(value) => value.map(AttrValue::Float),
-                Value::Text(text) => Some(AttrValue::Str(trace.strings.intern(text))),
-                Value::Json(text) => Some(AttrValue::Json(trace.strings.intern(text))),
-            };
-            if let Some((kind, raw)) = value.map(AttrValue::to_raw) {
-                self.fields.push((trace.strings.intern(key), kind));
-                self.values.push(raw);
-            }
-        }
-        let id = trace.events.push(NewEvent {
-            start,
-            dur,
-            track,
-            name,
-            category,
-            kind: event.kind,
-            phase: event.phase,
-            flags: bits,
-            source_index,
-        });
-        if !trace.attrs.push(&self.fields, &self.values) {
-            problems::TABLE_FULL.count(&mut trace.report, None, "");
-        }
-        id
+        let &Event { kind, phase, .. } = event;
+        let row = NewRow { start, dur, track, name, category, kind, phase, flags: bits };
+        self.rows.push(trace, row, event.arguments)
     }
 }
 
 /// Spans of threads that were open when the recording ended go on to the last time of a thread that is believed.
-pub(super) fn close_open(trace: &mut Trace) {
+pub(crate) fn close_open(trace: &mut Trace) {
     let events = &trace.events;
     let on_host = |e: EventId| trace.tracks.get(events.track[e.index()]).kind != TrackKind::Stream;
     let is_believed =

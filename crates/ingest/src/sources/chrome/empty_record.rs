@@ -1,0 +1,28 @@
+//! The empty record with which XProf ends its list of events.
+
+use super::builder::Builder;
+use super::record::RawEvent;
+use crate::problems;
+
+impl Builder {
+    /// Remembers a record without any member, which is one too many only if another one follows. Whether this record is one.
+    pub(super) fn is_empty_record(&mut self, offset: u64) -> bool {
+        if let Some(before) = self.empty_record.take() {
+            problems::UNKNOWN_RECORD.count(&mut self.trace.report, Some(before), "");
+        }
+        let is_empty = self.raw.is_empty();
+        self.empty_record = is_empty.then_some(offset);
+        is_empty
+    }
+}
+
+impl RawEvent {
+    /// Whether a record has no member at all.
+    fn is_empty(&self) -> bool {
+        let Self { phase, name, category, pid, tid, ts, dur, id, stack, fields, .. } = self;
+        let has_text = *phase != 0 || name.is_some() || category.is_some();
+        let has_key = [pid, tid, id, stack].iter().any(|key| **key != stackline_model::Key::None);
+        let has_time = [ts, dur].iter().any(|time| **time != super::record::Time::Missing);
+        !(has_text || has_key || has_time) && fields.is_empty()
+    }
+}

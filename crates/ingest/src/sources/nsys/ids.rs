@@ -1,0 +1,11 @@
+//! Numbers of processes and threads.
+
+/// A process by its number, from what exports call `globalPid` or `globalTid`: the number stands above 24 bits of a thread's.
+pub(super) fn pid_of(global: i64) -> i64 {
+    (global >> 24) & 0xff_ffff
+}
+
+/// The thread's number in a `globalTid`.
+pub(super) fn tid_of(global: i64) -> i64 {
+    global & 0xff_ffff
+}

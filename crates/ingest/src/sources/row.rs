@@ -1,0 +1,63 @@
+//! Rows of tables and of binary formats that become events.
+
+use crate::problems;
+use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, Trace, TrackId};
+
+/// The value of an argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value<'a> {
+    Int(Option<i64>),
+    Float(Option<f64>),
+    Text(&'a str),
+    Json(&'a str),
+}
+
+/// An event but for its position, which is how many rows came before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRow {
+    /// ns since the trace's base.
+    pub(crate) start: i64,
+    /// ns.
+    pub(crate) dur: i64,
+    pub(crate) track: TrackId,
+    pub(crate) name: StrId,
+    pub(crate) category: StrId,
+    pub(crate) kind: EventKind,
+    pub(crate) phase: Phase,
+    pub(crate) flags: u8,
+}
+
+/// Appends rows with their arguments to a trace.
+#[derive(Debug, Default)]
+pub(crate) struct Appender {
+    fields: Vec<(StrId, AttrType)>,
+    values: Vec<u64>,
+}
+
+impl Appender {
+    /// Arguments without a value are left out.
+    pub(crate) fn push(&mut self, trace: &mut Trace, row: NewRow, arguments: &[(&str, Value<'_>)]) -> EventId {
+        let source_index = u32::try_from(trace.report.records).unwrap_or(u32::MAX);
+        trace.report.records += 1;
+        self.fields.clear();
+        self.values.clear();
+        for (key, value) in arguments {
+            let value = match *value {
+                Value::Int(value) => value.map(AttrValue::Int),
+                Value::Float(value) => value.map(AttrValue::Float),
+                Value::Text(text) => Some(AttrValue::Str(trace.strings.intern(text))),
+                Value::Json(text) => Some(AttrValue::Json(trace.strings.intern(text))),
+            };
+            if let Some((kind, raw)) = value.map(AttrValue::to_raw) {
+                self.fields.push((trace.strings.intern(key), kind));
+                self.values.push(raw);
+            }
+        }
+        let NewRow { start, dur, track, name, category, kind, phase, flags } = row;
+        let id = trace.events.push(NewEvent { start, dur, track, name, category, kind, phase, flags, source_index });
+        if !trace.attrs.push(&self.fields, &self.values) {
+            problems::TABLE_FULL.count(&mut trace.report, None, "");
+        }
+        id
+    }
+}

@@ -1,0 +1,257 @@
+//! Recordings of rocmProfileData (`.rpd`): SQLite, schemas 1 and 2.
+//!
+//! Calls of HIP and marks of the program stand in one table, what ran on GPUs in another, and a third says which call launched what.
+//! Each process becomes a trace of its own. See `docs/formats/rpd.md`.
+
+use super::processes::{self, Event, Processes};
+use super::row::Value;
+use super::tables::{self, Texts};
+use super::{Content, Sniff};
+use crate::places::Places;
+use crate::{Error, ReadOptions, problems, resolve};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
+use stackline_sqlite::Database;
+
+const FORMAT: &str = "rpd";
+
+const TEXTS: &str = "rocpd_string";
+const CALLS: &str = "rocpd_api";
+const OPERATIONS: &str = "rocpd_op";
+/// Which call an operation comes from.
+const LAUNCHES: &str = "rocpd_api_ops";
+const KERNELS: &str = "rocpd_kernelapi";
+const COPIES: &str = "rocpd_copyapi";
+/// What else is read, or says nothing of its own.
+const KNOWN: &[&str] =
+    &[TEXTS, CALLS, OPERATIONS, LAUNCHES, KERNELS, COPIES, "rocpd_metadata", "sqlite_sequence", "sqlite_stat1"];
+
+/// What calls of ROCm's interfaces begin with, and what the names of the recorder's own work hold.
+const INTERFACES: &[&str] = &["hip", "hsa"];
+const OWN_WORK: &[&str] = &["Table::", "_activity_callback"];
+/// What a program marked; the text that it gave is the argument.
+const MARK: &str = "UserMarker";
+
+/// Whether these are the tables of a recording.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    let Content::Tables(file) = content else { return Sniff::No };
+    match [TEXTS, OPERATIONS].iter().all(|table| file.has(table)) {
+        true => Sniff::Yes("the tables rocpd_string and rocpd_op"),
+        false => Sniff::No,
+    }
+}
+
+/// Reads the traces of a recording, one for each process.
+pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
+    let Content::Tables(file) = content else { return Ok(Vec::new()) };
+    let mut processes = Processes::new(options);
+    if file.is_cut() {
+        processes.count(problems::TRUNCATED, "");
+    }
+    let texts = tables::texts(file, TEXTS, ["id", "string"], &mut processes);
+    let recording = Recording { file, texts };
+    let calls = recording.calls(&mut processes);
+    recording.operations(&calls, &mut processes);
+    processes.all().for_each(|process| process.device = process.devices().min());
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    let mut traces = processes.traces(FORMAT, name);
+    let Some((_, first)) = traces.first_mut() else {
+        let reason =
+            "a recording of rocmProfileData without calls and operations: nothing ran on a GPU while it was recorded";
+        return Err(Error::Malformed { path: name.into(), reason: reason.to_owned(), offset: 0 });
+    };
+    tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);
+    for (_, trace) in &mut traces {
+        resolve::unset::mark(trace, &Places::default());
+        resolve::host::mark(trace, &Places::default());
+        processes::close_open(trace);
+        resolve::resolve(trace, Vec::new(), &Places::default(), options);
+    }
+    Ok(traces.into_iter().map(|(_, trace)| trace).collect())
+}
+
+struct Recording<'f> {
+    file: &'f Database,
+    texts: Texts,
+}
+
+/// What is known of a call that launched something.
+#[derive(Clone, Default)]
+struct Launch {
+    pid: Option<i64>,
+    stream: Option<String>,
+    grid: Option<[i64; 3]>,
+    block: Option<[i64; 3]>,
+    /// Of all its operations.
+    bytes: Option<i64>,
+    operations: u32,
+    shared: Option<i64>,
+}
+
+/// Calls that are asked for a number of work-items, and not of groups.
+const ASKED_FOR_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
+
+impl Launch {
+    /// Makes groups of what a call was asked for.
+    fn count_groups(&mut self, call: &str) {
+        if let (true, Some(grid), Some(block)) = (ASKED_FOR_ITEMS.contains(&call), &mut self.grid, &self.block) {
+            for (items, &size) in grid.iter_mut().zip(block).filter(|(_, size)| **size > 0) {
+                *items = items.saturating_add(size - 1) / size;
+            }
+        }
+    }
+}
+
+type Launches = FxHashMap<i64, Launch>;
+
+impl Recording<'_> {
+    fn text(&self, id: Option<i64>) -> &str {
+        id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
+    }
+
+    /// Reads calls and marks. What the calls were asked for is kept for what they launched.
+    fn calls(&self, processes: &mut Processes<'_>) -> Launches {
+        let mut launches = self.launches(processes);
+        let columns = ["id", "pid", "tid", "start", "end", "apiName_id", "args_id"];
+        tables::rows(self.file, CALLS, &columns, processes, |row, processes| {
+            let (id, pid, tid) = (row.i64(0), row.i64(1), row.i64(2));
+            let (call, text) = (self.text(row.i64(5)), self.text(row.i64(6)));
+            let launch = id.and_then(|id| launches.get_mut(&id));
+            let is_call = INTERFACES.iter().any(|prefix| call.starts_with(prefix));
+            let (name, category, kind) = match call {
+                MARK if !text.is_empty() => (text, "user_annotation", EventKind::Annotation),
+                "" => ("call without a name", "", EventKind::Other),
+                call if is_call => (call, "cuda_runtime", EventKind::Runtime),
+                call if OWN_WORK.iter().any(|part| call.contains(part)) => (call, "overhead", EventKind::Overhead),
+                call => (call, "", EventKind::Other),
+            };
+            let bytes = launch.as_ref().and_then(|launch| launch.bytes);
+            let arguments = [
+                ("correlation", Value::Int(id.filter(|_| is_call))),
+                ("bytes", Value::Int(bytes)),
+                ("arguments", if call == MARK || text.is_empty() { Value::Int(None) } else { Value::Text(text) }),
+            ];
+            if let Some(launch) = launch {
+                launch.pid = pid;
+                launch.count_groups(call);
+            }
+            let track = (Key::Int(pid.unwrap_or(0)), Key::Int(tid.unwrap_or(0)), TrackKind::Thread);
+            let times = (row.i64(3), row.i64(4));
+            let event = Event { track, times, name, category, kind, phase: Phase::Complete, arguments: &arguments };
+            processes.push(pid, &event);
+        });
+        launches
+    }
+
+    /// What is known of calls that launch, by their number.
+    fn launches(&self, processes: &mut Processes<'_>) -> Launches {
+        let mut launches = Launches::default();
+        tables::rows(self.file, LAUNCHES, &["api_id"], processes, |row, _| {
+            if let Some(api) = row.i64(0) {
+                launches.entry(api).or_default().operations += 1;
+            }
+        });
+        let sizes = [
+            "api_ptr_id",
+            "stream",
+            "gridX",
+            "gridY",
+            "gridZ",
+            "workgroupX",
+            "workgroupY",
+            "workgroupZ",
+            "groupSegmentSize",
+        ];
+        tables::rows(self.file, KERNELS, &sizes, processes, |row, _| {
+            let size = |at: usize| match [row.i64(at), row.i64(at + 1), row.i64(at + 2)] {
+                [Some(x), Some(y), Some(z)] => Some([x, y, z]),
+                _ => None,
+            };
+            if let Some(api) = row.i64(0) {
+                let launch = launches.entry(api).or_default();
+                launch.stream = row.text(1).map(Into::into);
+                (launch.grid, launch.block, launch.shared) = (size(2), size(5), row.i64(8));
+            }
+        });
+        tables::rows(self.file, COPIES, &["api_ptr_id", "stream", "size"], processes, |row, _| {
+            if let Some(api) = row.i64(0) {
+                let launch = launches.entry(api).or_default();
+                launch.stream = row.text(1).map(Into::into);
+                launch.bytes = row.i64(2);
+            }
+        });
+        launches
+    }
+
+    /// Reads what ran on GPUs, into the traces of the processes that launched it.
+    fn operations(&self, launches: &Launches, processes: &mut Processes<'_>) {
+        let mut call_of: FxHashMap<i64, i64> = FxHashMap::default();
+        tables::rows(self.file, LAUNCHES, &["op_id", "api_id"], processes, |row, _| {
+            if let (Some(op), Some(api)) = (row.i64(0), row.i64(1)) {
+                call_of.entry(op).or_insert(api);
+            }
+        });
+        let columns = ["id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"];
+        let nothing = Launch::default();
+        tables::rows(self.file, OPERATIONS, &columns, processes, |row, processes| {
+            let call = row.i64(0).and_then(|op| call_of.get(&op).copied());
+            let launch = call.and_then(|call| launches.get(&call)).unwrap_or(&nothing);
+            let (description, operation) = (self.text(row.i64(5)), self.text(row.i64(6)));
+            let (category, kind) = kind_of(operation);
+            let name = [description, operation]
+                .into_iter()
+                .find(|name| !name.is_empty())
+                .unwrap_or("operation without a name");
+            let times = (row.i64(3), row.i64(4));
+            let length = times.0.zip(times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
+            // Of several operations nobody knows which moved how much.
+            let bytes = launch.bytes.filter(|&bytes| bytes > 0 && kind != EventKind::Kernel && launch.operations == 1);
+            let rate = bytes.zip(length).map(|(bytes, ns)| bytes as f64 / ns as f64);
+            let json = |sizes: Option<[i64; 3]>| {
+                sizes.filter(|_| kind == EventKind::Kernel).map(|[x, y, z]| format!("[{x},{y},{z}]"))
+            };
+            let (grid, block) = (json(launch.grid), json(launch.block));
+            let (gpu, queue) = (row.i64(1).unwrap_or(0), row.i64(2).unwrap_or(0));
+            let arguments = [
+                ("device", Value::Int(Some(gpu))),
+                ("stream", Value::Int(Some(queue))),
+                ("correlation", Value::Int(call)),
+                ("hip stream", launch.stream.as_deref().map_or(Value::Int(None), Value::Text)),
+                ("grid", grid.as_deref().map_or(Value::Int(None), Value::Json)),
+                ("block", block.as_deref().map_or(Value::Int(None), Value::Json)),
+                ("shared memory", Value::Int(launch.shared.filter(|_| kind == EventKind::Kernel))),
+                ("bytes", Value::Int(bytes)),
+                ("memory bandwidth (GB/s)", Value::Float(rate)),
+            ];
+            let track = (Key::Int(gpu), Key::Int(queue), TrackKind::Stream);
+            let event = Event { track, times, name, category, kind, phase: Phase::Complete, arguments: &arguments };
+            processes.push(launch.pid, &event);
+        });
+    }
+}
+
+/// Category and kind of an operation, in Kineto's words, by what ROCm calls it.
+fn kind_of(operation: &str) -> (&'static str, EventKind) {
+    let begins = |names: &[&str]| names.iter().any(|name| operation.starts_with(name));
+    match () {
+        () if begins(&["Copy", "Memcpy"]) => ("gpu_memcpy", EventKind::Memcpy),
+        () if begins(&["Fill", "Memset"]) => ("gpu_memset", EventKind::Memset),
+        () if begins(&["Barrier", "Marker"]) => ("cuda_sync", EventKind::Sync),
+        () => ("kernel", EventKind::Kernel),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_by_what_rocm_calls_them() {
+        let kinds =
+            ["KernelExecution", "CopyHostToDevice", "FillBuffer", "Task", "BarrierAnd", ""].map(|name| kind_of(name).1);
+        use EventKind::{Kernel, Memcpy, Memset, Sync};
+        assert_eq!(kinds, [Kernel, Memcpy, Memset, Kernel, Sync, Kernel]);
+    }
+}

@@ -1,0 +1,385 @@
+//! Lines and their events, put into a trace as XProf puts them into its own.
+
+use super::fields::{Fields, Value as FieldValue};
+use super::plane::{At, EventMessage, Kind, Plane, Stat, StatValue, text};
+use super::programs::{Programs, Stacks};
+use crate::sources::row::{Appender, NewRow, Value};
+use crate::sources::xprof::HLO_OPERATOR;
+use crate::{Error, ReadOptions, problems};
+use prost::Message;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Key, Phase, StrId, Trace, TrackId, TrackKind, flags};
+use std::borrow::Cow;
+
+/// Times beyond this (the year 2065 as epoch time) are no times.
+pub(super) const MAX_NS: i64 = 3_000_000_000_000_000_000;
+/// Times of lines above this (12 days) are epoch times, not times since the profile began.
+const EPOCH_NS: i64 = 1_000_000_000_000_000;
+/// Events that are read between two checks whether the caller wants to stop.
+const EVENTS_BETWEEN_CHECKS: u32 = 4096;
+
+/// The number of the host as a process in XProf's traces; devices count from 1.
+const HOST: i64 = 701;
+/// Planes that are neither count from behind this.
+const OTHERS: i64 = 2000;
+const HOST_NAME: &str = "/host:CPU";
+
+/// What a line says of itself.
+#[derive(Default)]
+struct Line<'a> {
+    id: i64,
+    name: String,
+    began_ns: i64,
+    events: Vec<&'a [u8]>,
+    is_cut: bool,
+}
+
+impl<'a> Line<'a> {
+    fn of(message: &'a [u8]) -> Self {
+        let mut line = Self::default();
+        let mut display_name = String::new();
+        let mut fields = Fields::of(message);
+        for field in fields.by_ref() {
+            match field {
+                (1, FieldValue::Number(id)) => line.id = id.cast_signed(),
+                (2, FieldValue::Bytes(name)) => line.name = text(name),
+                (3, FieldValue::Number(ns)) => line.began_ns = ns.cast_signed(),
+                (4, FieldValue::Bytes(event)) => line.events.push(event),
+                (11, FieldValue::Bytes(name)) => display_name = text(name),
+                _ => {}
+            }
+        }
+        if !display_name.is_empty() {
+            line.name = display_name;
+        }
+        line.is_cut = !fields.is_whole();
+        line
+    }
+}
+
+/// When the earliest line began, where most lines have epoch times: all times count from there. 0 if they count from the profile's start.
+pub(super) fn origin(planes: &[Plane<'_>]) -> i64 {
+    let lines = planes.iter().flat_map(|plane| &plane.lines).map(|(line, _)| Line::of(line));
+    let began: Vec<i64> = lines.filter(|line| !line.events.is_empty()).map(|line| line.began_ns).collect();
+    let epochs = || began.iter().copied().filter(|ns| (EPOCH_NS..=MAX_NS).contains(ns));
+    if epochs().count() * 2 > began.len() { epochs().min().unwrap_or(0) } else { 0 }
+}
+
+/// Puts planes into a trace.
+pub(super) struct Writer<'p> {
+    trace: Trace,
+    rows: Appender,
+    programs: Programs<'p>,
+    stacks: Stacks,
+    contexts: Contexts,
+    /// What lines' times count from, ns.
+    origin: i64,
+    /// How many processes are neither the host nor a device by number.
+    others: i64,
+    /// Which line has which number as a thread.
+    threads: FxHashMap<(Key, i64), i64>,
+    looked: u32,
+}
+
+impl<'p> Writer<'p> {
+    pub(super) fn new(mut trace: Trace, programs: Programs<'p>, origin: i64) -> Self {
+        if origin != 0 {
+            trace.meta.base_ns = origin;
+        }
+        let (rows, stacks, contexts) = (Appender::default(), Stacks::default(), Contexts::default());
+        let threads = FxHashMap::default();
+        Self { trace, rows, programs, stacks, contexts, origin, others: 0, threads, looked: 0 }
+    }
+
+    pub(super) fn finish(mut self) -> (Trace, Contexts) {
+        let damaged = self.programs.damaged();
+        problems::DAMAGED_HEADER.count_many(&mut self.trace.report, damaged, None, "a program of XLA");
+        (self.trace, self.contexts)
+    }
+
+    /// Puts the lines of a plane into the trace.
+    pub(super) fn plane(&mut self, plane: &Plane<'_>, options: &ReadOptions) -> Result<(), Error> {
+        let lines: Vec<(Line<'_>, bool)> =
+            plane.lines.iter().map(|&(line, is_whole)| (Line::of(line), is_whole)).collect();
+        if lines.iter().all(|(line, _)| line.events.is_empty()) {
+            return Ok(());
+        }
+        let pid = self.process(plane);
+        for (line, is_whole) in lines.iter().filter(|(line, _)| !line.events.is_empty()) {
+            if line.is_cut && *is_whole {
+                let example = format!("of {}, {}", plane.name, line.name);
+                problems::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
+            }
+            let track = self.thread(pid, line);
+            for event in &line.events {
+                self.looked = self.looked.wrapping_add(1);
+                if self.looked.is_multiple_of(EVENTS_BETWEEN_CHECKS) && options.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                match EventMessage::decode(*event) {
+                    Ok(event) => self.event(plane, line.began_ns, track, &event),
+                    Err(_) => {
+                        self.trace.report.records += 1;
+                        let example = format!("of {}, {}", plane.name, line.name);
+                        problems::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The track of a line. Numbers of threads are the low half of what hosts write, as in XProf's traces, unless two would be one.
+    fn thread(&mut self, pid: Key, line: &Line<'_>) -> TrackId {
+        let short = line.id & i64::from(u32::MAX);
+        let is_own = *self.threads.entry((pid, short)).or_insert(line.id) == line.id;
+        let tid = Key::Int(if is_own { short } else { line.id });
+        let track = self.trace.tracks.track(pid, tid, TrackKind::Thread);
+        let name = &mut self.trace.tracks.tracks[track.index()].name;
+        if name.is_none() {
+            *name = self.trace.strings.intern(&line.name);
+        }
+        track
+    }
+
+    /// What is called host is one process: older versions have planes of their own for what CUPTI and Python's tracer saw.
+    fn process(&mut self, plane: &Plane<'_>) -> Key {
+        let number = |name: &str| name.rsplit(':').next().and_then(|part| part.parse::<i64>().ok());
+        let is_taken = |pid: i64, trace: &Trace| {
+            let taken = trace.tracks.processes.iter().find(|process| process.pid == Key::Int(pid));
+            taken.is_some_and(|process| trace.strings.get(process.name) != plane.name)
+        };
+        let (pid, name) = if plane.name.starts_with("/host:") {
+            (HOST, HOST_NAME)
+        } else {
+            let own = plane.name.strip_prefix("/device:").and_then(number).and_then(|n| n.checked_add(1));
+            let own = own.filter(|&pid| (1..HOST).contains(&pid) && !is_taken(pid, &self.trace));
+            let pid = own.unwrap_or_else(|| {
+                self.others += 1;
+                OTHERS + self.others
+            });
+            (pid, plane.name.as_str())
+        };
+        let name = self.trace.strings.intern(name);
+        let process = self.trace.tracks.process(Key::Int(pid));
+        let process = &mut self.trace.tracks.processes[process.index()];
+        (process.name, process.sort_index) = (name, Some(pid));
+        Key::Int(pid)
+    }
+
+    fn event(&mut self, plane: &Plane<'_>, began_ns: i64, track: TrackId, event: &EventMessage) {
+        let nameless;
+        let kind = match plane.kinds.get(&event.kind) {
+            Some(kind) => kind,
+            None => {
+                problems::NO_NAME.count(&mut self.trace.report, None, &plane.name);
+                nameless = Kind { name: format!("event {} without a name", event.kind), ..Kind::default() };
+                &nameless
+            }
+        };
+        let is_host = !plane.name.starts_with("/device:");
+        let time = self.time(began_ns, event, is_host, &kind.name);
+        let found = Arguments::of(plane, event, kind);
+        let origin = found
+            .operator
+            .as_deref()
+            .and_then(|operator| self.programs.source((found.program, found.module.as_deref()), operator, &kind.name));
+        let mut arguments: Vec<(&str, Value<'_>)> = found.values();
+        let (line, fused);
+        if let Some(found) = &origin {
+            let has = |key: &str, arguments: &[(&str, Value<'_>)]| arguments.iter().any(|(own, _)| *own == key);
+            if !has("op_name", &arguments) {
+                arguments.push(("op_name", Value::Text(&found.source.operator)));
+            }
+            if let Some(place) = found.source.places.first().filter(|_| !has("source", &arguments)) {
+                line = format!("{}:{}", place.file, place.line);
+                arguments.push(("source", Value::Text(&line)));
+            }
+            if !found.source.fused.is_empty() {
+                fused = serde_json::json!(found.source.fused).to_string();
+                arguments.push(("fused operators", Value::Json(&fused)));
+            }
+        }
+        let (phase, kind_of) =
+            if time.is_point { (Phase::Instant, EventKind::Instant) } else { (Phase::Complete, EventKind::Other) };
+        let row = NewRow {
+            start: time.start,
+            dur: time.dur,
+            track,
+            name: self.trace.strings.intern(&kind.name),
+            category: StrId::NONE,
+            kind: kind_of,
+            phase,
+            flags: time.flags,
+        };
+        let id = self.rows.push(&mut self.trace, row, &arguments);
+        if let Some(origin) = &origin {
+            self.stacks.attach(&mut self.trace, id, origin);
+        }
+        self.contexts.note(&found, id, time.start);
+    }
+
+    /// Rounds start and end, not the duration: what touched touches.
+    fn time(&mut self, began_ns: i64, event: &EventMessage, is_host: bool, name: &str) -> Time {
+        let report = &mut self.trace.report;
+        let no_time = Time { start: 0, dur: 0, flags: flags::NO_TIME, is_point: false };
+        let offset_ps = match event.at {
+            // An offset of 0 is not written.
+            None => 0,
+            Some(At::OffsetPs(offset)) => offset,
+            Some(At::Occurrences(_)) => {
+                problems::NO_TIME.count(report, None, name);
+                return no_time;
+            }
+        };
+        let to_ns = |ps: i128| i64::try_from((ps + 500).div_euclid(1000)).unwrap_or(i64::MAX);
+        let began = began_ns.saturating_sub(self.origin);
+        let start = began.saturating_add(to_ns(offset_ps.into()));
+        let end = began.saturating_add(to_ns(i128::from(offset_ps) + i128::from(event.duration_ps)));
+        if [start, end].iter().any(|ns| ns.unsigned_abs() > MAX_NS.unsigned_abs()) {
+            problems::BAD_TIME.count(report, None, name);
+            return no_time;
+        }
+        if event.duration_ps < 0 {
+            problems::NEGATIVE_DURATION.count(report, None, name);
+            return Time { start, dur: 0, flags: flags::CLAMPED | flags::HAS_DURATION, is_point: false };
+        }
+        if event.duration_ps == 0 && is_host {
+            return Time { start, dur: 0, flags: 0, is_point: true };
+        }
+        Time { start, dur: end - start, flags: flags::HAS_DURATION, is_point: false }
+    }
+}
+
+struct Time {
+    start: i64,
+    dur: i64,
+    flags: u8,
+    is_point: bool,
+}
+
+/// No event has more arguments: what follows is garbage.
+const MOST_ARGUMENTS: usize = 256;
+
+/// Arguments of an event, and what among them says where it came from.
+struct Arguments<'a> {
+    values: Vec<(&'a str, Owned<'a>)>,
+    long_name: Option<&'a str>,
+    operator: Option<Cow<'a, str>>,
+    module: Option<Cow<'a, str>>,
+    program: Option<i64>,
+    /// Kind and number of what it made, and of what it goes on with.
+    produced: [Option<i64>; 2],
+    consumed: [Option<i64>; 2],
+}
+
+#[derive(Clone, Debug)]
+enum Owned<'a> {
+    Int(i64),
+    Float(f64),
+    Text(Cow<'a, str>),
+}
+
+impl<'a> Arguments<'a> {
+    fn of(plane: &'a Plane<'_>, event: &'a EventMessage, kind: &'a Kind) -> Self {
+        let mut found = Self {
+            values: Vec::with_capacity(event.stats.len() + kind.stats.len()),
+            long_name: kind.long_name.as_deref(),
+            operator: None,
+            module: None,
+            program: None,
+            produced: [None; 2],
+            consumed: [None; 2],
+        };
+        for stat in event.stats.iter().chain(&kind.stats).take(MOST_ARGUMENTS) {
+            found.add(plane, stat);
+        }
+        found
+    }
+
+    fn add(&mut self, plane: &'a Plane<'_>, stat: &'a Stat) {
+        let (name, Some(value)) = (plane.name_of(stat.name), &stat.value) else { return };
+        let value = match value {
+            StatValue::Float(number) => Owned::Float(*number),
+            StatValue::Signed(number) => Owned::Int(*number),
+            StatValue::Unsigned(number) => match i64::try_from(*number) {
+                Ok(number) => Owned::Int(number),
+                Err(_) => Owned::Text(number.to_string().into()),
+            },
+            StatValue::Text(bytes) => Owned::Text(String::from_utf8_lossy(bytes)),
+            StatValue::Name(number) => Owned::Text(plane.name_of(number.cast_signed()).into()),
+            StatValue::Bytes(_) => return,
+        };
+        let raw = match stat.value {
+            Some(StatValue::Unsigned(number)) => Some(number.cast_signed()),
+            Some(StatValue::Signed(number)) => Some(number),
+            _ => None,
+        };
+        match name {
+            "_pt" => self.produced[0] = raw,
+            "_p" => self.produced[1] = raw,
+            "_ct" => self.consumed[0] = raw,
+            "_c" => self.consumed[1] = raw,
+            // What else begins so is XProf's own.
+            _ if name.is_empty() || name.starts_with('_') => {}
+            // Those of the event go before those of its kind.
+            _ if self.values.iter().any(|(own, _)| *own == name) => {}
+            _ => {
+                match (name, &value) {
+                    (HLO_OPERATOR, Owned::Text(text)) => self.operator = Some(text.clone()),
+                    ("hlo_module", Owned::Text(text)) => self.module = Some(text.clone()),
+                    // Those of TPUs use all of 64 bits.
+                    ("program_id", _) => self.program = raw,
+                    _ => {}
+                }
+                self.values.push((name, value));
+            }
+        }
+    }
+
+    fn values(&self) -> Vec<(&'a str, Value<'_>)> {
+        let own = self.values.iter().map(|(name, value)| {
+            let value = match value {
+                Owned::Int(number) => Value::Int(Some(*number)),
+                Owned::Float(number) => Value::Float(Some(*number)),
+                Owned::Text(text) => Value::Text(text),
+            };
+            (*name, value)
+        });
+        own.chain(self.long_name.map(|name| ("long_name", Value::Text(name)))).collect()
+    }
+}
+
+/// What was handed from one event to others: XProf writes a kind and a number at both. Numbers are used again.
+#[derive(Default)]
+pub(super) struct Contexts {
+    /// Events that handed it on, with their starts in ns.
+    produced: FxHashMap<(i64, i64), Vec<(i64, EventId)>>,
+    consumed: Vec<((i64, i64), i64, EventId)>,
+}
+
+impl Contexts {
+    fn note(&mut self, arguments: &Arguments<'_>, event: EventId, start: i64) {
+        if let [Some(kind), Some(number)] = arguments.produced {
+            self.produced.entry((kind, number)).or_default().push((start, event));
+        }
+        if let [Some(kind), Some(number)] = arguments.consumed {
+            self.consumed.push(((kind, number), start, event));
+        }
+    }
+
+    /// Makes arrows of them, each from the last event before that handed it on. What was handed on before the profile began has none.
+    pub(super) fn link(mut self, trace: &mut Trace) {
+        let category = trace.strings.intern("context");
+        self.produced.values_mut().for_each(|events| events.sort_unstable());
+        for (context, start, to) in self.consumed {
+            let before = self
+                .produced
+                .get(&context)
+                .map_or(&[][..], |events| &events[..events.partition_point(|&(at, event)| (at, event) < (start, to))]);
+            if let Some(&(_, from)) = before.last() {
+                trace.flows.push(from, to, category);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! XSpace files (`.xplane.pb`): what `jax.profiler`, TensorFlow 2 and PyTorch/XLA write, and what XProf reads.
+//!
+//! A space has a plane for the host and one for each device; planes have lines (threads, streams), lines have events, and events
+//! have arguments. It becomes the trace that XProf writes beside it (`trace.json.gz`), with all of its events, the program's lines
+//! for operators of XLA, and what the GPUs are. See `docs/formats/xplane.md`.
+
+mod events;
+mod fields;
+mod hlo;
+mod plane;
+mod programs;
+
+use super::{Content, Sniff, device_rows, xprof};
+use crate::places::Places;
+use crate::text::went_through_text;
+use crate::{Error, ReadOptions, problems, resolve};
+use events::Writer;
+use fields::{Fields, Value};
+use plane::Plane;
+use programs::Programs;
+use serde_json::{Map, json};
+use stackline_model::Trace;
+use std::io::Read;
+
+/// What traces of these files say of their format.
+const FORMAT: &str = "xplane";
+
+/// What the names of planes begin with.
+const PLANES: [&str; 4] = ["/host:", "/device:", "/custom:", "Task Environment"];
+
+/// Messages of protobuf are not longer: XProf cannot have written more.
+const LONGEST: u64 = 2 << 30;
+
+/// Whether the bytes begin with a plane: a message whose first text is the name of one.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    let Content::Bytes { head, .. } = content else { return Sniff::No };
+    if went_through_text(head) {
+        return Sniff::No;
+    }
+    match Fields::of(head).next() {
+        Some((1, Value::Bytes(plane) | Value::Cut(plane))) if begins_like_a_plane(plane) => {
+            Sniff::Yes("a plane of an XSpace")
+        }
+        _ => Sniff::No,
+    }
+}
+
+fn begins_like_a_plane(message: &[u8]) -> bool {
+    let mut fields = Fields::of(message);
+    let name = match fields.next() {
+        Some((1, Value::Number(_))) => fields.next(),
+        other => other,
+    };
+    let Some((2, Value::Bytes(name))) = name else { return false };
+    PLANES.iter().any(|begin| name.starts_with(begin.as_bytes()))
+}
+
+/// Reads the trace of a file.
+pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
+    let Content::Bytes { stream, .. } = content else { return Ok(Vec::new()) };
+    let mut bytes = Vec::new();
+    // What breaks off is read as far as it goes.
+    let failure = stream.take(LONGEST + 1).read_to_end(&mut bytes).err();
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    if bytes.len() as u64 > LONGEST {
+        let reason = "more than 2 GiB, which no profile of XProf can have; record a shorter time".to_owned();
+        return Err(Error::Malformed { path: name.into(), reason, offset: LONGEST });
+    }
+    let mut trace = Trace::default();
+    trace.meta.name = name.to_owned();
+    trace.meta.format = FORMAT.to_owned();
+    trace.report.bytes = bytes.len() as u64;
+    if let Some(error) = failure {
+        problems::DAMAGED_STREAM.count(&mut trace.report, Some(bytes.len() as u64), &error.to_string());
+    }
+    let space = Space::of(&bytes, &mut trace);
+    space.describe(&mut trace);
+    let mut writer = Writer::new(trace, Programs::of(&space.planes), events::origin(&space.planes));
+    for plane in &space.planes {
+        writer.plane(plane, options)?;
+    }
+    let (mut trace, contexts) = writer.finish();
+    if trace.events.is_empty() {
+        return Err(no_events(name, &space, &trace));
+    }
+    device_rows::find(&mut trace);
+    xprof::find(&mut trace);
+    resolve::unset::mark(&mut trace, &Places::default());
+    resolve::host::mark(&mut trace, &Places::default());
+    resolve::resolve(&mut trace, Vec::new(), &Places::default(), options);
+    contexts.link(&mut trace);
+    trace.report.sort();
+    if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(vec![trace]) }
+}
+
+fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
+    let names: Vec<&str> = space.planes.iter().map(|plane| plane.name.as_str()).collect();
+    let broken = [problems::TRUNCATED, problems::DAMAGED_STREAM, problems::DAMAGED_EVENT];
+    let why = if broken.iter().any(|code| trace.report.count_of(code.code) > 0) {
+        "the file breaks off or is damaged before the first one; copy the whole of it again"
+    } else {
+        "nothing ran while it was recorded, or the profiler could not record it"
+    };
+    let reason = format!("a profile of XProf without events (its planes: {}): {why}", names.join(", "));
+    Error::Malformed { path: name.into(), reason, offset: 0 }
+}
+
+/// The planes of a file, and what it says of itself.
+struct Space<'a> {
+    planes: Vec<Plane<'a>>,
+    hosts: Vec<String>,
+}
+
+impl<'a> Space<'a> {
+    fn of(bytes: &'a [u8], trace: &mut Trace) -> Self {
+        let mut space = Self { planes: Vec::new(), hosts: Vec::new() };
+        let mut fields = Fields::of(bytes);
+        for field in fields.by_ref() {
+            match field {
+                (1, Value::Bytes(plane) | Value::Cut(plane)) => {
+                    let plane = Plane::of(plane);
+                    let name = &plane.name;
+                    problems::DAMAGED_EVENT.count_many(&mut trace.report, plane.damaged, None, &format!("of {name}"));
+                    space.planes.push(plane);
+                }
+                (2 | 3, Value::Bytes(said)) => {
+                    problems::PROFILER_SAYS.count(&mut trace.report, None, plane::text(said).trim());
+                }
+                (4, Value::Bytes(host)) => space.hosts.push(plane::text(host)),
+                _ => {}
+            }
+        }
+        if !fields.is_whole() {
+            problems::TRUNCATED.count(&mut trace.report, None, "");
+        }
+        space
+    }
+
+    fn plane(&self, name: &str) -> Option<&Plane<'a>> {
+        self.planes.iter().find(|plane| plane.name == name)
+    }
+
+    /// Fills what is known of the trace as a whole.
+    fn describe(&self, trace: &mut Trace) {
+        let began = self.plane("Task Environment").and_then(|plane| plane.int("profile_start_time"));
+        trace.meta.base_ns = began.filter(|ns| (0..=events::MAX_NS).contains(ns)).unwrap_or(0);
+        let mut entries = Vec::new();
+        if !self.hosts.is_empty() {
+            entries.push(("hostnames".to_owned(), json!(self.hosts).to_string()));
+        }
+        for key in ["jax_version", "jaxlib_version", "cuda_version"] {
+            let version = self.plane("/host:metadata").and_then(|plane| plane.words(key));
+            entries.extend(version.map(|version| (key.to_owned(), json!(version).to_string())));
+        }
+        let devices: Vec<_> = self.planes.iter().filter_map(device).collect();
+        if !devices.is_empty() {
+            entries.push(("deviceProperties".to_owned(), json!(devices).to_string()));
+        }
+        trace.meta.entries = entries;
+    }
+}
+
+/// Numbers of a device: its plane's, and what Kineto calls them.
+const NUMBERS: [(&str, &str); 4] = [
+    ("memory_size", "totalGlobalMem"),
+    ("compute_cap_major", "computeMajor"),
+    ("compute_cap_minor", "computeMinor"),
+    ("core_count", "numSms"),
+];
+
+/// A GPU as Kineto describes it. What is not recorded has no entry.
+fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
+    let id: i64 = plane.name.strip_prefix("/device:GPU:")?.parse().ok()?;
+    let mut device = Map::new();
+    device.insert("id".to_owned(), json!(id));
+    device.extend(plane.words("gpu_device_name").map(|name| ("name".to_owned(), json!(name))));
+    for (own, key) in NUMBERS {
+        device.extend(plane.int(own).map(|number| (key.to_owned(), json!(number))));
+    }
+    (device.len() > 1).then(|| device.into())
+}

@@ -1,0 +1,185 @@
+//! Planes: what one device or host recorded, with the names that its events refer to by number.
+
+use super::fields::{Fields, Value};
+use prost::Message;
+use rustc_hash::FxHashMap;
+
+/// An argument, or what is known of a plane as a whole (`XStat`).
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Stat {
+    /// Its name, by number.
+    #[prost(int64, tag = "1")]
+    pub(super) name: i64,
+    #[prost(oneof = "StatValue", tags = "2, 3, 4, 5, 6, 7")]
+    pub(super) value: Option<StatValue>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum StatValue {
+    #[prost(double, tag = "2")]
+    Float(f64),
+    #[prost(uint64, tag = "3")]
+    Unsigned(u64),
+    #[prost(int64, tag = "4")]
+    Signed(i64),
+    /// Text; as bytes, for names of C++ are not always UTF-8.
+    #[prost(bytes = "vec", tag = "5")]
+    Text(Vec<u8>),
+    #[prost(bytes = "vec", tag = "6")]
+    Bytes(Vec<u8>),
+    /// A text that stands among the names.
+    #[prost(uint64, tag = "7")]
+    Name(u64),
+}
+
+/// What events of a kind have in common (`XEventMetadata`).
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EventKindMessage {
+    #[prost(bytes = "vec", tag = "2")]
+    name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    display_name: Vec<u8>,
+    #[prost(message, repeated, tag = "5")]
+    stats: Vec<Stat>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NameMessage {
+    #[prost(bytes = "vec", tag = "2")]
+    name: Vec<u8>,
+}
+
+/// An event (`XEvent`).
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EventMessage {
+    /// Its kind, by number.
+    #[prost(int64, tag = "1")]
+    pub(super) kind: i64,
+    #[prost(oneof = "At", tags = "2, 5")]
+    pub(super) at: Option<At>,
+    #[prost(int64, tag = "3")]
+    pub(super) duration_ps: i64,
+    #[prost(message, repeated, tag = "4")]
+    pub(super) stats: Vec<Stat>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+pub(super) enum At {
+    /// Since the line's time.
+    #[prost(int64, tag = "2")]
+    OffsetPs(i64),
+    /// An event that stands for several has no time.
+    #[prost(int64, tag = "5")]
+    Occurrences(i64),
+}
+
+/// What events of a kind have in common, as text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kind {
+    pub(super) name: String,
+    /// The long form of a name that has a short one, as operators of XLA have on TPUs.
+    pub(super) long_name: Option<String>,
+    pub(super) stats: Vec<Stat>,
+}
+
+/// A plane, its lines not yet read.
+#[derive(Debug, Default)]
+pub(super) struct Plane<'a> {
+    pub(super) name: String,
+    /// With whether all of it is there.
+    pub(super) lines: Vec<(&'a [u8], bool)>,
+    pub(super) kinds: FxHashMap<i64, Kind>,
+    names: FxHashMap<i64, Box<str>>,
+    pub(super) stats: Vec<Stat>,
+    /// Parts that could not be read.
+    pub(super) damaged: u64,
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl<'a> Plane<'a> {
+    pub(super) fn of(message: &'a [u8]) -> Self {
+        let mut plane = Self::default();
+        let mut fields = Fields::of(message);
+        let mut is_cut = false;
+        for (number, value) in fields.by_ref() {
+            is_cut |= matches!(value, Value::Cut(_));
+            match (number, value) {
+                (2, Value::Bytes(name)) => plane.name = text(name),
+                (3, Value::Bytes(line)) => plane.lines.push((line, true)),
+                (3, Value::Cut(line)) => plane.lines.push((line, false)),
+                (4, Value::Bytes(entry)) => plane.kind(entry),
+                (5, Value::Bytes(entry)) => plane.named(entry),
+                (6, Value::Bytes(stat)) => match Stat::decode(stat) {
+                    Ok(stat) => plane.stats.push(stat),
+                    Err(_) => plane.damaged += 1,
+                },
+                _ => {}
+            }
+        }
+        plane.damaged += u64::from(!fields.is_whole() && !is_cut);
+        plane
+    }
+
+    fn kind(&mut self, entry: &[u8]) {
+        let Some((key, Ok(kind))) = map_entry(entry).map(|(key, value)| (key, EventKindMessage::decode(value))) else {
+            self.damaged += 1;
+            return;
+        };
+        let (name, display) = (text(&kind.name), text(&kind.display_name));
+        let has_both = !display.is_empty() && display != name;
+        let (name, long_name) = if has_both { (display, Some(name)) } else { (name, None) };
+        self.kinds.insert(key, Kind { name, long_name: long_name.filter(|n| !n.is_empty()), stats: kind.stats });
+    }
+
+    fn named(&mut self, entry: &[u8]) {
+        match map_entry(entry).map(|(key, value)| (key, NameMessage::decode(value))) {
+            Some((key, Ok(name))) => {
+                self.names.insert(key, text(&name.name).into());
+            }
+            _ => self.damaged += 1,
+        }
+    }
+
+    /// The name with a number; empty where the plane has none.
+    pub(super) fn name_of(&self, number: i64) -> &str {
+        self.names.get(&number).map_or("", |name| name)
+    }
+
+    /// What is known of the plane as a whole under a name.
+    pub(super) fn stat(&self, name: &str) -> Option<&StatValue> {
+        self.stats.iter().find(|stat| self.name_of(stat.name) == name)?.value.as_ref()
+    }
+
+    pub(super) fn int(&self, name: &str) -> Option<i64> {
+        match self.stat(name)? {
+            StatValue::Unsigned(number) => i64::try_from(*number).ok(),
+            StatValue::Signed(number) => Some(*number),
+            StatValue::Float(_) | StatValue::Text(_) | StatValue::Bytes(_) | StatValue::Name(_) => None,
+        }
+    }
+
+    pub(super) fn words(&self, name: &str) -> Option<String> {
+        match self.stat(name)? {
+            StatValue::Text(bytes) => Some(text(bytes)),
+            StatValue::Name(number) => Some(self.name_of(number.cast_signed()).to_owned()),
+            StatValue::Float(_) | StatValue::Unsigned(_) | StatValue::Signed(_) | StatValue::Bytes(_) => None,
+        }
+    }
+}
+
+/// Key and value of an entry of a map.
+fn map_entry(entry: &[u8]) -> Option<(i64, &[u8])> {
+    let (mut key, mut message) = (0, &[][..]);
+    let mut fields = Fields::of(entry);
+    for field in fields.by_ref() {
+        match field {
+            (1, Value::Number(number)) => key = number.cast_signed(),
+            (2, Value::Bytes(bytes)) => message = bytes,
+            _ => {}
+        }
+    }
+    fields.is_whole().then_some((key, message))
+}

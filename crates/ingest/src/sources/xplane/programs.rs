@@ -1,0 +1,164 @@
+//! Compiled programs of a file, read when the first of their operators is met.
+
+use super::hlo::{Module, Position, Source};
+use super::plane::{Kind, Plane, StatValue};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, StackId, Trace};
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+/// The plane that holds programs.
+const PLANE: &str = "/host:metadata";
+/// The argument of a program's entry that holds it.
+const SERIALIZED: &str = "Hlo Proto";
+
+struct Program<'p> {
+    serialized: &'p [u8],
+    /// None if it cannot be read.
+    module: OnceCell<Option<Module>>,
+    sources: RefCell<FxHashMap<Position, Option<Rc<Source>>>>,
+}
+
+/// Programs by number and by name.
+pub(super) struct Programs<'p> {
+    programs: Vec<Program<'p>>,
+    by_number: FxHashMap<i64, usize>,
+    /// Those whose name no other one has.
+    by_name: FxHashMap<&'p str, Option<Named>>,
+}
+
+/// The only program with a name.
+#[derive(Clone, Copy)]
+struct Named {
+    at: usize,
+    has_number: bool,
+}
+
+impl<'p> Programs<'p> {
+    pub(super) fn of(planes: &'p [Plane<'_>]) -> Self {
+        let mut found = Self { programs: Vec::new(), by_number: FxHashMap::default(), by_name: FxHashMap::default() };
+        for plane in planes.iter().filter(|plane| plane.name == PLANE) {
+            let mut kinds: Vec<(&i64, &Kind)> = plane.kinds.iter().collect();
+            kinds.sort_by_key(|(number, _)| **number);
+            for (&number, kind) in kinds {
+                let bytes = kind.stats.iter().find_map(|stat| match &stat.value {
+                    Some(StatValue::Bytes(bytes)) if plane.name_of(stat.name) == SERIALIZED => Some(bytes),
+                    _ => None,
+                });
+                let Some(serialized) = bytes else { continue };
+                let at = found.programs.len();
+                found.programs.push(Program { serialized, module: OnceCell::new(), sources: RefCell::default() });
+                // `jit_step(5973)` is the program 5973 of `jit_step`.
+                let (name, own) = numbered(&kind.name).map_or((&*kind.name, None), |(name, own)| (name, Some(own)));
+                found.by_number.insert(own.unwrap_or(number), at);
+                let named = Named { at, has_number: own.is_some() };
+                found.by_name.entry(name).and_modify(|only| *only = None).or_insert(Some(named));
+            }
+        }
+        found
+    }
+
+    fn module(&self, program: Option<i64>, name: Option<&str>) -> Option<(usize, &Module)> {
+        // Another number is another program of that name.
+        let is_it = |named: &Named| program.is_none() || !named.has_number;
+        let by_name = || self.by_name.get(name?).copied().flatten().filter(is_it).map(|named| named.at);
+        let at = program.and_then(|number| self.by_number.get(&number).copied()).or_else(by_name)?;
+        let program = &self.programs[at];
+        let module = program.module.get_or_init(|| Module::decode(program.serialized).ok()).as_ref()?;
+        Some((at, module))
+    }
+
+    /// How many of the programs that were asked for could not be read.
+    pub(super) fn damaged(&self) -> u64 {
+        self.programs.iter().filter(|program| matches!(program.module.get(), Some(None))).count() as u64
+    }
+
+    /// What an operator came from: of the program with this number, else with this name.
+    pub(super) fn source(
+        &self,
+        (program, module): (Option<i64>, Option<&str>),
+        instruction: &str,
+        kernel: &str,
+    ) -> Option<Found> {
+        let (at, module) = self.module(program, module)?;
+        let position = module.find(instruction, kernel)?;
+        let mut sources = self.programs[at].sources.borrow_mut();
+        let source = sources.entry(position).or_insert_with(|| module.source(position).map(Rc::new)).clone()?;
+        Some(Found { program: at, position, source })
+    }
+}
+
+/// What an operator came from.
+pub(super) struct Found {
+    program: usize,
+    position: Position,
+    pub(super) source: Rc<Source>,
+}
+
+/// Name and number of `jit_step(5973)`.
+fn numbered(name: &str) -> Option<(&str, i64)> {
+    let (name, number) = name.strip_suffix(')')?.rsplit_once('(')?;
+    // Those of TPUs use all of 64 bits.
+    let number = number.parse().or_else(|_| number.parse().map(u64::cast_signed));
+    Some((name, number.ok()?))
+}
+
+/// Lines of the program as stacks of the trace, each once.
+#[derive(Default)]
+pub(super) struct Stacks {
+    of_instruction: FxHashMap<(usize, Position), StackId>,
+    frames: FxHashMap<(StackId, String), StackId>,
+}
+
+impl Stacks {
+    /// Gives an event the stack of what it came from.
+    pub(super) fn attach(&mut self, trace: &mut Trace, event: EventId, found: &Found) {
+        if found.source.places.is_empty() {
+            return;
+        }
+        let key = (found.program, found.position);
+        let stack = match self.of_instruction.get(&key) {
+            Some(stack) => *stack,
+            None => {
+                let stack = self.intern(trace, &found.source);
+                self.of_instruction.insert(key, stack);
+                stack
+            }
+        };
+        trace.stacks.event.push(event);
+        trace.stacks.stack.push(stack);
+    }
+
+    /// Frames are called as Kineto calls those of Python: `train.py(12): loss`.
+    fn intern(&mut self, trace: &mut Trace, source: &Source) -> StackId {
+        let mut stack = StackId::NONE;
+        for place in source.places.iter().rev() {
+            // Without a function's name, that of the compiled one around the line.
+            let compiled = || source.operator.split('/').next().filter(|outer| outer.starts_with("jit("));
+            let function = Some(place.function.as_str()).filter(|name| !name.is_empty()).or_else(compiled);
+            let name = format!("{}({}): {}", place.file, place.line, function.unwrap_or("<unknown>"));
+            let next = StackId::new(trace.stacks.frame.len());
+            stack = *self.frames.entry((stack, name.clone())).or_insert_with(|| {
+                trace.stacks.parent.push(stack);
+                trace.stacks.frame.push(trace.strings.intern(&name));
+                trace.stacks.category.push(trace.strings.intern("Python"));
+                next
+            });
+        }
+        stack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_have_their_number_behind_their_name() {
+        assert_eq!(numbered("jit_step(5973)"), Some(("jit_step", 5973)));
+        assert_eq!(numbered("jit__unstack(-7)"), Some(("jit__unstack", -7)));
+        assert_eq!(numbered("f(x)(3)"), Some(("f(x)", 3)));
+        assert_eq!(numbered("jit_step"), None);
+        assert_eq!(numbered("jit_f(18446744073709551615)"), Some(("jit_f", -1)));
+    }
+}

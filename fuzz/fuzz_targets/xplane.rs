@@ -1,0 +1,9 @@
+//! Coverage-guided fuzzing of what `fuzz/checks/xplane.rs` says.
+#![no_main]
+
+#[path = "../checks/xplane.rs"]
+mod xplane;
+#[path = "../../crates/ingest/tests/common/invariants.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| xplane::check(data));
