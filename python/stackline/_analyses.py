@@ -27,6 +27,10 @@ class AnalysisMethods(ABC):
         """Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name."""
         return self.table("gpu_time", steps=steps, rank=rank, whole=whole)
 
+    def gpu_lines(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Time of GPU operations by the line of the program that they came from."""
+        return self.table("gpu_lines", steps=steps, rank=rank, whole=whole)
+
     def gpu_timeline(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by computation, exposed communication, exposed copies and idling."""
         return self.table("gpu_timeline", steps=steps, rank=rank, whole=whole)

@@ -72,3 +72,38 @@ fn advice_for_jax_is_of_jax() {
     // What the program called; JAX's own wrapper is within it.
     assert_eq!(read.place.text(), "array.py:293 in __float__");
 }
+
+/// `x = jax.nn.gelu(x @ weight)` is line 23 of the program, the update of the weights line 29; cuBLAS' kernels in a graph have no names of XLA.
+#[test]
+fn lines_of_a_compiled_step() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles-h100/jax-train.xplane.pb.gz");
+    let set = stackline_ingest::read_paths(&[path], &ReadOptions::default()).unwrap();
+    let trace = &set.traces[0];
+    let analysis = stackline_analyze::analyses::find("gpu_lines").unwrap();
+    let table = (analysis.run)(trace, &Scope { whole: true, ..Scope::default() }).remove(0);
+    let texts = |name: &str| match &table.column(name).unwrap().values {
+        stackline_model::Values::Str(texts) => texts.clone(),
+        other => panic!("{other:?}"),
+    };
+    let numbers = |name: &str| match &table.column(name).unwrap().values {
+        stackline_model::Values::I64(numbers) => numbers.iter().map(|n| n.unwrap()).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let file = "/srv/train/benches/gpu/jax_programs.py";
+    let lines: Vec<Option<String>> = texts("line").into_iter().map(|l| Some(l?.replace(file, ""))).collect();
+    let lines: Vec<Option<&str>> = lines.iter().map(Option::as_deref).collect();
+    let expected = [
+        Some(":23 in train.<locals>.loss"),
+        None,
+        Some(":29 in train.<locals>.step"),
+        Some(":24 in train.<locals>.loss"),
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(numbers("count"), [150, 45, 40, 15]);
+    let all: i64 = trace.gpu.event.iter().map(|e| trace.events.dur[e.index()]).sum();
+    assert_eq!(numbers("total_ns").iter().sum::<i64>(), all);
+    // Findings about such a kernel name the same line.
+    let fusion = trace.events.ids().find(|&e| trace.name(e) == "gemm_fusion_dot_8").unwrap();
+    let place = stackline_analyze::findings::place_of(trace, fusion);
+    assert_eq!((place.line, place.function.as_deref()), (Some(23), Some("train.<locals>.loss")));
+}

@@ -16,7 +16,7 @@ use std::path::Path;
 /// What a report shows in place of operators where there are none.
 pub const INSTEAD_OF_OPERATORS: &str = "spans";
 
-const ANALYSES: [&str; 5] = ["steps", "gpu_time", "coverage", "operators", "coll_analysis"];
+const ANALYSES: [&str; 6] = ["steps", "gpu_time", "gpu_lines", "coverage", "operators", "coll_analysis"];
 /// Tables of these analyses that a report is too short for.
 const LEFT_OUT: [&str; 1] = ["operator_tree"];
 /// Name of the entry in a run's cache.

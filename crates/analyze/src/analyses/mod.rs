@@ -3,6 +3,7 @@
 mod checks;
 mod clocks;
 pub(crate) mod coverage;
+mod gpu_lines;
 mod gpu_time;
 pub mod hta_annotations;
 pub mod hta_comm_comp_overlap;
@@ -31,6 +32,7 @@ use crate::Analysis;
 pub const ALL: &[Analysis] = &[
     coverage::COVERAGE,
     gpu_time::ANALYSIS,
+    gpu_lines::ANALYSIS,
     tl_gpu_timeline::GPU_TIMELINE,
     tl_kernel_summary::KERNEL_SUMMARY,
     tl_ops_summary_by_category::OPS_SUMMARY_BY_CATEGORY,

@@ -196,7 +196,7 @@ fn is_called_by_own(name: &str) -> bool {
 
 /// A place by names of a trace: events of one place have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PlaceKey {
+pub(crate) struct PlaceKey {
     frame: StrId,
     /// The line of the frame's function that ran; 0: that of the frame's name.
     line: u32,
@@ -205,7 +205,7 @@ pub(super) struct PlaceKey {
 }
 
 /// Finds the places of many events.
-pub(super) struct Places<'a> {
+pub(crate) struct Places<'a> {
     trace: &'a Trace,
     /// By name; empty where few places are asked for.
     kinds: Vec<NameKind>,
@@ -219,7 +219,7 @@ pub fn place_of(trace: &Trace, event: EventId) -> Place {
 }
 
 impl<'a> Places<'a> {
-    pub(super) fn new(trace: &'a Trace) -> Self {
+    pub(crate) fn new(trace: &'a Trace) -> Self {
         Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
     }
 
@@ -241,9 +241,15 @@ impl<'a> Places<'a> {
     /// The place of an event: of GPU work that of its launch.
     pub(super) fn key(&self, event: EventId) -> PlaceKey {
         let trace = self.trace;
+        // What was compiled knows which lines it came from; its launch knows who called it.
+        let own_stack = self.stack_of(event).filter(|_| trace.gpu.of_event(event).is_some());
         let event = launch_of(trace, event);
         let mut key = PlaceKey { frame: StrId::NONE, line: 0, module: StrId::NONE, operator: StrId::NONE };
-        let (mut library_frame, mut of_stack, mut has_stack) = (StrId::NONE, None, false);
+        // A stack of libraries alone says less than who launched it.
+        let mut of_stack = own_stack.and_then(|stack| self.own_frame_of(stack));
+        let mut library_frame =
+            own_stack.filter(|_| of_stack.is_none()).map_or(StrId::NONE, |stack| self.outermost_of(stack));
+        let mut has_stack = of_stack.is_some();
         // The function that the next outer one called.
         let mut callee = None;
         for at in std::iter::once(event).chain(trace.ancestors(event)) {
@@ -285,6 +291,16 @@ impl<'a> Places<'a> {
         key
     }
 
+    /// The same without what else is known: events of one line have the same.
+    pub(crate) fn line_key(&self, event: EventId) -> PlaceKey {
+        PlaceKey { module: StrId::NONE, operator: StrId::NONE, ..self.key(event) }
+    }
+
+    /// Whether a place is a line of the user's own code.
+    pub(crate) fn is_own(&self, key: PlaceKey) -> bool {
+        key.frame.is_some() && self.kind(key.frame) == NameKind::OwnFrame
+    }
+
     /// The line of a function in which it called another one, if the trace tells.
     fn line_of_call(&self, caller: StrId, callee: EventId) -> Option<u32> {
         let strings = &self.trace.strings;
@@ -306,6 +322,13 @@ impl<'a> Places<'a> {
         frames.map(|s| stacks.frame[s.index()]).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
 
+    /// The outermost frame of a stack.
+    fn outermost_of(&self, stack: StackId) -> StrId {
+        let stacks = &self.trace.stacks;
+        let outermost = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some()).last();
+        outermost.map_or(StrId::NONE, |stack| stacks.frame[stack.index()])
+    }
+
     /// The line of the user's own code in which a sample found a thread; none if it was elsewhere, or that is not known.
     pub(super) fn line_of_sample(&self, sample: EventId) -> Option<Place> {
         let name = self.trace.events.name[sample.index()];
@@ -322,10 +345,12 @@ impl<'a> Places<'a> {
     /// The functions of the user's own around an event, innermost first: those of its stack, where one was recorded.
     pub(super) fn own_frames(&self, event: EventId) -> Vec<StrId> {
         let (trace, stacks) = (self.trace, &self.trace.stacks);
+        let own_stack = self.stack_of(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let own_stack = own_stack.filter(|&stack| self.own_frame_of(stack).is_some());
         let event = launch_of(trace, event);
         let around = || std::iter::once(event).chain(trace.ancestors(event));
         let is_own = |name: &StrId| self.kind(*name) == NameKind::OwnFrame;
-        match around().find_map(|e| self.stack_of(e)) {
+        match own_stack.or_else(|| around().find_map(|e| self.stack_of(e))) {
             Some(stack) => {
                 let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
                 frames.map(|s| stacks.frame[s.index()]).filter(is_own).collect()
@@ -343,7 +368,7 @@ impl<'a> Places<'a> {
     }
 
     /// A place in words.
-    pub(super) fn place(&self, key: PlaceKey) -> Place {
+    pub(crate) fn place(&self, key: PlaceKey) -> Place {
         let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
         let mut place = Place { module: text(key.module), operator: text(key.operator), ..Place::default() };
         let name = text(key.frame).unwrap_or_default();
@@ -380,7 +405,7 @@ impl Place {
 }
 
 /// The launch of GPU work, else the event itself.
-pub(super) fn launch_of(trace: &Trace, event: EventId) -> EventId {
+pub(crate) fn launch_of(trace: &Trace, event: EventId) -> EventId {
     let Some(gpu) = trace.gpu.of_event(event) else { return event };
     let (launch, operator) = (trace.gpu.launch[gpu.index()], trace.gpu.operator[gpu.index()]);
     launch.some().or(operator.some()).unwrap_or(event)

@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_model::{Problem, Table, Unit};
+use stackline_model::{Problem, Table, Unit, Values};
 use stackline_present::{TraceInfo, human};
 use stackline_query::Content;
 use stackline_serve::{Pruned, ReportOptions};
@@ -255,6 +255,10 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         let columns = ["rank", "name", "percent", "total_ns", "count", "mean_ns"];
         out.push(noted(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
     }
+    if let Some(lines) = find("gpu_lines").filter(|lines| known_share(lines) >= 50.0) {
+        let columns = ["rank", "line", "percent", "total_ns", "count", "longest"];
+        out.push(select(&with_short_paths(top(lines, "total_ns", TOP)), &columns));
+    }
     if let Some(operators) = find("operators") {
         let columns = ["rank", "name", "calls", "gpu_self_us", "host_self_us", "launches_self"];
         let by = if number(&top(operators, "gpu_self_us", 1), "gpu_self_us", 0).is_some() {
@@ -311,6 +315,30 @@ fn devices(time: &Table) -> Table {
         out = out.f64(category, Unit::Percent, keys.iter().map(share));
     }
     out
+}
+
+/// Of the files of lines, the last folder and the name.
+fn with_short_paths(mut lines: Table) -> Table {
+    for column in lines.columns.iter_mut().filter(|column| column.name == "line") {
+        if let Values::Str(texts) = &mut column.values {
+            for text in texts.iter_mut().flatten() {
+                let (place, function) = text.rsplit_once(" in ").unwrap_or((text, ""));
+                if let Some((at, _)) = place.rmatch_indices('/').nth(1) {
+                    let function = if function.is_empty() { String::new() } else { format!(" in {function}") };
+                    *text = format!("{}{function}", &place[at + 1..]);
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// The share of time with a known line, of all ranks, percent.
+fn known_share(lines: &Table) -> f64 {
+    let time = |row: usize| number(lines, "total_ns", row).unwrap_or(0.0);
+    let all: f64 = (0..lines.rows()).map(time).sum();
+    let known: f64 = (0..lines.rows()).filter(|&row| text(lines, "line", row).is_some()).map(time).sum();
+    if all > 0.0 { known / all * 100.0 } else { 0.0 }
 }
 
 /// The coverage in one sentence, in full and in short; over several ranks its lowest values.

@@ -17,8 +17,15 @@ use stackline_query::INSTEAD_OF_OPERATORS;
 pub(crate) type Analyses = &'static [&'static str];
 
 pub(crate) const STEPS: Analyses = &["steps", "coverage"];
-pub(crate) const KERNELS: Analyses =
-    &["gpu_time", "coverage", "kernel_summary", "short_kernels", "hta_kernel_breakdown", "hta_launch_stats"];
+pub(crate) const KERNELS: Analyses = &[
+    "gpu_time",
+    "gpu_lines",
+    "coverage",
+    "kernel_summary",
+    "short_kernels",
+    "hta_kernel_breakdown",
+    "hta_launch_stats",
+];
 pub(crate) const OPERATORS: Analyses =
     &["operators", "coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args", "spans"];
 pub(crate) const COLLECTIVES: Analyses = &["coll_analysis", "hta_comm_comp_overlap", "coverage"];

@@ -1,0 +1,107 @@
+//! Which lines of the program the time of GPUs goes to.
+//!
+//! `gpu_lines`: operations by the innermost line of the user's own code that they came from: of a compiled program (XLA) the line that
+//! its operator was written in, else the line, or function, that launched them. Durations are summed over streams, as in `gpu_kernels`.
+
+use crate::findings::{Places, launch_of};
+use crate::summary::percent;
+use crate::{Analysis, DefaultWindow, Scope};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, StrId, Table, Trace, Unit};
+use std::collections::BTreeMap;
+
+/// The registered analysis.
+pub(super) const ANALYSIS: Analysis = Analysis {
+    name: "gpu_lines",
+    about: "Time of GPU operations by the line of the program that they came from",
+    window: DefaultWindow::Own,
+    run,
+};
+
+/// Operations of a line. Times in ns.
+#[derive(Default)]
+struct Line {
+    count: i64,
+    total: i64,
+    by_name: FxHashMap<StrId, i64>,
+}
+
+fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let has_lines = !trace.stacks.event.is_empty() || trace.events.kind.contains(&EventKind::PythonFunction);
+    let empty = |text: &str| vec![table(&[]).note(text)];
+    if trace.gpu.is_empty() {
+        return empty("The trace has no GPU operations in this scope.");
+    }
+    if !has_lines {
+        return empty("The trace has neither Python frames nor lines of a compiled program.");
+    }
+    let work = scope.resolved(trace);
+    let work = work.gpu_work(trace);
+    let places = Places::new(trace);
+    let forward: FxHashMap<EventId, EventId> = trace.backward.iter().map(|(from, to, _)| (to, from)).collect();
+    let line_of = |event: EventId| {
+        let own = places.line_key(event);
+        if places.is_own(own) {
+            return own;
+        }
+        // The engine's thread runs what the forward pass asked for.
+        let launch = launch_of(trace, event);
+        let around = std::iter::once(launch).chain(trace.ancestors(launch));
+        around
+            .filter_map(|at| forward.get(&at))
+            .map(|&at| places.line_key(at))
+            .find(|&key| places.is_own(key))
+            .unwrap_or(own)
+    };
+    let mut texts: FxHashMap<_, Option<String>> = FxHashMap::default();
+    let mut lines: BTreeMap<Option<String>, Line> = BTreeMap::new();
+    for gpu in trace.gpu.ids().filter(|&gpu| work.has(gpu)) {
+        let event = trace.gpu.event[gpu.index()];
+        if trace.events.is_plausible(event) {
+            let (name, dur) = (trace.events.name[event.index()], trace.events.dur[event.index()]);
+            let key = line_of(event);
+            let text = texts.entry(key).or_insert_with(|| {
+                Some(places.place(key)).filter(|place| place.file.is_some()).map(|place| place.text())
+            });
+            let line = match lines.get_mut(text) {
+                Some(line) => line,
+                None => lines.entry(text.clone()).or_default(),
+            };
+            line.count += 1;
+            line.total = line.total.saturating_add(dur);
+            *line.by_name.entry(name).or_default() += dur;
+        }
+    }
+    let longest = |line: &Line| {
+        let kernels = line.by_name.iter().map(|(&name, &dur)| (dur, std::cmp::Reverse(trace.strings.get(name))));
+        kernels.max().map(|(_, name)| name.0.to_owned())
+    };
+    let row = |(text, line): (Option<String>, Line)| Row {
+        longest: longest(&line),
+        line: text,
+        count: line.count,
+        total: line.total,
+    };
+    let mut rows: Vec<Row> = lines.into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.total));
+    vec![table(&rows)]
+}
+
+struct Row {
+    /// None where no line is known.
+    line: Option<String>,
+    count: i64,
+    total: i64,
+    /// Name of the operation that takes most of its time.
+    longest: Option<String>,
+}
+
+fn table(rows: &[Row]) -> Table {
+    let all = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.total));
+    Table::new("gpu_lines", "GPU operations by line of the program")
+        .text("line", rows.iter().map(|row| row.line.clone()))
+        .f64("percent", Unit::Percent, rows.iter().map(|row| percent(row.total as f64, all as f64)))
+        .i64("total_ns", Unit::Ns, rows.iter().map(|row| row.total))
+        .i64("count", Unit::None, rows.iter().map(|row| row.count))
+        .text("longest", rows.iter().map(|row| row.longest.clone()))
+}
