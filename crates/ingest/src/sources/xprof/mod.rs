@@ -6,9 +6,10 @@
 
 mod details;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind, flags};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The argument that a call shares with what it launched.
 pub(crate) const CORRELATION: &str = "correlation_id";
@@ -70,7 +71,7 @@ fn mark_profiler(trace: &mut Trace) {
     let is_timed = |e: &EventId| events.is_timed(*e);
     let is_python = |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && is_timed(e);
     let is_own = |name: &str| name.starts_with(PROFILER_FILE) && PROFILER_FUNCTIONS.iter().any(|f| name.ends_with(f));
-    let mut found: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
+    let mut found: BTreeMap<TrackId, Vec<(i64, i64)>> = BTreeMap::new();
     for event in events.ids().filter(|e| is_python(e) && is_own(trace.name(*e))) {
         let spans = found.entry(events.track[event.index()]).or_default();
         spans.push((events.start[event.index()], events.end(event)));
