@@ -1,6 +1,6 @@
 //! Exports of Nsight Systems: real ones with readings that a plain script made, and made ones with what versions and programs do.
 
-use crate::common::corpus;
+use crate::common::{arguments, corpus};
 use crate::invariants;
 use rusqlite::Connection;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
@@ -195,11 +195,8 @@ fn an_export_in_short() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql));
     let trace = &read(&path)[0];
-    let argument = |(key, value): (stackline_model::StrId, stackline_model::AttrValue)| {
-        format!(" {}={value:?}", trace.strings.get(key))
-    };
     let line = |event: EventId| {
-        let arguments: String = trace.attrs.of(event).map(argument).collect();
+        let arguments = arguments(trace, event);
         let (row, track) = (event.index(), trace.tracks.get(trace.events.track[event.index()]));
         let at = (trace.events.start[row], trace.events.dur[row], track.kind.name());
         format!("{} {} {at:?}{arguments}\n", trace.kind(event).name(), trace.name(event))

@@ -1,6 +1,6 @@
 //! Recordings of rocmProfileData: a real one with the readings of the corpus, and made ones.
 
-use crate::common::corpus;
+use crate::common::{arguments, corpus};
 use crate::invariants;
 use rusqlite::Connection;
 use stackline_ingest::{ReadOptions, read_paths};
@@ -68,15 +68,8 @@ fn a_recording_in_short() {
         INSERT INTO rocpd_copyapi VALUES (4, '0x5', 4096);";
     let (_folder, traces) = made(&(TABLES.to_owned() + rows));
     let text = |trace: &Trace| {
-        let argument = |(key, value): (stackline_model::StrId, AttrValue)| {
-            let key = trace.strings.get(key);
-            match value {
-                AttrValue::Str(text) | AttrValue::Json(text) => format!(" {key}={}", trace.strings.get(text)),
-                other => format!(" {key}={other:?}"),
-            }
-        };
         let line = |event: EventId| {
-            let arguments: String = trace.attrs.of(event).map(argument).collect();
+            let arguments = arguments(trace, event);
             let track = trace.tracks.get(trace.events.track[event.index()]);
             let at = (trace.events.start[event.index()], trace.events.dur[event.index()], track.kind.name());
             format!("{} {} {at:?}{arguments}\n", trace.kind(event).name(), trace.name(event))

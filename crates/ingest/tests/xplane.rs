@@ -1,6 +1,6 @@
 //! Profiles of XProf (`.xplane.pb`): against the Chrome traces that XProf made of them, and made ones with what programs and damage do.
 
-use crate::common::{corpus, text};
+use crate::common::{arguments, corpus, text};
 use crate::invariants;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
 use stackline_model::{AttrValue, EventId, EventKind, StrId, Trace, TrackKind};
@@ -140,15 +140,8 @@ fn a_profile_in_short() {
         .with(Event::new("work", 100_000, 5_000).stat("_ct", Stat::Int(1)).stat("_c", Stat::Uint(77)));
     let host = Plane::new(1, "/host:CPU").with(steps_and_calls()).with(worker);
     let trace = read(&space(&[programs(), device(kernel()), host], &["host"]));
-    let argument = |(key, value): (StrId, AttrValue)| {
-        let key = trace.strings.get(key);
-        match value {
-            AttrValue::Str(text) | AttrValue::Json(text) => format!(" {key}={}", trace.strings.get(text)),
-            other => format!(" {key}={other:?}"),
-        }
-    };
     let line = |event: EventId| {
-        let arguments: String = trace.attrs.of(event).map(argument).collect();
+        let arguments = arguments(&trace, event);
         let (row, track) = (event.index(), trace.tracks.get(trace.events.track[event.index()]));
         let at = (trace.events.start[row], trace.events.dur[row], track.kind.name(), trace.key_text(track.tid));
         format!("{} {} {at:?}{arguments}\n", trace.kind(event).name(), trace.name(event))

@@ -1,15 +1,11 @@
 //! Traces of one input, one for each process: what tables of several processes become.
 
-use super::row::{Appender, NewRow, Value};
-use crate::ReadOptions;
+use super::row::{Appender, MAX_NS, NewRow, Value};
+use crate::places::Places;
 use crate::problems::{self, Code};
+use crate::{ReadOptions, resolve};
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
 use std::collections::BTreeMap;
-
-/// Rows that are read between two checks whether the caller wants to stop.
-pub(crate) const ROWS_BETWEEN_CHECKS: u32 = 4096;
-/// Times beyond this (the year 2065 as epoch time) are no times.
-pub(crate) const MAX_NS: i64 = 3_000_000_000_000_000_000;
 
 /// Traces by process, while they are read.
 pub(crate) struct Processes<'o> {
@@ -170,8 +166,16 @@ impl ProcessTrace {
     }
 }
 
+/// Marks times that were never filled in, closes what is open, and resolves what needs the whole trace.
+pub(crate) fn seal(trace: &mut Trace, options: &ReadOptions) {
+    resolve::unset::mark(trace, &Places::default());
+    resolve::host::mark(trace, &Places::default());
+    close_open(trace);
+    resolve::resolve(trace, Vec::new(), &Places::default(), options);
+}
+
 /// Spans of threads that were open when the recording ended go on to the last time of a thread that is believed.
-pub(crate) fn close_open(trace: &mut Trace) {
+fn close_open(trace: &mut Trace) {
     let events = &trace.events;
     let on_host = |e: EventId| trace.tracks.get(events.track[e.index()]).kind != TrackKind::Stream;
     let is_believed =

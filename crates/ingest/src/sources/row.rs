@@ -3,6 +3,11 @@
 use crate::problems;
 use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, Trace, TrackId};
 
+/// Rows that are read between two checks whether the caller wants to stop.
+pub(crate) const ROWS_BETWEEN_CHECKS: u32 = 4096;
+/// Times beyond this (the year 2065 as epoch time) are no times.
+pub(crate) const MAX_NS: i64 = 3_000_000_000_000_000_000;
+
 /// The value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'a> {

@@ -1,6 +1,7 @@
 //! Scans of a database's tables into traces of processes.
 
-use super::processes::{Processes, ROWS_BETWEEN_CHECKS};
+use super::processes::Processes;
+use super::row::ROWS_BETWEEN_CHECKS;
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::ReadReport;

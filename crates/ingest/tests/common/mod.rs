@@ -1,5 +1,6 @@
 //! Where the corpus is, and how to read from it.
 
+use stackline_model::{AttrValue, EventId, StrId, Trace};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -33,4 +34,16 @@ pub(crate) fn text(path: &Path) -> Vec<u8> {
     let mut text = Vec::new();
     flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut text).unwrap();
     text
+}
+
+/// The arguments of an event: ` key=value` each, in order.
+pub(crate) fn arguments(trace: &Trace, event: EventId) -> String {
+    let argument = |(key, value): (StrId, AttrValue)| {
+        let key = trace.strings.get(key);
+        match value {
+            AttrValue::Str(text) | AttrValue::Json(text) => format!(" {key}={}", trace.strings.get(text)),
+            other => format!(" {key}={other:?}"),
+        }
+    };
+    trace.attrs.of(event).map(argument).collect()
 }

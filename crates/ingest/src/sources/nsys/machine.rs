@@ -3,7 +3,8 @@
 use super::Export;
 use super::ids::{pid_of, tid_of};
 use crate::problems;
-use crate::sources::processes::{MAX_NS, Processes};
+use crate::sources::processes::Processes;
+use crate::sources::row::MAX_NS;
 use serde_json::{Map, Value, json};
 use stackline_model::{Key, Trace, TrackKind};
 use std::collections::BTreeMap;

@@ -13,9 +13,8 @@ mod ranges;
 use super::processes::{self, Processes};
 use super::tables::{self, Texts};
 use super::{Content, Sniff};
-use crate::places::Places;
 use crate::problems;
-use crate::{Error, ReadOptions, resolve};
+use crate::{Error, ReadOptions};
 use stackline_model::Trace;
 use stackline_sqlite::{Database, Row};
 
@@ -84,10 +83,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     machine::note_diagnostics(&export, first);
     for (pid, trace) in &mut traces {
         machine::describe(&export, &gpus, *pid, trace);
-        resolve::unset::mark(trace, &Places::default());
-        resolve::host::mark(trace, &Places::default());
-        processes::close_open(trace);
-        resolve::resolve(trace, Vec::new(), &Places::default(), options);
+        processes::seal(trace, options);
     }
     Ok(traces.into_iter().map(|(_, trace)| trace).collect())
 }

@@ -7,8 +7,7 @@ use super::processes::{self, Event, Processes};
 use super::row::Value;
 use super::tables::{self, Texts};
 use super::{Content, Sniff};
-use crate::places::Places;
-use crate::{Error, ReadOptions, problems, resolve};
+use crate::{Error, ReadOptions, problems};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
 use stackline_sqlite::Database;
@@ -63,12 +62,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         return Err(Error::Malformed { path: name.into(), reason: reason.to_owned(), offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);
-    for (_, trace) in &mut traces {
-        resolve::unset::mark(trace, &Places::default());
-        resolve::host::mark(trace, &Places::default());
-        processes::close_open(trace);
-        resolve::resolve(trace, Vec::new(), &Places::default(), options);
-    }
+    traces.iter_mut().for_each(|(_, trace)| processes::seal(trace, options));
     Ok(traces.into_iter().map(|(_, trace)| trace).collect())
 }
 

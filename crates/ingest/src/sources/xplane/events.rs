@@ -1,9 +1,8 @@
 //! Lines and their events, put into a trace as XProf puts them into its own.
 
-use super::fields::{Fields, Value as FieldValue};
-use super::plane::{At, EventMessage, Kind, Plane, Stat, StatValue, text};
+use super::plane::{At, EventMessage, Kind, Line, Plane, Stat, StatValue};
 use super::programs::{Programs, Stacks};
-use crate::sources::row::{Appender, NewRow, Value};
+use crate::sources::row::{Appender, MAX_NS, NewRow, ROWS_BETWEEN_CHECKS, Value};
 use crate::sources::xprof::HLO_OPERATOR;
 use crate::{Error, ReadOptions, problems};
 use prost::Message;
@@ -11,55 +10,17 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, StrId, Trace, TrackId, TrackKind, flags};
 use std::borrow::Cow;
 
-/// Times beyond this (the year 2065 as epoch time) are no times.
-pub(super) const MAX_NS: i64 = 3_000_000_000_000_000_000;
 /// Times of lines above this (12 days) are epoch times, not times since the profile began.
 const EPOCH_NS: i64 = 1_000_000_000_000_000;
-/// Events that are read between two checks whether the caller wants to stop.
-const EVENTS_BETWEEN_CHECKS: u32 = 4096;
-
 /// The number of the host as a process in XProf's traces; devices count from 1.
 const HOST: i64 = 701;
 /// Planes that are neither count from behind this.
 const OTHERS: i64 = 2000;
 const HOST_NAME: &str = "/host:CPU";
 
-/// What a line says of itself.
-#[derive(Default)]
-struct Line<'a> {
-    id: i64,
-    name: String,
-    began_ns: i64,
-    events: Vec<&'a [u8]>,
-    is_cut: bool,
-}
-
-impl<'a> Line<'a> {
-    fn of(message: &'a [u8]) -> Self {
-        let mut line = Self::default();
-        let mut display_name = String::new();
-        let mut fields = Fields::of(message);
-        for field in fields.by_ref() {
-            match field {
-                (1, FieldValue::Number(id)) => line.id = id.cast_signed(),
-                (2, FieldValue::Bytes(name)) => line.name = text(name),
-                (3, FieldValue::Number(ns)) => line.began_ns = ns.cast_signed(),
-                (4, FieldValue::Bytes(event)) => line.events.push(event),
-                (11, FieldValue::Bytes(name)) => display_name = text(name),
-                _ => {}
-            }
-        }
-        if !display_name.is_empty() {
-            line.name = display_name;
-        }
-        line.is_cut = !fields.is_whole();
-        line
-    }
-}
-
 /// When the earliest line began, where most lines have epoch times: all times count from there. 0 if they count from the profile's start.
 pub(super) fn origin(planes: &[Plane<'_>]) -> i64 {
-    let lines = planes.iter().flat_map(|plane| &plane.lines).map(|(line, _)| Line::of(line));
+    let lines = planes.iter().flat_map(|plane| &plane.lines);
     let began: Vec<i64> = lines.filter(|line| !line.events.is_empty()).map(|line| line.began_ns).collect();
     let epochs = || began.iter().copied().filter(|ns| (EPOCH_NS..=MAX_NS).contains(ns));
     if epochs().count() * 2 > began.len() { epochs().min().unwrap_or(0) } else { 0 }
@@ -78,7 +39,7 @@ pub(super) struct Writer<'p> {
     others: i64,
     /// Which line has which number as a thread.
     threads: FxHashMap<(Key, i64), i64>,
-    looked: u32,
+    events_read: u32,
 }
 
 impl<'p> Writer<'p> {
@@ -88,7 +49,7 @@ impl<'p> Writer<'p> {
         }
         let (rows, stacks, contexts) = (Appender::default(), Stacks::default(), Contexts::default());
         let threads = FxHashMap::default();
-        Self { trace, rows, programs, stacks, contexts, origin, others: 0, threads, looked: 0 }
+        Self { trace, rows, programs, stacks, contexts, origin, others: 0, threads, events_read: 0 }
     }
 
     pub(super) fn finish(mut self) -> (Trace, Contexts) {
@@ -99,21 +60,19 @@ impl<'p> Writer<'p> {
 
     /// Puts the lines of a plane into the trace.
     pub(super) fn plane(&mut self, plane: &Plane<'_>, options: &ReadOptions) -> Result<(), Error> {
-        let lines: Vec<(Line<'_>, bool)> =
-            plane.lines.iter().map(|&(line, is_whole)| (Line::of(line), is_whole)).collect();
-        if lines.iter().all(|(line, _)| line.events.is_empty()) {
+        if plane.lines.iter().all(|line| line.events.is_empty()) {
             return Ok(());
         }
         let pid = self.process(plane);
-        for (line, is_whole) in lines.iter().filter(|(line, _)| !line.events.is_empty()) {
-            if line.is_cut && *is_whole {
+        for line in plane.lines.iter().filter(|line| !line.events.is_empty()) {
+            if line.is_damaged {
                 let example = format!("of {}, {}", plane.name, line.name);
                 problems::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
             }
             let track = self.thread(pid, line);
             for event in &line.events {
-                self.looked = self.looked.wrapping_add(1);
-                if self.looked.is_multiple_of(EVENTS_BETWEEN_CHECKS) && options.is_cancelled() {
+                self.events_read = self.events_read.wrapping_add(1);
+                if self.events_read.is_multiple_of(ROWS_BETWEEN_CHECKS) && options.is_cancelled() {
                     return Err(Error::Cancelled);
                 }
                 match EventMessage::decode(*event) {
@@ -263,7 +222,7 @@ const MOST_ARGUMENTS: usize = 256;
 
 /// Arguments of an event, and what among them says where it came from.
 struct Arguments<'a> {
-    values: Vec<(&'a str, Owned<'a>)>,
+    values: Vec<(&'a str, ArgumentValue<'a>)>,
     long_name: Option<&'a str>,
     operator: Option<Cow<'a, str>>,
     module: Option<Cow<'a, str>>,
@@ -274,7 +233,7 @@ struct Arguments<'a> {
 }
 
 #[derive(Clone, Debug)]
-enum Owned<'a> {
+enum ArgumentValue<'a> {
     Int(i64),
     Float(f64),
     Text(Cow<'a, str>),
@@ -300,14 +259,14 @@ impl<'a> Arguments<'a> {
     fn add(&mut self, plane: &'a Plane<'_>, stat: &'a Stat) {
         let (name, Some(value)) = (plane.name_of(stat.name), &stat.value) else { return };
         let value = match value {
-            StatValue::Float(number) => Owned::Float(*number),
-            StatValue::Signed(number) => Owned::Int(*number),
+            StatValue::Float(number) => ArgumentValue::Float(*number),
+            StatValue::Signed(number) => ArgumentValue::Int(*number),
             StatValue::Unsigned(number) => match i64::try_from(*number) {
-                Ok(number) => Owned::Int(number),
-                Err(_) => Owned::Text(number.to_string().into()),
+                Ok(number) => ArgumentValue::Int(number),
+                Err(_) => ArgumentValue::Text(number.to_string().into()),
             },
-            StatValue::Text(bytes) => Owned::Text(String::from_utf8_lossy(bytes)),
-            StatValue::Name(number) => Owned::Text(plane.name_of(number.cast_signed()).into()),
+            StatValue::Text(bytes) => ArgumentValue::Text(String::from_utf8_lossy(bytes)),
+            StatValue::Name(number) => ArgumentValue::Text(plane.name_of(number.cast_signed()).into()),
             StatValue::Bytes(_) => return,
         };
         let raw = match stat.value {
@@ -326,8 +285,8 @@ impl<'a> Arguments<'a> {
             _ if self.values.iter().any(|(own, _)| *own == name) => {}
             _ => {
                 match (name, &value) {
-                    (HLO_OPERATOR, Owned::Text(text)) => self.operator = Some(text.clone()),
-                    ("hlo_module", Owned::Text(text)) => self.module = Some(text.clone()),
+                    (HLO_OPERATOR, ArgumentValue::Text(text)) => self.operator = Some(text.clone()),
+                    ("hlo_module", ArgumentValue::Text(text)) => self.module = Some(text.clone()),
                     // Those of TPUs use all of 64 bits.
                     ("program_id", _) => self.program = raw,
                     _ => {}
@@ -340,9 +299,9 @@ impl<'a> Arguments<'a> {
     fn values(&self) -> Vec<(&'a str, Value<'_>)> {
         let own = self.values.iter().map(|(name, value)| {
             let value = match value {
-                Owned::Int(number) => Value::Int(Some(*number)),
-                Owned::Float(number) => Value::Float(Some(*number)),
-                Owned::Text(text) => Value::Text(text),
+                ArgumentValue::Int(number) => Value::Int(Some(*number)),
+                ArgumentValue::Float(number) => Value::Float(Some(*number)),
+                ArgumentValue::Text(text) => Value::Text(text),
             };
             (*name, value)
         });

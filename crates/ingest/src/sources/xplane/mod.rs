@@ -10,10 +10,10 @@ mod hlo;
 mod plane;
 mod programs;
 
-use super::{Content, Sniff, device_rows, xprof};
-use crate::places::Places;
+use super::row::MAX_NS;
+use super::{Content, Sniff, device_rows, processes, xprof};
 use crate::text::went_through_text;
-use crate::{Error, ReadOptions, problems, resolve};
+use crate::{Error, ReadOptions, problems};
 use events::Writer;
 use fields::{Fields, Value};
 use plane::Plane;
@@ -87,9 +87,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     }
     device_rows::find(&mut trace);
     xprof::find(&mut trace);
-    resolve::unset::mark(&mut trace, &Places::default());
-    resolve::host::mark(&mut trace, &Places::default());
-    resolve::resolve(&mut trace, Vec::new(), &Places::default(), options);
+    processes::seal(&mut trace, options);
     contexts.link(&mut trace);
     trace.report.sort();
     if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(vec![trace]) }
@@ -145,7 +143,7 @@ impl<'a> Space<'a> {
     /// Fills what is known of the trace as a whole.
     fn describe(&self, trace: &mut Trace) {
         let began = self.plane("Task Environment").and_then(|plane| plane.int("profile_start_time"));
-        trace.meta.base_ns = began.filter(|ns| (0..=events::MAX_NS).contains(ns)).unwrap_or(0);
+        trace.meta.base_ns = began.filter(|ns| (0..=MAX_NS).contains(ns)).unwrap_or(0);
         let mut entries = Vec::new();
         if !self.hosts.is_empty() {
             entries.push(("hostnames".to_owned(), json!(self.hosts).to_string()));

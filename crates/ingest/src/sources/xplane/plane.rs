@@ -82,12 +82,46 @@ pub(super) struct Kind {
     pub(super) stats: Vec<Stat>,
 }
 
-/// A plane, its lines not yet read.
+/// A thread or a stream (`XLine`), its events not yet decoded.
+#[derive(Debug, Default)]
+pub(super) struct Line<'a> {
+    pub(super) id: i64,
+    pub(super) name: String,
+    /// What the times of its events count from.
+    pub(super) began_ns: i64,
+    pub(super) events: Vec<&'a [u8]>,
+    /// Whether some of it is no field, though all of it is there.
+    pub(super) is_damaged: bool,
+}
+
+impl<'a> Line<'a> {
+    fn of(message: &'a [u8], is_whole: bool) -> Self {
+        let mut line = Self::default();
+        let mut display_name = String::new();
+        let mut fields = Fields::of(message);
+        for field in fields.by_ref() {
+            match field {
+                (1, Value::Number(id)) => line.id = id.cast_signed(),
+                (2, Value::Bytes(name)) => line.name = text(name),
+                (3, Value::Number(ns)) => line.began_ns = ns.cast_signed(),
+                (4, Value::Bytes(event)) => line.events.push(event),
+                (11, Value::Bytes(name)) => display_name = text(name),
+                _ => {}
+            }
+        }
+        if !display_name.is_empty() {
+            line.name = display_name;
+        }
+        line.is_damaged = is_whole && !fields.is_whole();
+        line
+    }
+}
+
+/// A plane: a host or a device (`XPlane`).
 #[derive(Debug, Default)]
 pub(super) struct Plane<'a> {
     pub(super) name: String,
-    /// With whether all of it is there.
-    pub(super) lines: Vec<(&'a [u8], bool)>,
+    pub(super) lines: Vec<Line<'a>>,
     pub(super) kinds: FxHashMap<i64, Kind>,
     names: FxHashMap<i64, Box<str>>,
     pub(super) stats: Vec<Stat>,
@@ -108,8 +142,8 @@ impl<'a> Plane<'a> {
             is_cut |= matches!(value, Value::Cut(_));
             match (number, value) {
                 (2, Value::Bytes(name)) => plane.name = text(name),
-                (3, Value::Bytes(line)) => plane.lines.push((line, true)),
-                (3, Value::Cut(line)) => plane.lines.push((line, false)),
+                (3, Value::Bytes(line)) => plane.lines.push(Line::of(line, true)),
+                (3, Value::Cut(line)) => plane.lines.push(Line::of(line, false)),
                 (4, Value::Bytes(entry)) => plane.kind(entry),
                 (5, Value::Bytes(entry)) => plane.named(entry),
                 (6, Value::Bytes(stat)) => match Stat::decode(stat) {
