@@ -2,18 +2,30 @@
 
 use std::borrow::Cow;
 
+/// A frame in its parts: `train.py(12): step`, or `$train.py:12 step` of XProf.
+pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
+    if let Some(name) = name.strip_prefix('$') {
+        let (place, function) = name.rsplit_once(' ')?;
+        let (file, line) = place.rsplit_once(':')?;
+        return Some((file, line.parse().ok()?, function));
+    }
+    let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
+    let (file, line) = file.rsplit_once('(')?;
+    (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
+}
+
 /// A frame of XProf as Kineto would name it: `$queue.py:154 get` is `queue.py(154): get`, `$time sleep` a function that is built in. Of methods
 /// of built-in types XProf knows the name alone: one called `acquire` is that of a lock.
 fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
     let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
         return name.into();
     };
-    match place.rsplit_once(':') {
-        Some((file, line)) => format!("{file}({line}): {function}").into(),
+    match frame(name) {
+        Some((file, line, function)) => format!("{file}({line}): {function}").into(),
         None if place == "<unknown>" && function == "acquire" => {
             "<built-in method acquire of _thread.lock object>".into()
         }
-        None if place == "<unknown>" => name.into(),
+        None if place == "<unknown>" || place.contains(':') => name.into(),
         None => format!("<built-in function {function}>").into(),
     }
 }

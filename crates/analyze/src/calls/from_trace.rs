@@ -8,7 +8,8 @@ use super::idle::Idle;
 use super::running::Lines;
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
-use crate::findings::{STALL_REASON, python_frame_parts};
+use crate::findings::STALL_REASON;
+use crate::frame_names::frame;
 use crate::steps::Looked;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -424,7 +425,7 @@ fn python_frame(tree: &mut CallTreeBuilder, name: &str) -> CallFrame {
     if let Some(class) = name.strip_prefix(MODULE_PREFIX) {
         return CallFrame::Module { path: StrId::NONE, class: tree.text(class.trim_start()) };
     }
-    match python_frame_parts(name) {
+    match frame(name) {
         Some((file, line, function)) => {
             CallFrame::Python { function: tree.text(function), file: tree.text(file), line, first_line: line }
         }

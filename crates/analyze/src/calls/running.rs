@@ -5,7 +5,7 @@
 //! calls or samples counts for the line of each.
 
 use super::from_trace::is_call;
-use crate::findings::python_frame_parts;
+use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StackId, Trace};
 use std::ops::Range;
@@ -47,9 +47,9 @@ impl<'a> Lines<'a> {
         if trace.kind(function) != EventKind::PythonFunction {
             return None;
         }
-        let (file, _, name) = python_frame_parts(trace.name(function))?;
+        let (file, _, name) = frame(trace.name(function))?;
         let is_it = |stack: StackId| {
-            let (of_file, line, of_name) = python_frame_parts(trace.strings.get(trace.stacks.frame[stack.index()]))?;
+            let (of_file, line, of_name) = frame(trace.strings.get(trace.stacks.frame[stack.index()]))?;
             (of_file == file && of_name == name && line > 0).then_some(line)
         };
         let stacks = &trace.stacks;

@@ -4,7 +4,7 @@
 //! what is built in is part of the function that calls it.
 
 use super::profile::{Cell, Profile, Row, Units};
-use crate::findings::python_frame_parts as frame;
+use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};

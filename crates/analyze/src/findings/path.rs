@@ -1,6 +1,7 @@
 //! What a trace says of the program around an event.
 
-use super::place::{frame, launch_of};
+use super::place::launch_of;
+use crate::frame_names::frame;
 use stackline_model::{EventId, EventKind, Trace};
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
 //! Where in a program an event comes from.
 
+use crate::frame_names::frame;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
 
@@ -124,18 +125,6 @@ const FILES_OF_XPROF: &[&str] = &[
     "util.py",
     "xla_bridge.py",
 ];
-
-/// A frame in its parts: `train.py(12): step`, or `$train.py:12 step` of XProf.
-pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
-    if let Some(name) = name.strip_prefix('$') {
-        let (place, function) = name.rsplit_once(' ')?;
-        let (file, line) = place.rsplit_once(':')?;
-        return Some((file, line.parse().ok()?, function));
-    }
-    let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
-    let (file, line) = file.rsplit_once('(')?;
-    (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
-}
 
 /// Folders in which packages are installed, and Python's own modules.
 const INSTALLED: &[&str] = &["site-packages/", "dist-packages/", "lib/python3"];

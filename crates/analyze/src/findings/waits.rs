@@ -2,8 +2,9 @@
 
 use super::estimate::{Estimate, shared};
 use super::interludes::{Interlude, Seen, Spans};
-use super::place::{Place, frame, is_own};
+use super::place::{Place, is_own};
 use super::subject::Subject;
+use crate::frame_names::frame;
 use crate::recording::Recording;
 use stackline_model::{EventId, Key, Trace};
 use std::collections::BTreeMap;
