@@ -236,3 +236,38 @@ fn what_cannot_be_shown_is_said() {
     assert_eq!(code, Some(2));
     assert!(text.contains("look at it with `stackline calls"), "{text}");
 }
+
+/// What `export` writes for other programs, `calls` takes for a profile with the same sums, and `report` and `diff` do, too.
+#[test]
+fn exports_are_profiles() {
+    let folder = sample();
+    let run = folder.path().join("train.stackline").to_str().unwrap().to_owned();
+    let sum = |input: &str, metric: &str| {
+        let args = ["calls", input, "--metric", metric, "--view", "flat", "--format", "json", "--top", "0"];
+        let document: Value = serde_json::from_str(&stdout(&args)).unwrap();
+        let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
+        rows.iter().filter_map(|row| row["exclusive"].as_u64()).sum::<u64>()
+    };
+    let expected = sum(&run, "cpu_time");
+    assert!(expected > 0);
+    let mut profiles = Vec::new();
+    for (target, metric) in
+        [("pprof", "cpu_time"), ("speedscope", "real_time"), ("firefox", "real_time"), ("collapsed", "samples")]
+    {
+        let file = folder.path().join(format!("profile.{target}")).to_str().unwrap().to_owned();
+        stdout(&["export", &run, "--to", target, "--metric", "cpu_time", "-o", &file]);
+        assert_eq!(sum(&file, metric), expected, "{target}");
+        assert!(stdout(&["report", &file]).contains("train.py"), "{target}");
+        profiles.push(file);
+    }
+    let [pprof, speedscope, _, collapsed] = &profiles[..] else { panic!("{profiles:?}") };
+    let same = stdout(&["diff", speedscope, speedscope]);
+    assert!(same.contains("speedscope") && !same.contains("only in A"), "{same}");
+    let (code, text) = failure(&["diff", collapsed, collapsed]);
+    assert!(code == Some(2) && text.contains("calls --diff"), "{text}");
+    let (_, text) = failure(&["critical-path", pprof]);
+    assert!(text.contains("is a profile") && text.contains("stackline calls"), "{text}");
+    let back = folder.path().join("back.json");
+    stdout(&["export", pprof, "--to", "speedscope", "--metric", "cpu_time", "-o", back.to_str().unwrap()]);
+    assert_eq!(sum(back.to_str().unwrap(), "real_time"), expected);
+}

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{run, stdout, write_sample};
+use common::{corpus, run, stdout, write_sample};
 use serde_json::Value;
 
 fn traces(args: &[&str]) -> Vec<(String, i64, bool)> {
@@ -51,4 +51,35 @@ fn ranks_by_position_are_said_and_kept() {
     let run_dir = file("one.stackline");
     assert!(run(&["import", &a, &b, "--rank", "1", "-o", &run_dir]).status.success());
     assert_eq!(traces(&["steps", &run_dir]), [("b.json".to_owned(), 1, true)]);
+}
+
+#[test]
+fn tables_of_a_run_are_one_input_in_every_command() {
+    let files = ["decode_kernel_trace.csv", "decode_hip_api_trace.csv"].map(|name| corpus(&format!("rocprof/{name}")));
+    let [Some(kernels), Some(calls)] = &files else { return };
+    for command in ["report", "findings", "critical-path", "kernels", "steps"] {
+        assert_eq!(traces(&[command, kernels, calls]), [("decode".to_owned(), 0, false)], "{command}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run_of_it = folder.path().join("decode.stackline");
+    stdout(&["import", kernels, calls, "-o", run_of_it.to_str().unwrap()]);
+    let table = |inputs: &[&str]| stdout(&[inputs, &["--format", "csv", "--table", "gpu_kernels"]].concat());
+    assert_eq!(table(&["kernels", run_of_it.to_str().unwrap()]), table(&["kernels", kernels, calls]));
+    let export = folder.path().join("decode.json");
+    stdout(&["export", "--to", "chrome", kernels, calls, "-o", export.to_str().unwrap()]);
+    assert_eq!(table(&["kernels", export.to_str().unwrap()]), table(&["kernels", kernels, calls]));
+}
+
+#[test]
+fn a_profile_and_the_trace_beside_it_are_one_input() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles-h100");
+    let file = |name: &str| fixtures.join(name).to_str().unwrap().to_owned();
+    let (profile, trace) = (file("jax-train.xplane.pb.gz"), file("jax-train.trace.json.gz"));
+    for command in ["report", "findings"] {
+        assert_eq!(
+            traces(&[command, &trace, &profile]),
+            [("jax-train.xplane.pb.gz".to_owned(), 0, false)],
+            "{command}"
+        );
+    }
 }

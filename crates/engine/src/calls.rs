@@ -1,24 +1,32 @@
 //! Recordings of calls: opens their tables, or their streams where there are no tables that hold all of them.
 
 use crate::{Error, symbols};
-use stackline_ingest::recording;
+use stackline_ingest::{ReadOptions, recording};
 use stackline_model::CallTree;
 use stackline_store::{CallsEntry, WriteOptions};
 use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Whether an input has sums of calls: a recording, merged or not, or a profile.
+pub fn has_calls(run: &Path) -> bool {
+    is_recording(run) || stackline_ingest::is_profile(run)
+}
+
 /// Whether a directory is a recording, merged or not.
-pub fn is_recording(run: &Path) -> bool {
+pub(crate) fn is_recording(run: &Path) -> bool {
     run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
 }
 
-/// The calling context tree of a recording.
+/// The calling context tree of a recording or a profile.
 ///
 /// # Errors
-/// If the directory is no recording, or nothing of it can be read.
+/// If it is neither, or nothing of it can be read.
 pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
     if run.is_file() {
+        if stackline_ingest::is_profile(run) {
+            return Ok(stackline_ingest::read_profile(run, &ReadOptions::default())?);
+        }
         return Err(Error::NoCalls { path: run.to_owned() });
     }
     if !recording::has_streams(run) {

@@ -1,7 +1,7 @@
 //! Why the engine could not answer.
 
 use stackline_model::ReadReport;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A sentence that says what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +34,10 @@ pub enum Error {
         /// Steps that there are, ascending.
         available: Vec<i64>,
     },
-    /// The run is a recording of calls and holds no trace.
-    #[error("{} is a recording without single calls, of which traces are made: {}; look at it with `stackline calls {}`, or record single calls with `stackline record --mode trace`", path.display(), stackline_ingest::no_single_calls(report), path.display())]
+    /// The input is a recording of calls, or a profile, and holds no trace.
+    #[error("{}", only_calls(path, report))]
     OnlyCalls {
-        /// The run directory.
+        /// The run directory, or the profile.
         path: PathBuf,
         /// What was met in its streams.
         report: Box<ReadReport>,
@@ -67,7 +67,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// No times were recorded in the run, which a comparison needs.
-    #[error("{}: no times were recorded in it that could be compared; record it without leaving their sources out", path.display())]
+    #[error("{}: {}", path.display(), no_times(path))]
     NoTimes {
         /// The run directory.
         path: PathBuf,
@@ -85,6 +85,27 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("stopped before the end, as asked")]
     Cancelled,
+}
+
+fn no_times(path: &Path) -> &'static str {
+    if path.is_file() {
+        return "a profile without times; `stackline calls --diff BEFORE AFTER` compares what it counts";
+    }
+    "no times were recorded in it that could be compared; record it without leaving their sources out"
+}
+
+fn only_calls(path: &Path, report: &ReadReport) -> String {
+    let path_text = path.display();
+    if path.is_file() {
+        return format!(
+            "{path_text} is a profile: it has sums of calls, and not when each was; look at it with `stackline calls {path_text}`"
+        );
+    }
+    let why = stackline_ingest::no_single_calls(report);
+    format!(
+        "{path_text} is a recording without single calls, of which traces are made: {why}; look at it with `stackline calls \
+         {path_text}`, or record single calls with `stackline record --mode trace`"
+    )
 }
 
 /// A path of a list, as a message names it.

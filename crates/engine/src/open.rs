@@ -4,9 +4,10 @@ use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
 use regex_lite::Regex;
 use stackline_ingest::memory::is_memory_file;
-use stackline_ingest::{ReadOptions, problems};
+use stackline_ingest::{ReadOptions, problems, run_of};
 use stackline_model::{MemoryTrace, Problem, ReadReport, Severity, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
             Input::WithRuns(path, runs) => open_with_runs(path, runs, options)?,
             Input::Files(_) => {
                 let paths: Vec<PathBuf> = now.iter().map(|input| input.path().to_owned()).collect();
-                read(&paths, &[], options).map_err(|error| of_memory(&paths, error))?
+                read(&paths, &[], options).map_err(|error| of_another_kind(&paths, error))?
             }
         };
         set.traces.extend(read.traces);
@@ -64,11 +65,14 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
     Ok(set)
 }
 
-/// What to say where no trace is in a file: a file of memory is no broken trace.
-fn of_memory(paths: &[PathBuf], error: Error) -> Error {
+/// What to say where no trace is in a file: a profile or a file of memory is no broken trace.
+fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
     let is_memory = |path: &&PathBuf| is_memory_file(path).unwrap_or(false);
     match (&error, paths) {
         (Error::Cancelled, _) => error,
+        (Error::Ingest(stackline_ingest::Error::OnlyCalls { .. }), [path]) if path.is_file() => {
+            Error::OnlyCalls { path: path.clone(), report: Box::default() }
+        }
         (_, [path]) if is_memory(&path) => Error::OnlyMemory { path: path.clone() },
         (_, [_, _, ..]) if paths.iter().all(|path| is_memory(&path)) => Error::SeveralMemory { paths: paths.to_vec() },
         _ => error,
@@ -91,7 +95,12 @@ pub fn open_ranks<E: From<Error>>(
     let parts = parts(inputs)?;
     let (mut job, mut skipped) = (Job::default(), Vec::new());
     for part in &parts {
-        let set = match open(std::slice::from_ref(&part.path), options) {
+        let opened = match open(&part.paths, options) {
+            // One that cannot be read does not take the others of its run away.
+            Err(Error::Ingest(_)) if part.paths.len() > 1 => open(&readable(part, options, &mut skipped), options),
+            other => other,
+        };
+        let set = match opened {
             Ok(set) => set,
             Err(Error::Ingest(error)) if part.is_optional => {
                 skipped.push(format!("{}: {error}", part.label));
@@ -101,8 +110,8 @@ pub fn open_ranks<E: From<Error>>(
         };
         let several = set.traces.len() > 1;
         for mut trace in set.traces {
-            if let Some(rest) = trace.meta.name.strip_prefix(&part.file) {
-                trace.meta.name = format!("{}{rest}", part.label);
+            if let Some(rest) = trace.meta.name.strip_prefix(run_of(&part.file)) {
+                trace.meta.name = format!("{}{rest}", run_of(&part.label));
             }
             job.add(&trace.meta).map_err(|reason| not_one_job(reason, &parts, several))?;
             take(trace)?;
@@ -114,14 +123,26 @@ pub fn open_ranks<E: From<Error>>(
     }
 }
 
+/// The files of a part that can be read by themselves; all others are noted.
+fn readable(part: &Part, options: &OpenOptions, skipped: &mut Vec<String>) -> Vec<PathBuf> {
+    let mut good = Vec::new();
+    for path in &part.paths {
+        match open(std::slice::from_ref(path), options) {
+            Err(Error::Ingest(error)) => skipped.push(error.to_string()),
+            _ => good.push(path.clone()),
+        }
+    }
+    good
+}
+
 /// Notes files of a directory that are no traces in a read report: that of its first trace.
 pub fn note_skipped(report: &mut ReadReport, skipped: &[String]) {
     skipped.iter().for_each(|error| problems::note_skipped_input(report, error));
 }
 
-/// One file, archive or run directory.
+/// One file, archive or run directory, or several files of one run.
 struct Part {
-    path: PathBuf,
+    paths: Vec<PathBuf>,
     /// Name of the file as a trace has it that is read alone, and the one that it has in its directory.
     file: String,
     label: String,
@@ -133,12 +154,12 @@ fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
     let file =
         |path: &Path| path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
     let whole = |path: &Path, is_optional: bool| Part {
-        path: path.to_owned(),
+        paths: vec![path.to_owned()],
         file: file(path),
         label: file(path),
         is_optional,
     };
-    let mut parts = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for input in inputs {
         match Input::of(input) {
             Input::Files(path) | Input::WithRuns(path, _) if path.is_dir() => {
@@ -147,15 +168,41 @@ fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
                     Err(stackline_ingest::Error::NoTrace { .. }) if !runs.is_empty() => Vec::new(),
                     files => files?,
                 };
-                let part =
-                    |(path, label): (PathBuf, String)| Part { file: file(&path), path, label, is_optional: true };
+                let part = |(path, label): (PathBuf, String)| Part {
+                    file: file(&path),
+                    paths: vec![path],
+                    label,
+                    is_optional: true,
+                };
                 parts.extend(files.into_iter().map(part));
                 parts.extend(runs.iter().map(|run| whole(run, false)));
             }
             other => parts.push(whole(other.path(), false)),
         }
     }
-    Ok(parts)
+    Ok(together(parts))
+}
+
+/// Makes one part of files that are read together.
+fn together(parts: Vec<Part>) -> Vec<Part> {
+    let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
+    let mut at: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
+    for mut part in parts {
+        let Some(path) = part.paths.first().filter(|path| path.is_file()) else {
+            joined.push(part);
+            continue;
+        };
+        let (folder, run) = (path.parent().unwrap_or(path), run_of(&part.file));
+        let known = *at.entry((folder.to_owned(), run.to_owned())).or_insert(joined.len());
+        match joined.get_mut(known) {
+            Some(first) => {
+                first.paths.append(&mut part.paths);
+                first.is_optional &= part.is_optional;
+            }
+            None => joined.push(part),
+        }
+    }
+    joined
 }
 
 fn not_one_job(reason: String, parts: &[Part], several: bool) -> Error {
@@ -270,7 +317,8 @@ pub(crate) fn read_options(options: &OpenOptions) -> ReadOptions {
 }
 
 fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
-    if crate::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty()) {
+    if crate::calls::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty())
+    {
         return open_recording(path, options);
     }
     let set = stackline_store::read_run(path, &ReadSelection { threads: options.threads, ..ReadSelection::all() })?;

@@ -55,6 +55,12 @@ pub enum Error {
         /// What was met in its streams.
         report: Box<ReadReport>,
     },
+    /// A profile, which has sums of calls and no trace.
+    #[error("{}: a profile: it has sums of calls, and not when each was; `stackline calls`, `diff` and `view` show it, by itself", path.display())]
+    OnlyCalls {
+        /// The file.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
@@ -74,7 +80,10 @@ impl Error {
     /// Readers know a file by the label of its trace; callers need the path that they gave. Inside an archive, what
     /// follows the label stays.
     pub(crate) fn located(mut self, label: &str, file: &Path) -> Self {
-        if let Self::Malformed { path, .. } | Self::Unsupported { path, .. } | Self::NoTrace { path } = &mut self
+        if let Self::Malformed { path, .. }
+        | Self::Unsupported { path, .. }
+        | Self::NoTrace { path }
+        | Self::OnlyCalls { path } = &mut self
             && let Ok(rest) = path.strip_prefix(label)
         {
             *path = if rest.as_os_str().is_empty() { file.to_owned() } else { file.join(rest) };

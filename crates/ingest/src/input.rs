@@ -1,18 +1,19 @@
 //! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
 
-use crate::sources::Content;
-use crate::text::went_through_text;
+use crate::runs::Part;
+use crate::sources::{Content, Reader};
+use crate::unsupported::{READS, is_known, unsupported};
 use crate::{Error, ReadOptions, problems, sources};
 use flate2::read::MultiGzDecoder;
-use stackline_model::Trace;
-use std::collections::BTreeSet;
+use stackline_model::{CallTree, Trace};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// Containers within containers deeper than this are refused (a zip bomb is no trace).
-const MAX_DEPTH: usize = 4;
-const SNIFF: usize = 64 << 10;
+pub(crate) const MAX_DEPTH: usize = 4;
+/// Bytes by which a format is told.
+pub(crate) const SNIFF: usize = 64 << 10;
 
 type Stream<'a> = Box<dyn Read + Send + 'a>;
 
@@ -22,10 +23,21 @@ pub(crate) struct Found {
     pub(crate) traces: Vec<Trace>,
     /// Label and reason.
     pub(crate) skipped: Vec<(String, Error)>,
+    /// Files that are read with others of their run.
+    pub(crate) parts: Vec<Part>,
+    /// Profiles; none where traces are wanted.
+    pub(crate) calls: Option<Vec<CallTree>>,
 }
 
 /// Reads all traces of one file (or standard input, `-`).
 pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions) -> Result<Found, Error> {
+    let mut found = Found::default();
+    read_into(path, label, options, &mut found)?;
+    Ok(found)
+}
+
+/// Reads one file (or standard input, `-`), whatever is wanted of it.
+pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let stream: Stream<'_> = if path == Path::new("-") {
         Box::new(io::stdin())
@@ -37,10 +49,8 @@ pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions) -> Resu
         }
         Box::new(file)
     };
-    let mut found = Found::default();
     let stream = Box::new(Watched { inner: stream, options: options.clone() });
-    read_stream(path, label, stream, 0, options, &mut found)?;
-    Ok(found)
+    read_stream(path, label, stream, 0, options, found)
 }
 
 /// Reads all traces of a stream, unpacking what is packed.
@@ -86,20 +96,19 @@ pub(crate) fn read_stream(
             found.traces.extend(read_tables(label, own, stream, options)?);
             Ok(())
         }
-        Packing::None => {
-            found.traces.extend(read_plain(label, &head, stream, depth > 0, options)?);
-            Ok(())
-        }
+        Packing::None => read_plain(path, label, &head, stream, depth > 0, options, found),
     }
 }
 
 fn read_plain(
+    path: &Path,
     label: &str,
     head: &[u8],
     stream: Stream<'_>,
     packed: bool,
     options: &ReadOptions,
-) -> Result<Vec<Trace>, Error> {
+    found: &mut Found,
+) -> Result<(), Error> {
     if let Some(error) = unsupported(label, head) {
         return Err(error);
     }
@@ -115,13 +124,27 @@ fn read_plain(
             advice: format!("{READS} (JSON also as gzip, zstd, zip or tar)"),
         });
     };
+    let read = match source.read {
+        Reader::Traces(read) => read,
+        Reader::Calls(read) => {
+            return crate::profile::keep(label, Content::Bytes { head, stream: &mut { stream } }, read, options, found);
+        }
+    };
+    if (source.run_of)(label).is_some() {
+        found.parts.push(Part::of(source, path, label, stream, options)?);
+        return Ok(());
+    }
     let traces = if packed && options.threads != 1 {
-        crate::prefetch::with_prefetch(stream, |stream| (source.read)(label, Content::Bytes { head, stream }, options))
+        crate::prefetch::with_prefetch(stream, |stream| read(label, Content::Bytes { head, stream }, options))
     } else {
         let mut stream = stream;
-        (source.read)(label, Content::Bytes { head, stream: &mut stream }, options)
+        read(label, Content::Bytes { head, stream: &mut stream }, options)
     };
-    if options.is_cancelled() { Err(Error::Cancelled) } else { traces }
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    found.traces.extend(traces?);
+    Ok(())
 }
 
 /// A database in a stream is copied up to this size.
@@ -174,7 +197,10 @@ fn read_tables(
         let found = format!("an SQLite database of no profiler that is known here (it has {names})");
         return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
     };
-    let mut traces = (source.read)(label, content, options);
+    let mut traces = match source.read {
+        Reader::Traces(read) => read(label, content, options),
+        Reader::Calls(_) => Err(Error::OnlyCalls { path: label.into() }),
+    };
     let size = path.metadata().map_or(0, |meta| meta.len());
     if let Ok([first, ..]) = traces.as_deref_mut() {
         first.report.bytes = size;
@@ -301,7 +327,7 @@ fn read_member(
 }
 
 fn some_trace(label: &str, found: &mut Found) -> Result<(), Error> {
-    if found.traces.is_empty() {
+    if found.traces.is_empty() && found.parts.is_empty() {
         let only = if found.skipped.len() == 1 { found.skipped.pop() } else { None };
         return Err(only.map_or(Error::NoTrace { path: label.into() }, |(_, error)| error));
     }
@@ -353,6 +379,7 @@ pub(crate) fn is_named_like_trace(path: &Path) -> bool {
         ".qdrep",
         ".sqlite",
         ".rpd",
+        "_results.db",
         ".xplane.pb",
         ".xplane.pb.gz",
         ".zip",
@@ -387,51 +414,6 @@ impl Packing {
             Self::None
         }
     }
-}
-
-fn is_known(head: &[u8]) -> bool {
-    !matches!(sources::of(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
-}
-
-/// What can be opened.
-const READS: &str = "this version reads traces of torch.profiler and other Chrome traces, profiles of JAX and TensorFlow \
-    (`.xplane.pb`), exports of Nsight Systems (`nsys export --type sqlite`), recordings of rocmProfileData (`.rpd`), recordings of `stackline record`, and memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
-
-/// What files of Riegeli's records begin with.
-const RIEGELI: &[u8] = &[0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
-
-/// Formats that we recognise and do not read (yet).
-fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
-    let (found, advice) = if !is_known(head) && went_through_text(head) {
-        (
-            "a binary file that a program took for text (its bytes above 0x7f became U+FFFD): nothing in it is left",
-            "copy the original again in binary mode",
-        )
-    } else if [".nsys-rep", ".qdrep"].iter().any(|end| label.ends_with(end)) {
-        (
-            "a report of Nsight Systems, which only its own programs read",
-            "export it: nsys export --type sqlite FILE; this version reads the .sqlite file that this makes",
-        )
-    } else if head.starts_with(b"PAR1") {
-        ("a Parquet table", "give the run directory that holds it")
-    } else if head.starts_with(RIEGELI) {
-        (
-            "a profile in records of Riegeli",
-            "record it as a plain .xplane.pb, as jax.profiler and TensorFlow do by default",
-        )
-    } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
-        (
-            "a Python pickle",
-            "a memory snapshot of PyTorch is read from a file of its own, not from a pipe or an archive",
-        )
-    } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
-        ("a binary file that is no trace", READS)
-    } else if head.starts_with(b"<!") || head.starts_with(b"<html") {
-        ("a web page", "was the download complete? Give the trace itself")
-    } else {
-        return None;
-    };
-    Some(Error::Unsupported { path: label.into(), found: found.to_owned(), advice: advice.to_owned() })
 }
 
 /// Fails once with the error that it holds, if any.
@@ -470,28 +452,4 @@ pub(crate) fn note_skipped(traces: &mut [Trace], skipped: &[(String, Error)]) {
         }
         first.report.sort();
     }
-}
-
-/// What XProf calls a profile, and the trace that it writes beside it.
-const PROFILES: [&str; 3] = [".xplane.pb", ".xplane.pb.gz", ".xplane.pb.zst"];
-const TRACES_OF_PROFILES: [&str; 2] = [".trace.json.gz", ".trace.json"];
-
-/// Takes away traces that lie beside the profile that they were made of, in a folder or an archive: places of traces, with the traces.
-pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
-    let stem = |place: &str, ends: &[&str]| ends.iter().find_map(|end| place.strip_suffix(end)).map(str::to_owned);
-    let is_profile = |trace: &Trace| trace.meta.format == "xplane";
-    let profiles: BTreeSet<String> =
-        placed.iter().filter(|(_, trace)| is_profile(trace)).filter_map(|(place, _)| stem(place, &PROFILES)).collect();
-    let is_other_form = |(place, trace): &(String, Trace)| {
-        !is_profile(trace) && stem(place, &TRACES_OF_PROFILES).is_some_and(|stem| profiles.contains(&stem))
-    };
-    let (left_out, kept): (Vec<_>, Vec<_>) = placed.into_iter().partition(is_other_form);
-    let mut traces: Vec<Trace> = kept.into_iter().map(|(_, trace)| trace).collect();
-    if let Some(first) = traces.first_mut() {
-        for (_, trace) in left_out {
-            problems::SAME_PROFILE.count(&mut first.report, None, &trace.meta.name);
-        }
-        first.report.sort();
-    }
-    traces
 }

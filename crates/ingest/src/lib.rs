@@ -19,13 +19,19 @@ pub mod memory;
 mod places;
 mod prefetch;
 pub mod problems;
+mod profile;
 mod raw;
 pub mod recording;
 mod resolve;
+mod runs;
 mod scan;
 pub mod sources;
 mod text;
+mod unsupported;
 mod window;
+
+pub use profile::{is_profile, read_profile, read_profile_bytes};
+pub use runs::run_of;
 
 pub use error::{Error, no_single_calls};
 pub use raw::open_text;
@@ -75,9 +81,13 @@ impl ReadOptions {
 pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Trace, Error> {
     let mut found = Found::default();
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
-    let Found { mut traces, skipped } = found;
+    let Found { mut traces, mut skipped, parts, .. } = found;
+    let runs = runs::read(parts, options)?;
+    traces.extend(runs.traces.into_iter().map(|(_, trace)| trace));
+    skipped.extend(runs.skipped);
     input::note_skipped(&mut traces, &skipped);
-    traces.into_iter().next().ok_or_else(|| Error::NoTrace { path: name.into() })
+    let why = || skipped.into_iter().next().map_or(Error::NoTrace { path: name.into() }, |(_, error)| error);
+    traces.into_iter().next().ok_or_else(why)
 }
 
 /// Reads traces from files, archives and directories, in the order given (directories and archives: by name).
@@ -96,10 +106,11 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
         _ => jobs.iter().map(read).collect(),
     };
     let mut placed: Vec<(String, Trace)> = Vec::new();
-    let mut skipped = Vec::new();
+    let (mut skipped, mut parts) = (Vec::new(), Vec::new());
     for (job, result) in jobs.iter().zip(results) {
         match result {
             Ok(found) => {
+                parts.extend(found.parts);
                 let place = |trace: &Trace| {
                     let member = trace.meta.name.strip_prefix(&job.label).unwrap_or_default();
                     format!("{}{member}", job.path.display())
@@ -113,7 +124,10 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
             Err(error) => return Err(error),
         }
     }
-    let mut traces = input::drop_other_forms(placed);
+    let runs = runs::read(parts, options)?;
+    placed.extend(runs.traces);
+    skipped.extend(runs.skipped);
+    let mut traces = runs::drop_other_forms(placed);
     if traces.is_empty() {
         let first = skipped.into_iter().next().map(|(_, error)| error);
         return Err(first.unwrap_or_else(|| Error::NoTrace { path: paths.first().cloned().unwrap_or_default() }));

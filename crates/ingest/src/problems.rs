@@ -107,7 +107,11 @@ codes! {
         "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     SAME_PROFILE "same_profile" Note
-        "a trace lies beside the profile that it was made of (.xplane.pb) and was left out: the profile holds more";
+        "the same profile lies there in another form, and was left out: what was read holds as much, or more";
+    REPEATED_FILE "repeated_file" Note
+        "a file of a run was given twice, or lies there plain and packed: it was read once";
+    PART_NOT_GIVEN "part_not_given" Note
+        "files of the same run lie beside those that were given, and were not read: give their folder, or all of them";
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
     RANK_BY_DEVICE "rank_by_device" Note
         "the processes of the file do not tell their ranks: they are numbered from 0, in the order of their GPUs";

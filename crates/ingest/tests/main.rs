@@ -23,12 +23,14 @@ mod memory_text;
 mod nsys;
 #[path = "common/oracle.rs"]
 mod oracle;
+mod profiles;
 mod random;
 mod recording;
 mod recording_damage;
 mod recording_memory;
 mod recording_trace;
 mod repairs;
+mod rocprofv3;
 mod rpd;
 mod silent;
 mod steps;

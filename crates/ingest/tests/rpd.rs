@@ -50,7 +50,8 @@ fn a_matrix_product() {
 
 const TABLES: &str = "CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, string TEXT);
     INSERT INTO rocpd_string VALUES (1, ''), (2, 'hipLaunchKernel'), (3, 'gemm'), (4, 'KernelExecution'), (5, 'UserMarker'),
-        (6, 'iteration 3'), (7, 'hipGraphLaunch'), (8, 'CopyHostToDevice'), (9, 'hipMemcpyAsync');
+        (6, 'iteration 3'), (7, 'hipGraphLaunch'), (8, 'CopyHostToDevice'), (9, 'hipMemcpyAsync'),
+        (10, 'aten::mm, seq = 3, sizes = [[2, 2]]');
     CREATE TABLE rocpd_api (id INTEGER PRIMARY KEY, pid INT, tid INT, start INT, end INT, apiName_id INT, args_id INT);
     CREATE TABLE rocpd_op (id INTEGER PRIMARY KEY, gpuId INT, queueId INT, start INT, end INT, description_id INT, opType_id INT);
     CREATE TABLE rocpd_api_ops (id INTEGER PRIMARY KEY, api_id INT, op_id INT);
@@ -61,7 +62,7 @@ const TABLES: &str = "CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, string 
 #[test]
 fn a_recording_in_short() {
     let rows = "INSERT INTO rocpd_api VALUES (1, 10, 11, 100, 900, 5, 6), (2, 10, 11, 110, 120, 2, 1), (3, 10, 11, 130, 140, 7, 1),
-            (4, 20, 21, 100, 110, 9, 1);
+            (4, 20, 21, 100, 110, 9, 1), (5, 10, 11, 105, 125, 5, 10);
         INSERT INTO rocpd_op VALUES (1, 0, 1, 200, 300, 3, 4), (2, 0, 1, 300, 310, 3, 4), (3, 0, 1, 310, 330, 3, 4), (4, 1, 0, 120, 220, 1, 8);
         INSERT INTO rocpd_api_ops VALUES (1, 2, 1), (2, 3, 2), (3, 3, 3), (4, 4, 4);
         INSERT INTO rocpd_kernelapi VALUES (2, '0x0', 8, 1, 1, 64, 1, 1, 512);

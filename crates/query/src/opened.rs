@@ -74,7 +74,7 @@ impl Opened {
         // Sums and single calls of a recording stand in the same streams: both are read at the same time.
         let (recording, opened) = std::thread::scope(|scope| {
             let recording = match inputs {
-                [run] if stackline_engine::is_recording(run) => Some(scope.spawn(|| stackline_engine::open_calls(run))),
+                [run] if stackline_engine::has_calls(run) => Some(scope.spawn(|| stackline_engine::open_calls(run))),
                 _ => None,
             };
             let opened = stackline_engine::open(inputs, options);

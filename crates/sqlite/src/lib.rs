@@ -66,6 +66,16 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// A number with a fraction, or an integer; `None` if it is null, missing from the table, or of another type.
+    #[must_use]
+    pub fn f64(&self, column: usize) -> Option<f64> {
+        match self.value(column) {
+            ValueRef::Real(value) => Some(value),
+            ValueRef::Integer(value) => Some(value as f64),
+            _ => None,
+        }
+    }
+
     /// Text; `None` if it is null, missing from the table, or of another type. Bytes that are no UTF-8 become U+FFFD.
     #[must_use]
     pub fn text(&self, column: usize) -> Option<std::borrow::Cow<'a, str>> {

@@ -143,7 +143,10 @@ fn grouping(by: By) -> Grouping {
 /// What was recorded, and what else could be shown.
 fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
     let first = tree.processes.first();
-    let command = first.map_or_else(String::new, |process| process.command.join(" "));
+    // A profile of another program does not say it.
+    let command = first.map(|process| process.command.join(" ")).filter(|command| !command.is_empty());
+    let command =
+        command.map_or_else(String::new, |text| format!("{}, ", terminal::shorten(&terminal::clean(&text), 60)));
     let versions = first.map_or_else(String::new, |process| {
         let version =
             |name: &str, version: &str| if version.is_empty() { String::new() } else { format!(", {name} {version}") };
@@ -151,8 +154,7 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
     });
     let total = tree.inclusive(metric, &tree.exclusive(metric, |_| true)).first().copied().unwrap_or_default();
     let CallStats { sum, count, .. } = total;
-    let mut text =
-        format!("{run}: {}, {}{versions}\n", terminal::shorten(&terminal::clean(&command), 60), processes(tree),);
+    let mut text = format!("{run}: {command}{}{versions}\n", processes(tree));
     text.push_str(&format!(
         "{}: {} ({} values)",
         human::capital(metric.title(&tree.strings)),

@@ -43,14 +43,35 @@ const ADVICE: &[(Producer, &str, &str)] = &[
         "gpu_operations",
         "run the program with runTracer.sh (rpd) or rocprofv3 --kernel-trace --memory-copy-trace",
     ),
-    (Producer::Rocm, "operators", "record with torch.profiler: tools of ROCm see its runtime alone"),
+    (
+        Producer::Rocm,
+        "operators",
+        "run the program within torch.autograd.profiler.emit_nvtx(), and record its marks, too: rocprofv3 --marker-trace; or record with torch.profiler",
+    ),
     (
         Producer::Rocm,
         "launches",
         "record calls of the runtime, too: rocprofv3 --hip-runtime-trace, or rpd with its HIP API rows",
     ),
-    (Producer::Rocm, "steps", "mark iterations with roctx ranges (user marks of rpd), or record with torch.profiler"),
+    (
+        Producer::Rocm,
+        "steps",
+        "mark iterations with roctx ranges (torch.cuda.nvtx.range('ProfilerStep#0'); rocprofv3 --marker-trace, user marks of rpd), or record with torch.profiler",
+    ),
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
+    (Producer::Rocm, "modules", "record with torch.profiler(with_stack=True): its Python frames name them"),
+    (
+        Producer::Rocm,
+        "shapes",
+        "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True), and record its marks, too: rocprofv3 --marker-trace",
+    ),
+    (
+        Producer::Rocm,
+        "memory",
+        "what rocprofv3 --memory-allocation-trace records is not read; give a memory snapshot (torch.cuda.memory._dump_snapshot())",
+    ),
+    (Producer::Rocm, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
+    (Producer::Rocm, "synchronisation_records", "tools of ROCm do not write them"),
     (
         Producer::Nsys,
         "gpu_operations",
@@ -159,7 +180,7 @@ pub(super) fn is_cut(trace: &Trace) -> bool {
 fn producer(trace: &Trace) -> Option<Producer> {
     match trace.meta.format.as_str() {
         "nsys" => return Some(Producer::Nsys),
-        "rpd" => return Some(Producer::Rocm),
+        "rocprofv3" | "rpd" => return Some(Producer::Rocm),
         _ => {}
     }
     let name = |id: stackline_model::StrId| id.some().map_or("", |id| trace.strings.get(id));

@@ -3,7 +3,7 @@
 use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::chrome::BACKWARD_FLOWS;
-use crate::sources::nsys::{FORMAT as NSYS, is_autograd_node};
+use crate::sources::ranges::{self, is_autograd_node};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn numbered(trace: &Trace) -> (Vec<Forward>, Vec<Backward>) {
     let sequence = trace.attr("Sequence number");
     let thread = trace.attr("Fwd thread id");
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
-    if !sequence.exists() || !thread.exists() && trace.meta.format != NSYS {
+    if !sequence.exists() || !thread.exists() && !ranges::FORMATS.contains(&&*trace.meta.format) {
         return (forward, backward);
     }
     let thread_of = |event: EventId| match thread.exists() {

@@ -2,8 +2,12 @@
 
 pub(crate) mod chrome;
 pub(crate) mod device_rows;
+mod lenient;
 pub(crate) mod nsys;
 mod processes;
+mod profiles;
+pub(crate) mod ranges;
+pub(crate) mod rocprofv3;
 mod row;
 mod rpd;
 mod tables;
@@ -11,7 +15,8 @@ mod xplane;
 pub(crate) mod xprof;
 
 use crate::{Error, ReadOptions};
-use stackline_model::Trace;
+use profiles::{collapsed, firefox, pprof, speedscope};
+use stackline_model::{CallTree, Trace};
 use stackline_sqlite::Database;
 use std::io::Read;
 
@@ -26,6 +31,16 @@ pub enum Content<'a> {
     },
     /// Tables, read in any order.
     Tables(&'a Database),
+    /// The files of one run, for formats that write several.
+    Files(Vec<File<'a>>),
+}
+
+/// A file of a run that has several.
+pub struct File<'a> {
+    /// Its name; what tells the run comes first.
+    pub name: String,
+    /// All of it, unpacked.
+    pub stream: Box<dyn Read + 'a>,
 }
 
 /// Whether an input is of a format.
@@ -46,17 +61,39 @@ pub struct Source {
     pub name: &'static str,
     /// Whether an input is of this format.
     pub sniff: fn(&Content<'_>) -> Sniff,
-    /// Reads the traces of an input with this label, one for each process that is worth one.
-    pub read: fn(&str, Content<'_>, &ReadOptions) -> Result<Vec<Trace>, Error>,
+    /// Reads an input with this label.
+    pub read: Reader,
+    /// The run that a file belongs to by its name, if it is read together with others ([`Content::Files`]).
+    pub run_of: fn(&str) -> Option<&str>,
 }
+
+/// What a format gives.
+#[derive(Clone, Copy)]
+pub enum Reader {
+    /// Traces, one for each process that is worth one.
+    Traces(fn(&str, Content<'_>, &ReadOptions) -> Result<Vec<Trace>, Error>),
+    /// Sums of calls: a calling context tree.
+    Calls(fn(&str, Content<'_>, &ReadOptions) -> Result<CallTree, Error>),
+}
+use Reader::{Calls, Traces};
 
 /// Every format.
 pub const ALL: &[Source] = &[
-    Source { name: "chrome", sniff: chrome::sniff, read: chrome::open },
-    Source { name: "nsys", sniff: nsys::sniff, read: nsys::open },
-    Source { name: "rpd", sniff: rpd::sniff, read: rpd::open },
-    Source { name: "xplane", sniff: xplane::sniff, read: xplane::open },
+    Source { name: "chrome", sniff: chrome::sniff, read: Traces(chrome::open), run_of: alone },
+    Source { name: "collapsed", sniff: collapsed::sniff, read: Calls(collapsed::open), run_of: alone },
+    Source { name: "firefox", sniff: firefox::sniff, read: Calls(firefox::open), run_of: alone },
+    Source { name: "nsys", sniff: nsys::sniff, read: Traces(nsys::open), run_of: alone },
+    Source { name: "pprof", sniff: pprof::sniff, read: Calls(pprof::open), run_of: alone },
+    Source { name: "rocprofv3", sniff: rocprofv3::sniff, read: Traces(rocprofv3::open), run_of: rocprofv3::run_of },
+    Source { name: "rpd", sniff: rpd::sniff, read: Traces(rpd::open), run_of: alone },
+    Source { name: "speedscope", sniff: speedscope::sniff, read: Calls(speedscope::open), run_of: alone },
+    Source { name: "xplane", sniff: xplane::sniff, read: Traces(xplane::open), run_of: alone },
 ];
+
+/// Of formats whose files are read each by itself.
+fn alone(_: &str) -> Option<&str> {
+    None
+}
 
 /// The format of an input, if one fits.
 ///
@@ -91,7 +128,7 @@ mod tests {
     use super::*;
 
     fn named(name: &'static str, sniff: fn(&Content<'_>) -> Sniff) -> Source {
-        Source { name, sniff, read: |_, _, _| Ok(Vec::new()) }
+        Source { name, sniff, read: Traces(|_, _, _| Ok(Vec::new())), run_of: alone }
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::{ReadOptions, resolve};
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
 use std::collections::BTreeMap;
 
+/// Between the keys of processes that have the same number.
+const NEXT_MACHINE: i64 = 1 << 32;
+
 /// Traces by process, while they are read.
 pub(crate) struct Processes<'o> {
     pub(crate) options: &'o ReadOptions,
@@ -24,6 +27,16 @@ impl<'o> Processes<'o> {
     pub(crate) fn of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
         let pid = pid.or_else(|| self.by_pid.keys().next().copied()).unwrap_or(0);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
+    }
+
+    /// The key of a process that calls itself `pid`: one of another machine may have the same number.
+    pub(crate) fn key_of(&mut self, pid: i64) -> i64 {
+        let mut key = pid;
+        while self.by_pid.contains_key(&key) {
+            key = key.saturating_add(NEXT_MACHINE);
+        }
+        self.by_pid.insert(key, ProcessTrace::new(key));
+        key
     }
 
     /// Puts an event into the trace of its process.
@@ -102,7 +115,7 @@ pub(crate) struct Event<'a> {
     pub(crate) kind: EventKind,
     pub(crate) phase: Phase,
     /// Arguments; those without a value are left out.
-    pub(crate) arguments: &'a [(&'static str, Value<'a>)],
+    pub(crate) arguments: &'a [(&'a str, Value<'a>)],
 }
 
 /// A call that recorded an event on a stream.
@@ -146,6 +159,9 @@ impl ProcessTrace {
         let process = self.trace.tracks.processes.iter().find(|process| process.pid == Key::Int(self.pid));
         match process.and_then(|process| process.name.some()) {
             Some(name) => format!("{} {}", self.trace.strings.get(name), self.pid),
+            None if self.pid >= NEXT_MACHINE => {
+                format!("process {} ({})", self.pid % NEXT_MACHINE, self.pid / NEXT_MACHINE + 1)
+            }
             None => format!("process {}", self.pid),
         }
     }

@@ -12,8 +12,12 @@ mod nsys;
 mod numbers;
 #[path = "../../../../fuzz/checks/packed.rs"]
 mod packed;
+#[path = "../../../../fuzz/checks/profiles.rs"]
+mod profiles;
 #[path = "../../../../fuzz/checks/recording.rs"]
 mod recording;
+#[path = "../../../../fuzz/checks/rocprofv3.rs"]
+mod rocprofv3;
 mod seeds;
 #[path = "../../../../fuzz/checks/xplane.rs"]
 mod xplane;
@@ -74,8 +78,18 @@ fn seeds_of_packed() {
 }
 
 #[test]
+fn seeds_of_profiles() {
+    replay("profiles", profiles::check);
+}
+
+#[test]
 fn seeds_of_recording() {
     replay("recording", recording::check);
+}
+
+#[test]
+fn seeds_of_rocprofv3() {
+    replay("rocprofv3", rocprofv3::check);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use stackline_synth::{damage, demo, io, recording, scan};
 const RECORDS: usize = 8;
 const EXCERPTS: usize = 12;
 
-/// Small exports of Nsight Systems and recordings of rocmProfileData: pages of 512 bytes, with and without some tables.
+/// Small exports of Nsight Systems and recordings of rocmProfileData and rocprofv3: pages of 512 bytes, with and without some tables.
 fn exports() -> Option<Vec<Vec<u8>>> {
     const TEXTS: &str = "PRAGMA page_size = 512; CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
         INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'cudaLaunchKernel_v7000');";
@@ -26,16 +26,38 @@ fn exports() -> Option<Vec<Vec<u8>>> {
         CREATE TABLE rocpd_op (id INTEGER PRIMARY KEY, gpuId INT, queueId INT, start INT, end INT, description_id INT, opType_id INT);
         INSERT INTO rocpd_op VALUES (1, 0, 0, 6, 20, 2, 3);
         CREATE TABLE rocpd_api_ops (id INTEGER PRIMARY KEY, api_id INT, op_id INT); INSERT INTO rocpd_api_ops VALUES (1, 1, 1);";
+    const ROCPD: &str = "PRAGMA page_size = 512; CREATE TABLE rocpd_info_agent_0 (id INTEGER PRIMARY KEY, type TEXT, type_index INT);
+        INSERT INTO rocpd_info_agent_0 VALUES (2, 'GPU', 0);
+        CREATE TABLE rocpd_kernel_dispatch_0 (id INTEGER PRIMARY KEY, pid INT, agent_id INT, stream_id INT, start INT, end INT, event_id INT);
+        INSERT INTO rocpd_kernel_dispatch_0 VALUES (1, 5, 2, 0, 6, 20, 1);
+        CREATE TABLE rocpd_event_0 (id INTEGER PRIMARY KEY, stack_id INT, extdata TEXT); INSERT INTO rocpd_event_0 VALUES (1, 7, '{\"message\": \"a\"}');";
     let folder = tempfile::tempdir().ok()?;
     let export = |(i, sql): (usize, String)| {
         let path = folder.path().join(i.to_string());
         rusqlite::Connection::open(&path).ok()?.execute_batch(&sql).ok()?;
         std::fs::read(path).ok()
     };
-    let each =
-        [[TEXTS, CALLS, ""], [TEXTS, RANGES, ""], [TEXTS, CALLS, RANGES], [RPD, "", ""]].map(|parts| parts.concat());
+    let each = [[TEXTS, CALLS, ""], [TEXTS, RANGES, ""], [TEXTS, CALLS, RANGES], [RPD, "", ""], [ROCPD, "", ""]]
+        .map(|parts| parts.concat());
     each.into_iter().enumerate().map(export).collect()
 }
+
+/// Profiles of each form.
+const PROFILES: &[&[u8]] = &[
+    br#"{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{"frames":[{"name":"f","file":"a.py","line":3},{"name":"g"}]},"profiles":[{"type":"sampled","name":"t","unit":"seconds","samples":[[0,1],[0]],"weights":[0.5,2]},{"type":"evented","unit":"none","events":[{"type":"O","at":1,"frame":0},{"type":"O","at":2,"frame":1},{"type":"C","at":4,"frame":1},{"type":"C","at":5,"frame":0}]}]}"#,
+    br#"{"meta":{"interval":2,"preprocessedProfileVersion":49},"threads":[{"name":"m","pid":"7","tid":8,"stringArray":["f","a.py"],"samples":{"stack":[1,null,0],"weight":[1,2,3],"weightType":"samples"},"stackTable":{"frame":[0,1],"prefix":[null,0]},"frameTable":{"func":[0,0],"line":[12,null]},"funcTable":{"name":[0],"fileName":[1],"lineNumber":[3],"resource":[-1]}}]}"#,
+    b"main (train.py:3);step (train.py:12);gemm 12\nmain (train.py:3);step 3\nstart_thread;operator() (int) 7\n",
+    b"\x0a\x04\x08\x01\x10\x02\x12\x06\x0a\x02\x02\x01\x12\x00\x22\x08\x08\x01\x22\x04\x08\x01\x10\x0c\x22\x08\x08\x02\x22\x04\x08\x01\x10\x07\x2a\x04\x08\x01\x10\x03\x32\x00\x32\x03cpu\x32\x02ns\x32\x01f",
+];
+
+/// A document of rocprofv3, and its tables of CSV.
+const ROCPROFV3: &[&[u8]] = &[
+    br#"{"rocprofiler-sdk-tool":[{"metadata":{"pid":9},"agents":[{"id":{"handle":7},"type":2,"name":"g","logical_node_type_id":0}],"strings":{"buffer_records":[{"kind":"HIP_RUNTIME_API","operations":["hipLaunchKernel"]}],"marker_api":[{"key":6,"value":"aten::mm, seq = 3"}]},"kernel_symbols":[{"kernel_id":1,"formatted_kernel_name":"gemm"}],"callback_records":{"counter_collection":[{"dispatch_data":{"dispatch_info":{"dispatch_id":1}},"records":[{"counter_id":{"handle":5},"value":1.5}]}]},"buffer_records":{"kernel_dispatch":[{"correlation_id":{"internal":7},"start_timestamp":20,"end_timestamp":30,"stream_id":{"handle":3},"dispatch_info":{"agent_id":{"handle":7},"queue_id":{"handle":2},"kernel_id":1,"dispatch_id":1,"workgroup_size":{"x":64,"y":1,"z":1},"grid_size":{"x":130,"y":2,"z":1}}}],"hip_api":[{"kind":0,"operation":0,"correlation_id":{"internal":7},"start_timestamp":11,"end_timestamp":12,"thread_id":9}],"memory_copy":[{"start_timestamp":40,"end_timestamp":41,"bytes":8}]}}]}"#,
+    b"Kind,Agent_Id,Queue_Id,Stream_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp,Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z\nKERNEL_DISPATCH,Agent 1,2,3,\"gemm(int, float)\",7,200,300,64,1,1,130,2,1\n",
+    b"\"Domain\",\"Function\",\"Process_Id\",\"Thread_Id\",\"Correlation_Id\",\"Start_Timestamp\",\"End_Timestamp\"\n\"MARKER_CORE_API\",\"aten::mm, seq = 3, sizes = [[2]]\",9,9,6,100,150\n",
+    b"Correlation_Id,Dispatch_Id,Agent_Id,Queue_Id,Process_Id,Grid_Size,Kernel_Name,Workgroup_Size,Counter_Name,Counter_Value,Start_Timestamp,End_Timestamp\n1,1,Agent 1,1,9,1024,k,512,FETCH_SIZE,10.5,10,20\n",
+    b"Kind,Direction,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp\nMEMORY_COPY,HOST_TO_DEVICE,0,1,3,10,20\n",
+];
 
 /// Profiles of XProf: a host with steps and calls, a device with kernels, the programs of XLA that they are of.
 fn profiles() -> [Vec<u8>; 2] {
@@ -139,6 +161,8 @@ pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
         }
     }
     seeds.extend(exports()?.into_iter().map(|export| ("nsys", export)));
+    seeds.extend(PROFILES.iter().map(|bytes| ("profiles", bytes.to_vec())));
+    seeds.extend(ROCPROFV3.iter().map(|bytes| ("rocprofv3", bytes.to_vec())));
     seeds.extend(profiles().map(|profile| ("xplane", profile)));
     for (i, text) in excerpts.iter().enumerate() {
         // The first byte chooses how the rest is packed.

@@ -32,7 +32,8 @@ impl Read for Drip<'_> {
 fn read(mut input: impl Read) -> Result<Trace, String> {
     let options = ReadOptions { threads: 1, ..ReadOptions::default() };
     let content = sources::Content::Bytes { head: b"", stream: &mut input };
-    let traces = (sources::ALL[0].read)("window", content, &options);
+    let sources::Reader::Traces(read) = sources::ALL[0].read else { panic!("the first is Chrome's") };
+    let traces = read("window", content, &options);
     traces.map(|mut traces| traces.remove(0)).map_err(|e| e.to_string().replace(char::is_numeric, ""))
 }
 

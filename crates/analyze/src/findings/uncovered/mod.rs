@@ -319,26 +319,44 @@ fn lacks_stream_waits(subject: &Subject<'_>) -> bool {
     trace.meta.format != "nsys" && !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
+/// By format: how to record what a program does between calls of the GPU's runtime.
+const RANGES: &[(&str, &str)] = &[
+    (
+        "nsys",
+        "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
+         --trace=cuda,nvtx,osrt",
+    ),
+    (
+        "rocprofv3",
+        "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), with rocprofv3 \
+         --marker-trace",
+    ),
+];
+
+/// Whether anything of the host is recorded.
+fn has_calls(subject: &Subject<'_>) -> bool {
+    subject.trace().events.kind.iter().any(|kind| kind.is_api_call() || *kind == EventKind::Operator)
+}
+
 /// What could record what the path waits for.
 fn wait_advice(subject: &Subject<'_>) -> &'static str {
     let has_operators = || subject.trace().strings.iter().any(|name| name.starts_with("aten::"));
-    let is_of_calls_alone = || {
-        let kinds = &subject.trace().events.kind;
-        subject.trace().meta.format == "nsys"
-            && !kinds.iter().any(|kind| matches!(kind, EventKind::Operator | EventKind::Annotation))
-    };
-    match () {
-        () if is_of_calls_alone() => {
-            "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
-             --trace=cuda,nvtx,osrt"
+    let has_ranges =
+        subject.trace().events.kind.iter().any(|kind| matches!(kind, EventKind::Operator | EventKind::Annotation));
+    let of_ranges = RANGES.iter().find(|(format, _)| subject.trace().meta.format == *format && !has_ranges);
+    match of_ranges {
+        _ if subject.uses_gpu() && !has_calls(subject) => {
+            "record what the host does, too (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
+             rocprofv3: --hip-trace)"
         }
-        () if subject.uses_gpu() && lacks_stream_waits(subject) => {
+        Some((_, advice)) => advice,
+        None if subject.uses_gpu() && lacks_stream_waits(subject) => {
             "begin to record earlier, record all processes that use this GPU, and waits of streams with \
              _ExperimentalConfig(enable_cuda_sync_events=True)"
         }
-        () if subject.uses_gpu() => "begin to record earlier, and record all processes that use this device",
-        () if has_operators() => "record all threads and processes; `stackline record` samples threads that wait",
-        () => "record all threads and processes of the program",
+        None if subject.uses_gpu() => "begin to record earlier, and record all processes that use this device",
+        None if has_operators() => "record all threads and processes; `stackline record` samples threads that wait",
+        None => "record all threads and processes of the program",
     }
 }
 

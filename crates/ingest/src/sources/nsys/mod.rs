@@ -18,8 +18,6 @@ use crate::{Error, ReadOptions};
 use stackline_model::Trace;
 use stackline_sqlite::{Database, Row};
 
-pub(crate) use ranges::is_autograd_node;
-
 /// What traces of exports say of their format.
 pub(crate) const FORMAT: &str = "nsys";
 

@@ -4,6 +4,7 @@
 //! Each process becomes a trace of its own. See `docs/formats/rpd.md`.
 
 use super::processes::{self, Event, Processes};
+use super::ranges::Range;
 use super::row::Value;
 use super::tables::{self, Texts};
 use super::{Content, Sniff};
@@ -12,7 +13,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
 use stackline_sqlite::Database;
 
-const FORMAT: &str = "rpd";
+pub(crate) const FORMAT: &str = "rpd";
 
 const TEXTS: &str = "rocpd_string";
 const CALLS: &str = "rocpd_api";
@@ -114,19 +115,23 @@ impl Recording<'_> {
             let (call, text) = (self.text(row.i64(5)), self.text(row.i64(6)));
             let launch = id.and_then(|id| launches.get_mut(&id));
             let is_call = INTERFACES.iter().any(|prefix| call.starts_with(prefix));
-            let (name, category, kind) = match call {
-                MARK if !text.is_empty() => (text, "user_annotation", EventKind::Annotation),
-                "" => ("call without a name", "", EventKind::Other),
-                call if is_call => (call, "cuda_runtime", EventKind::Runtime),
-                call if OWN_WORK.iter().any(|part| call.contains(part)) => (call, "overhead", EventKind::Overhead),
-                call => (call, "", EventKind::Other),
+            let range = (call == MARK && !text.is_empty()).then(|| Range::of(text));
+            let (name, (category, kind)) = match (&range, call) {
+                (Some(range), _) => (range.name, range.kind()),
+                (None, "") => ("call without a name", ("", EventKind::Other)),
+                (None, call) if is_call => (call, ("cuda_runtime", EventKind::Runtime)),
+                (None, call) if OWN_WORK.iter().any(|part| call.contains(part)) => {
+                    (call, ("overhead", EventKind::Overhead))
+                }
+                (None, call) => (call, ("", EventKind::Other)),
             };
             let bytes = launch.as_ref().and_then(|launch| launch.bytes);
-            let arguments = [
+            let mut arguments = vec![
                 ("correlation", Value::Int(id.filter(|_| is_call))),
                 ("bytes", Value::Int(bytes)),
                 ("arguments", if call == MARK || text.is_empty() { Value::Int(None) } else { Value::Text(text) }),
             ];
+            arguments.extend(range.iter().flat_map(Range::arguments));
             if let Some(launch) = launch {
                 launch.pid = pid;
                 launch.count_groups(call);

@@ -1,0 +1,78 @@
+//! Profiles, each a file by itself: which files are some, and what is in them.
+
+use crate::input::{self, Found, MAX_DEPTH, Packing, SNIFF};
+use crate::sources::{self, Content, Reader, Source};
+use crate::{Error, ReadOptions};
+use flate2::read::MultiGzDecoder;
+use stackline_model::CallTree;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+/// Whether a file is a profile by its first bytes, plain or packed: stacks with sums of what was measured in them.
+#[must_use]
+pub fn is_profile(path: &Path) -> bool {
+    // What is read of a pipe is gone.
+    if !path.is_file() {
+        return false;
+    }
+    let Ok(file) = File::open(path) else { return false };
+    let mut stream: Box<dyn Read> = Box::new(file);
+    for _ in 0..=MAX_DEPTH {
+        let mut head = Vec::new();
+        // Where it breaks off, the beginning tells as well.
+        let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
+        let packing = Packing::of(&head);
+        if packing == Packing::None {
+            let source = sources::of(&Content::Bytes { head: &head, stream: &mut io::empty() });
+            return matches!(source, Ok(Some(Source { read: Reader::Calls(_), .. })));
+        }
+        let whole = Cursor::new(head).chain(stream);
+        stream = match packing {
+            Packing::Gzip => Box::new(MultiGzDecoder::new(whole)),
+            Packing::Zstd => match zstd::Decoder::new(whole) {
+                Ok(stream) => Box::new(stream),
+                Err(_) => return false,
+            },
+            _ => return false,
+        };
+    }
+    false
+}
+
+/// The calls of a profile (pprof, speedscope, collapsed stacks, the Firefox Profiler's), plain or packed.
+///
+/// # Errors
+/// If the file cannot be read, or is no profile.
+pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Error> {
+    let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
+    let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
+    input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
+    let tree = found.calls.into_iter().flatten().next();
+    tree.ok_or_else(|| Error::NoTrace { path: path.to_owned() })
+}
+
+/// The calls of a profile from bytes in memory. `name` is its label.
+///
+/// # Errors
+/// If the bytes are no profile.
+pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallTree, Error> {
+    let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
+    input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
+    found.calls.into_iter().flatten().next().ok_or_else(|| Error::NoTrace { path: name.into() })
+}
+
+/// Reads a profile, if that is wanted.
+pub(crate) fn keep(
+    label: &str,
+    content: Content<'_>,
+    read: impl Fn(&str, Content<'_>, &ReadOptions) -> Result<CallTree, Error>,
+    options: &ReadOptions,
+    found: &mut Found,
+) -> Result<(), Error> {
+    let Some(calls) = &mut found.calls else {
+        return Err(Error::OnlyCalls { path: label.into() });
+    };
+    calls.push(read(label, content, options)?);
+    if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+}

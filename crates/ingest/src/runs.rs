@@ -1,0 +1,239 @@
+//! Files that belong to one run: those that are read together, and those of which one says all that another does.
+
+use crate::sources::{Content, File, Reader, Source, rocprofv3};
+use crate::{Error, ReadOptions, problems, sources};
+use stackline_model::Trace;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use tempfile::SpooledTempFile;
+
+/// Smaller members of archives are kept in memory until they are read.
+const IN_MEMORY: usize = 1 << 20;
+
+/// A file of a run, until all of them are known.
+pub(crate) struct Part {
+    source: &'static Source,
+    /// The input that it lies in: the file itself, or an archive.
+    path: PathBuf,
+    label: String,
+    kept: Kept,
+    /// What its stream broke off with.
+    broken: Option<io::Error>,
+}
+
+enum Kept {
+    /// The file itself is read again.
+    File,
+    /// What a stream held.
+    Copy(SpooledTempFile),
+}
+
+impl Part {
+    /// Keeps a file to be read with the others of its run; `stream` is all of it, and is copied unless it is a plain file.
+    pub(crate) fn of(
+        source: &'static Source,
+        path: &Path,
+        label: &str,
+        mut stream: impl Read,
+        options: &ReadOptions,
+    ) -> Result<Self, Error> {
+        let mut broken = None;
+        let kept = if path.is_file() && label.ends_with(&*name(path)) && !is_packed(path) {
+            Kept::File
+        } else {
+            let mut copy = SpooledTempFile::new(IN_MEMORY);
+            let source = UntilError { inner: &mut stream, error: &mut broken };
+            let copied = io::copy(&mut { source }, &mut copy).and_then(|_| copy.rewind());
+            copied.map_err(|source| Error::Io { path: label.into(), source })?;
+            Kept::Copy(copy)
+        };
+        if options.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(Self { source, path: path.to_owned(), label: label.to_owned(), kept, broken })
+    }
+
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+            Some(folder) => folder,
+            None => &self.path,
+        }
+    }
+
+    fn run(&self) -> &str {
+        (self.source.run_of)(&self.label).unwrap_or(&self.label)
+    }
+
+    fn open(&mut self) -> io::Result<(Box<dyn Read + '_>, u64)> {
+        match &mut self.kept {
+            Kept::File => {
+                let file = std::fs::File::open(&self.path)?;
+                let size = file.metadata()?.len();
+                Ok((Box::new(file), size))
+            }
+            Kept::Copy(copy) => {
+                let size = copy.seek(io::SeekFrom::End(0))?;
+                copy.rewind()?;
+                Ok((Box::new(copy), size))
+            }
+        }
+    }
+}
+
+fn name(path: &Path) -> std::borrow::Cow<'_, str> {
+    path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
+}
+
+fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "gz" || end == "zst")
+}
+
+/// A stream that ends where it breaks off.
+struct UntilError<'s, R> {
+    inner: &'s mut R,
+    error: &'s mut Option<io::Error>,
+}
+
+impl<R: Read> Read for UntilError<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.inner.read(buffer) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                *self.error = Some(error);
+                Ok(0)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Traces with where they come from, and runs that are none with the reason.
+#[derive(Default)]
+pub(crate) struct Runs {
+    pub(crate) traces: Vec<(String, Trace)>,
+    pub(crate) skipped: Vec<(String, Error)>,
+}
+
+/// Reads runs of the files that were collected, in the order of the first file of each.
+///
+/// # Errors
+/// If the caller asked to stop.
+pub(crate) fn read(parts: Vec<Part>, options: &ReadOptions) -> Result<Runs, Error> {
+    let mut of_run: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<Part>> = Vec::new();
+    for part in parts {
+        let at = *of_run.entry((part.folder().to_owned(), part.run().to_owned())).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(part),
+            None => groups.push(vec![part]),
+        }
+    }
+    let mut runs = Runs::default();
+    for mut parts in groups {
+        let Some(first) = parts.first() else { continue };
+        let label = if parts.len() == 1 { first.label.clone() } else { first.run().to_owned() };
+        let place = first.folder().join(&label).display().to_string();
+        match read_run(&label, &mut parts, options) {
+            Ok(traces) => runs.traces.extend(traces.into_iter().map(|trace| (place.clone(), trace))),
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) => runs.skipped.push((label, error)),
+        }
+    }
+    Ok(runs)
+}
+
+fn read_run(label: &str, parts: &mut [Part], options: &ReadOptions) -> Result<Vec<Trace>, Error> {
+    let Some(source) = parts.first().map(|part| part.source) else { return Ok(Vec::new()) };
+    let Reader::Traces(read) = source.read else { return Ok(Vec::new()) };
+    let missing = missing(parts);
+    let broken: Vec<String> =
+        parts.iter_mut().filter_map(|part| Some(format!("{}: {}", part.label, part.broken.take()?))).collect();
+    let (mut files, mut bytes) = (Vec::new(), 0);
+    for part in parts.iter_mut() {
+        let name = part.label.clone();
+        let (stream, size) = part.open().map_err(|source| Error::Io { path: name.clone().into(), source })?;
+        bytes += size;
+        files.push(File { name, stream });
+    }
+    let mut traces = read(label, Content::Files(files), options)?;
+    if let Some(first) = traces.first_mut() {
+        first.report.bytes = bytes;
+        broken.iter().for_each(|error| problems::DAMAGED_STREAM.count(&mut first.report, None, error));
+        for path in &missing {
+            problems::PART_NOT_GIVEN.count(&mut first.report, None, &path.display().to_string());
+        }
+        first.report.sort();
+    }
+    Ok(traces)
+}
+
+/// Files of a run that lie on the disk beside one that was given.
+fn missing(parts: &[Part]) -> Vec<PathBuf> {
+    let Some(first) = parts.iter().find(|part| part.label.ends_with(&*name(&part.path))) else { return Vec::new() };
+    let run_of = |name: &str| (first.source.run_of)(name).map(str::to_owned);
+    let run = run_of(&name(&first.path));
+    let given: Vec<_> = parts.iter().map(|part| name(&part.path)).collect();
+    let files = first.folder().read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let is_missing = |path: &PathBuf| {
+        run.is_some()
+            && run_of(&name(path)) == run
+            && !given.contains(&name(path))
+            && crate::input::could_be_trace(path)
+    };
+    let mut missing: Vec<PathBuf> = files.filter(is_missing).collect();
+    missing.sort();
+    missing
+}
+
+/// What XProf calls a profile, and the trace that it writes beside it.
+const PROFILES: &[&str] = &[".xplane.pb", ".xplane.pb.gz", ".xplane.pb.zst"];
+const TRACES_OF_PROFILES: &[&str] = &[".trace.json.gz", ".trace.json"];
+/// What `rocprofv3` calls its files of one process.
+const DOCUMENTS: &[&str] = &["_results.json", "_results.json.gz", "_results.json.zst"];
+const DATABASES: &[&str] = &["_results.db"];
+
+/// What the name of a file has in common with those of all files that are read with it: of the same run, or other forms of the same
+/// profile. The whole name where there are none.
+#[must_use]
+pub fn run_of(name: &str) -> &str {
+    let forms = [PROFILES, TRACES_OF_PROFILES, DOCUMENTS, DATABASES];
+    let of_form = || forms.iter().flat_map(|ends| ends.iter()).find_map(|end| name.strip_suffix(end));
+    sources::ALL.iter().find_map(|source| (source.run_of)(name)).or_else(of_form).unwrap_or(name)
+}
+
+/// Which profile a trace is of by its place, and how much less than others its form says; none for traces that have one form alone.
+fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
+    let before = |ends: &[&str]| ends.iter().find_map(|end| place.find(end)).map(|at| place[..at].to_owned());
+    let forms = match trace.meta.format.as_str() {
+        rocprofv3::FORMAT => {
+            let of_tables = || rocprofv3::run_of(place).unwrap_or(place).to_owned();
+            let stem = before(DOCUMENTS).map(|stem| (stem, 0)).or_else(|| Some((before(DATABASES)?, 1)));
+            return Some(stem.unwrap_or_else(|| (of_tables(), 2)));
+        }
+        "xplane" => (PROFILES, 0),
+        _ => (TRACES_OF_PROFILES, 1),
+    };
+    Some((before(forms.0)?, forms.1))
+}
+
+/// Takes away traces of a profile that is there in a better form, in a folder or an archive: places of traces, with the traces.
+pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
+    let mut best: BTreeMap<String, usize> = BTreeMap::new();
+    for (stem, rank) in placed.iter().filter_map(|(place, trace)| form(place, trace)) {
+        let known = best.entry(stem).or_insert(rank);
+        *known = rank.min(*known);
+    }
+    let is_other = |(place, trace): &(String, Trace)| {
+        form(place, trace).is_some_and(|(stem, rank)| best.get(&stem) != Some(&rank))
+    };
+    let (left_out, kept): (Vec<_>, Vec<_>) = placed.into_iter().partition(is_other);
+    let mut traces: Vec<Trace> = kept.into_iter().map(|(_, trace)| trace).collect();
+    if let Some(first) = traces.first_mut() {
+        for (_, trace) in left_out {
+            problems::SAME_PROFILE.count(&mut first.report, None, &trace.meta.name);
+        }
+        first.report.sort();
+    }
+    traces
+}

@@ -1,0 +1,114 @@
+//! Collapsed stacks: a line for each, `outermost;…;innermost 12`, as Brendan Gregg's scripts, `py-spy record -f raw` and many others write.
+
+use super::{Frame, Profile};
+use crate::sources::{Content, Sniff};
+use crate::{Error, ReadOptions, problems};
+use rustc_hash::FxHashMap;
+use stackline_model::{CallProcess, CallTree};
+use std::io::{BufRead, BufReader};
+
+/// Lines that are looked at before a text is taken for stacks.
+const LOOKED_AT: usize = 64;
+
+/// A line of so many frames is a stack, even if its end is not in sight.
+const DEEP: usize = 1000;
+
+/// Whether all of the first lines end with a number, and some have several frames.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    let Content::Bytes { head, .. } = content else { return Sniff::No };
+    let Some(end) = head.iter().rposition(|&byte| byte == b'\n') else {
+        // A stack may be deeper than what is looked at.
+        let is_deep = head.iter().filter(|&&byte| byte == b';').count() >= DEEP && head.first() != Some(&b'{');
+        return if is_deep { Sniff::Maybe } else { Sniff::No };
+    };
+    let Ok(text) = std::str::from_utf8(&head[..end]) else { return Sniff::No };
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(LOOKED_AT).collect();
+    let are_stacks = lines.iter().all(|line| stack(line).is_some()) && lines.iter().any(|line| line.contains(';'));
+    if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
+}
+
+/// The frames of a line and how often they were seen.
+fn stack(line: &str) -> Option<(&str, u64)> {
+    let (frames, count) = line.trim_end().rsplit_once(' ')?;
+    Some((frames.trim_end(), count.parse().ok()?)).filter(|(frames, _)| !frames.is_empty())
+}
+
+/// Reads a profile.
+pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
+    let mut profile = Profile::of(CallProcess::default());
+    let thread = profile.thread(0, "");
+    let (metric, _) = profile.metric("samples", "");
+    let mut numbers: FxHashMap<Box<str>, u32> = FxHashMap::default();
+    let mut names: Vec<Box<str>> = Vec::new();
+    if let Content::Bytes { stream, .. } = content {
+        let mut reader = BufReader::with_capacity(256 << 10, stream);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match reader.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    problems::DAMAGED_STREAM.count(profile.report(), None, &error.to_string());
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&line);
+            if text.trim().is_empty() {
+                continue;
+            }
+            let Some((frames, count)) = stack(&text) else {
+                problems::FOREIGN_TEXT.count(profile.report(), None, text.trim_end());
+                continue;
+            };
+            let path = frames.split(';').fold(0, |path, name| {
+                let number = match numbers.get(name) {
+                    Some(&number) => number,
+                    None => {
+                        let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
+                        numbers.insert(name.into(), number);
+                        names.push(name.into());
+                        number
+                    }
+                };
+                profile.child(path, number)
+            });
+            profile.add(path, thread, metric, count);
+            if options.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+        }
+    }
+    Ok(profile.finish(|number| names.get(number as usize).map_or_else(Frame::default, |name| frame(name))))
+}
+
+/// The parts of `forward (model.py:12)`; of any other name the name alone.
+fn frame(name: &str) -> Frame<'_> {
+    let plain = Frame { function: name, ..Frame::default() };
+    let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };
+    let (file, line) = match place.rsplit_once(':') {
+        Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => (file, line.parse().unwrap_or(0)),
+        _ => (place, 0),
+    };
+    let is_file = line > 0 || file.contains('.') || file.contains('/');
+    if is_file { Frame { function, file, line, ..Frame::default() } } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_with_places() {
+        let parts = |name| {
+            let Frame { function, file, line, .. } = frame(name);
+            (function.to_owned(), file.to_owned(), line)
+        };
+        assert_eq!(parts("forward (model.py:12)"), ("forward".to_owned(), "model.py".to_owned(), 12));
+        assert_eq!(parts("forward (model.py)"), ("forward".to_owned(), "model.py".to_owned(), 0));
+        assert_eq!(parts("operator() (int)").0, "operator() (int)");
+        assert_eq!(parts("start_thread").0, "start_thread");
+        assert_eq!(stack("a;b c 12\r\n"), Some(("a;b c", 12)));
+        assert_eq!(stack("a;b"), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! The Firefox Profiler's processed profiles, as samply, our own export and the profiler's "save" write them.
+//!
+//! Tables of columns that refer to each other: of each thread, or in newer versions shared by all of them.
+
+use super::{Frame, Path, Profile};
+use crate::sources::lenient::Whole;
+use crate::sources::{Content, Sniff};
+use crate::{Error, ReadOptions, problems};
+use memchr::memmem;
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use stackline_model::{CallMetric, CallProcess, CallThreadId, CallTree};
+use std::io::BufReader;
+
+/// Whether the first bytes are those of a processed profile.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    let Content::Bytes { head, .. } = content else { return Sniff::No };
+    let is_object = head.trim_ascii_start().starts_with(b"{");
+    let has = |text: &[u8]| memmem::find(head, text).is_some();
+    if is_object && has(b"\"meta\"") && has(b"\"preprocessedProfileVersion\"") {
+        return Sniff::Yes("the version of a processed profile of Firefox");
+    }
+    Sniff::No
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    meta: Meta,
+    shared: Tables,
+    threads: Vec<Thread>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Meta {
+    /// ms between samples.
+    interval: f64,
+    /// ms since 1970.
+    start_time: f64,
+    product: String,
+}
+
+/// Tables of a thread, or of all.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Tables {
+    string_array: Vec<String>,
+    frame_table: FrameTable,
+    func_table: FuncTable,
+    resource_table: ResourceTable,
+    stack_table: StackTable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FrameTable {
+    func: Vec<Whole>,
+    line: Vec<Whole>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct FuncTable {
+    name: Vec<Whole>,
+    file_name: Vec<Whole>,
+    resource: Vec<Whole>,
+    line_number: Vec<Whole>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResourceTable {
+    name: Vec<Whole>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StackTable {
+    frame: Vec<Whole>,
+    prefix: Vec<Whole>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Thread {
+    name: String,
+    pid: Whole,
+    tid: Whole,
+    samples: Samples,
+    #[serde(flatten)]
+    tables: Tables,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Samples {
+    stack: Vec<Whole>,
+    weight: Option<Vec<Option<f64>>>,
+    weight_type: Option<String>,
+}
+
+/// Reads a profile.
+pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallTree, Error> {
+    let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
+    let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));
+    let document = read.map_err(|error| {
+        let reason = format!("a profile of Firefox that breaks off or is damaged: {error}");
+        Error::Malformed { path: name.into(), reason, offset: 0 }
+    })?;
+    Ok(tree(&document))
+}
+
+fn at<T>(column: &[T], row: i64) -> Option<&T> {
+    column.get(usize::try_from(row).ok()?)
+}
+
+fn tree(document: &Document) -> CallTree {
+    let start_unix_ns = (document.meta.start_time * 1e6) as i64;
+    let process = |pid: Whole| CallProcess {
+        pid: pid.0.and_then(|pid| pid.try_into().ok()).unwrap_or(0),
+        start_unix_ns,
+        command: Some(document.meta.product.clone()).filter(|product| !product.is_empty()).into_iter().collect(),
+        ..CallProcess::default()
+    };
+    let mut threads: Vec<&Thread> = document.threads.iter().collect();
+    threads.sort_by_key(|thread| thread.pid.0);
+    let mut profile = Profile::of(process(threads.first().map_or(Whole::default(), |thread| thread.pid)));
+    let mut frames: Vec<Frame<'_>> = Vec::new();
+    let mut before = threads.first().and_then(|thread| thread.pid.0);
+    for thread in threads {
+        if thread.pid.0 != before {
+            before = thread.pid.0;
+            profile.next_process(process(thread.pid));
+        }
+        let tid = thread.tid.0.and_then(|tid| tid.try_into().ok()).unwrap_or(0);
+        let id = profile.thread(tid, &thread.name);
+        OfThread { thread, shared: &document.shared, id }.read(document.meta.interval, &mut profile, &mut frames);
+    }
+    profile.finish(|number| frames.get(number as usize).copied().unwrap_or_default())
+}
+
+struct OfThread<'d> {
+    thread: &'d Thread,
+    shared: &'d Tables,
+    id: CallThreadId,
+}
+
+/// The table of a thread, or where it has none the one that all share.
+macro_rules! table {
+    ($of:expr, $table:ident . $column:ident) => {
+        if $of.thread.tables.$table.$column.is_empty() {
+            &$of.shared.$table.$column
+        } else {
+            &$of.thread.tables.$table.$column
+        }
+    };
+}
+
+impl<'d> OfThread<'d> {
+    fn read(&self, interval: f64, profile: &mut Profile, frames: &mut Vec<Frame<'d>>) {
+        let (metric, scale) = self.metric(interval, profile);
+        let (prefixes, of_stack) = (table!(self, stack_table.prefix), table!(self, stack_table.frame));
+        let mut numbers: FxHashMap<i64, u32> = FxHashMap::default();
+        // Callers stand before their callees.
+        let mut paths: Vec<Path> = Vec::with_capacity(of_stack.len());
+        for (row, frame) in of_stack.iter().enumerate() {
+            let frame = frame.0.unwrap_or(-1);
+            let number = *numbers.entry(frame).or_insert_with(|| {
+                frames.push(self.frame(frame));
+                frames.len() as u32 - 1
+            });
+            let prefix = prefixes.get(row).and_then(|prefix| prefix.0);
+            let parent = prefix.and_then(|prefix| at(&paths, prefix).copied());
+            if prefix.is_some() && parent.is_none() {
+                problems::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
+            }
+            paths.push(profile.child(parent.unwrap_or(0), number));
+        }
+        let weights = self.thread.samples.weight.as_deref().unwrap_or_default();
+        for (row, stack) in self.thread.samples.stack.iter().enumerate() {
+            let Some(stack) = stack.0 else { continue };
+            let weight = weights.get(row).copied().flatten().unwrap_or(1.0) * scale;
+            match at(&paths, stack) {
+                // Memory that was freed has a negative weight.
+                Some(&path) if weight >= 0.0 => profile.add(path, self.id, metric, weight.round() as u64),
+                Some(_) => {}
+                None => {
+                    problems::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
+                }
+            }
+        }
+    }
+
+    /// What weights are. Those that count samples stand for the time between two.
+    fn metric(&self, interval: f64, profile: &mut Profile) -> (CallMetric, f64) {
+        match self.thread.samples.weight_type.as_deref() {
+            Some("bytes") => profile.metric("", "bytes"),
+            Some("tracing-ms") => profile.metric("", "milliseconds"),
+            _ if interval > 0.0 => {
+                let (metric, scale) = profile.metric("", "milliseconds");
+                (metric, scale * interval)
+            }
+            _ => profile.metric("samples", ""),
+        }
+    }
+
+    fn text(&self, id: Option<i64>) -> &'d str {
+        let own = &self.thread.tables.string_array;
+        let texts = if own.is_empty() { &self.shared.string_array } else { own };
+        id.and_then(|id| at(texts, id)).map_or("", |text| text)
+    }
+
+    fn frame(&self, row: i64) -> Frame<'d> {
+        let of = |column: &[Whole], row: i64| at(column, row).and_then(|value| value.0);
+        let line = |number: Option<i64>| number.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+        let function = of(table!(self, frame_table.func), row).unwrap_or(-1);
+        let resource = of(table!(self, func_table.resource), function).unwrap_or(-1);
+        Frame {
+            function: self.text(of(table!(self, func_table.name), function)),
+            file: self.text(of(table!(self, func_table.file_name), function)),
+            line: line(of(table!(self, frame_table.line), row)),
+            first_line: line(of(table!(self, func_table.line_number), function)),
+            library: self.text(of(table!(self, resource_table.name), resource)),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Profiles: stacks of frames with what was measured in them, which become a calling context tree.
+//!
+//! A format gives its frames numbers, for many name them only at their end, and says what each stack weighs.
+
+pub(super) mod collapsed;
+pub(super) mod firefox;
+pub(super) mod pprof;
+pub(super) mod speedscope;
+
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    CallFrame, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree,
+    CallTreeBuilder, ReadReport, StrId,
+};
+
+/// A path of frames, by its number; the empty one is 0.
+pub(super) type Path = u32;
+
+/// A frame in words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Frame<'a> {
+    pub(super) function: &'a str,
+    pub(super) file: &'a str,
+    /// Line that was running, and the first one of the function; 0 if unknown.
+    pub(super) line: u32,
+    pub(super) first_line: u32,
+    /// Library of native code.
+    pub(super) library: &'a str,
+}
+
+/// A profile while it is read.
+pub(super) struct Profile {
+    /// Parent and frame of each path but the empty one.
+    paths: Vec<(Path, u32)>,
+    by_frame: FxHashMap<(Path, u32), Path>,
+    values: FxHashMap<(Path, CallThreadId, CallMetric), CallStats>,
+    builder: CallTreeBuilder,
+    process: CallProcessId,
+}
+
+impl Profile {
+    /// A profile of one process.
+    pub(super) fn of(process: CallProcess) -> Self {
+        let mut builder = CallTreeBuilder::new();
+        let process = builder.process(process);
+        Self { paths: Vec::new(), by_frame: FxHashMap::default(), values: FxHashMap::default(), builder, process }
+    }
+
+    /// Another process, of which the threads are that come now.
+    pub(super) fn next_process(&mut self, process: CallProcess) {
+        self.process = self.builder.process(process);
+    }
+
+    pub(super) fn thread(&mut self, tid: u32, name: &str) -> CallThreadId {
+        let name = self.builder.text(name);
+        self.builder.thread(CallThread { process: self.process, tid, torch_id: 0, name })
+    }
+
+    /// The path of a frame that was called at the end of another.
+    pub(super) fn child(&mut self, parent: Path, frame: u32) -> Path {
+        let next = u32::try_from(self.paths.len() + 1).unwrap_or(u32::MAX);
+        let path = *self.by_frame.entry((parent, frame)).or_insert(next);
+        if path == next {
+            self.paths.push((parent, frame));
+        }
+        path
+    }
+
+    /// The path of frames from the outermost to the innermost.
+    pub(super) fn path(&mut self, frames: impl Iterator<Item = u32>) -> Path {
+        frames.fold(0, |path, frame| self.child(path, frame))
+    }
+
+    /// Adds a value that was measured at the end of a path.
+    pub(super) fn add(&mut self, path: Path, thread: CallThreadId, metric: CallMetric, value: u64) {
+        if value > 0 {
+            self.values.entry((path, thread, metric)).or_default().merge(&CallStats::of(value));
+        }
+    }
+
+    pub(super) fn report(&mut self) -> &mut ReadReport {
+        self.builder.report()
+    }
+
+    /// What a kind of value is by its name and unit, and how many of the metric's units one of it is.
+    pub(super) fn metric(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
+        let of =
+            |names: &[(&[&str], f64)]| names.iter().find(|(names, _)| names.contains(&unit)).map(|&(_, scale)| scale);
+        let own =
+            CallMetric::ALL.into_iter().find(|metric| metric.name(&stackline_model::StringTable::default()) == what);
+        match (of(TIMES), of(BYTES)) {
+            (Some(scale), _) if what.contains("cpu") => (CallMetric::CpuTime, scale),
+            (Some(scale), _) => (own.unwrap_or(CallMetric::RealTime), scale),
+            (_, Some(scale)) if own.is_some() || ALLOCATED.contains(&what) => {
+                (own.unwrap_or(CallMetric::Allocated), scale)
+            }
+            (_, scale) => {
+                let name = if what.is_empty() { "samples" } else { what };
+                let counter = CallMetric::Counter(self.builder.text(name));
+                (own.unwrap_or(counter), scale.unwrap_or(1.0))
+            }
+        }
+    }
+
+    /// The tree; `frame` puts the frame of a number into words.
+    pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> Frame<'f>) -> CallTree {
+        // Not needed any more, and large.
+        self.by_frame = FxHashMap::default();
+        let mut frames = FxHashMap::default();
+        let mut nodes: Vec<CallNodeId> = Vec::with_capacity(self.paths.len() + 1);
+        nodes.push(CallNodeId::new(0));
+        for (parent, number) in std::mem::take(&mut self.paths) {
+            let builder = &mut self.builder;
+            let id = *frames.entry(number).or_insert_with(|| {
+                let made = call_frame(&frame(number), builder);
+                builder.frame(made)
+            });
+            let node = builder.child(nodes[parent as usize], id);
+            nodes.push(node);
+        }
+        let Self { values, mut builder, .. } = self;
+        values.iter().for_each(|(&(path, thread, metric), sums)| {
+            builder.add_sums(nodes[path as usize], thread, metric, sums);
+        });
+        builder.finish()
+    }
+}
+
+const TIMES: &[(&[&str], f64)] = &[
+    (&["nanoseconds", "ns"], 1.0),
+    (&["microseconds", "us", "µs"], 1e3),
+    (&["milliseconds", "ms"], 1e6),
+    (&["seconds", "s"], 1e9),
+];
+const BYTES: &[(&[&str], f64)] =
+    &[(&["bytes", "byte", "B"], 1.0), (&["kilobytes", "kB"], 1e3), (&["megabytes", "MB"], 1e6)];
+/// What profiles of memory call what was allocated.
+const ALLOCATED: &[&str] = &["", "alloc_space", "allocated", "space"];
+
+fn call_frame(frame: &Frame<'_>, builder: &mut CallTreeBuilder) -> CallFrame {
+    let function = builder.text(if frame.function.is_empty() { "function without a name" } else { frame.function });
+    let &Frame { line, first_line, .. } = frame;
+    let mut some = |text: &str| if text.is_empty() { StrId::NONE } else { builder.text(text) };
+    let (file, library) = (some(frame.file), some(frame.library));
+    if is_python(frame.file) {
+        return CallFrame::Python { function, file, line, first_line };
+    }
+    CallFrame::Native { library, build_id: StrId::NONE, offset: 0, function, file, line, inlined: 0 }
+}
+
+fn is_python(file: &str) -> bool {
+    let is_script = [".py", ".pyx", ".ipynb"].iter().any(|end| file.ends_with(end));
+    is_script
+        || file.starts_with("<frozen ")
+        || ["<string>", "<stdin>"].contains(&file)
+        || file.starts_with("<ipython-input")
+}

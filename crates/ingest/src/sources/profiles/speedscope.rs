@@ -1,0 +1,248 @@
+//! speedscope's own format (`*.speedscope.json`), as py-spy, pyinstrument and many others write it.
+//!
+//! Read element by element: what is held of a stack is one number.
+
+use super::{Frame, Path, Profile};
+use crate::sources::lenient::{Fields, Object, Push};
+use crate::sources::{Content, Sniff};
+use crate::{Error, ReadOptions, problems};
+use memchr::memmem;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
+use stackline_model::{CallProcess, CallTree};
+use std::io::BufReader;
+
+/// What each file names, mostly in its first line.
+const SCHEMA: &[u8] = b"speedscope.app/file-format-schema.json";
+
+/// Whether the first bytes name the schema, or the two parts of a file.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    let Content::Bytes { head, .. } = content else { return Sniff::No };
+    let has = |text: &[u8]| memmem::find(head, text).is_some();
+    if !head.trim_ascii_start().starts_with(b"{") || has(b"\"traceEvents\"") {
+        return Sniff::No;
+    }
+    match () {
+        () if has(SCHEMA) => Sniff::Yes("speedscope's schema"),
+        () if has(b"\"shared\"") && has(b"\"frames\"") || has(b"\"profiles\"") && has(b"\"endValue\"") => {
+            Sniff::Yes("frames that profiles share, or profiles with an end value")
+        }
+        () => Sniff::No,
+    }
+}
+
+/// Reads a profile.
+pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
+    let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
+    let mut document =
+        Document { frames: Vec::new(), profile: Profile::of(CallProcess::default()), threads: 0, has_values: false };
+    let mut parser = serde_json::Deserializer::from_reader(BufReader::with_capacity(256 << 10, stream));
+    if let Err(error) = Object(&mut document).deserialize(&mut parser) {
+        if options.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if !document.has_values || document.frames.is_empty() {
+            let reason = format!("a profile of speedscope that breaks off or is damaged: {error}");
+            return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
+        }
+        let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
+        code.count(document.profile.report(), None, &error.to_string());
+    }
+    let frames = document.frames;
+    Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(Frame::default, Shared::frame)))
+}
+
+/// A frame as the profiles of a file share it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Shared {
+    name: String,
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+impl Shared {
+    fn frame(&self) -> Frame<'_> {
+        let file = self.file.as_deref().unwrap_or_default();
+        Frame { function: &self.name, file, line: self.line.unwrap_or(0), ..Frame::default() }
+    }
+}
+
+struct Document {
+    frames: Vec<Shared>,
+    profile: Profile,
+    threads: u32,
+    /// Whether any profile was read to its end.
+    has_values: bool,
+}
+
+impl<'de> Fields<'de> for Document {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "shared" => map.next_value_seed(Object(&mut SharedFrames(&mut self.frames))),
+            "profiles" => map.next_value_seed(Object(&mut Profiles(self))),
+            _ => map.next_value::<IgnoredAny>().map(|_| ()),
+        }
+    }
+}
+
+struct SharedFrames<'f>(&'f mut Vec<Shared>);
+
+impl<'de> Fields<'de> for SharedFrames<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "frames" => map.next_value_seed(Push(self.0)),
+            _ => map.next_value::<IgnoredAny>().map(|_| ()),
+        }
+    }
+}
+
+struct Profiles<'d>(&'d mut Document);
+
+impl<'de> Fields<'de> for Profiles<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
+        map.next_value::<IgnoredAny>().map(|_| ())
+    }
+
+    fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
+        let mut one = One {
+            profile: &mut self.0.profile,
+            name: String::new(),
+            unit: String::new(),
+            stacks: Vec::new(),
+            weights: Vec::new(),
+            events: Vec::new(),
+        };
+        let read = list.next_element_seed(Object(&mut one));
+        let One { name, unit, stacks, weights, events, .. } = one;
+        if !stacks.is_empty() || !events.is_empty() {
+            self.0.threads += 1;
+            self.0.has_values = true;
+            self.0.put(&name, &unit, &stacks, &weights, &events);
+        }
+        Ok(read?.is_some())
+    }
+}
+
+/// One profile of a file: sampled, or evented.
+struct One<'p> {
+    profile: &'p mut Profile,
+    name: String,
+    unit: String,
+    stacks: Vec<Path>,
+    weights: Vec<f64>,
+    events: Vec<Event>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Event {
+    r#type: Kind,
+    at: f64,
+    frame: u32,
+}
+
+/// Whether a frame opens or closes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+enum Kind {
+    O,
+    C,
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Fields<'de> for One<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "name" => self.name = map.next_value::<Option<String>>()?.unwrap_or_default(),
+            "unit" => self.unit = map.next_value::<Option<String>>()?.unwrap_or_default(),
+            "samples" => {
+                map.next_value_seed(Object(&mut Stacks { profile: self.profile, stacks: &mut self.stacks }))?;
+            }
+            "weights" => map.next_value_seed(Push(&mut self.weights))?,
+            "events" => map.next_value_seed(Push(&mut self.events))?,
+            _ => drop(map.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+/// The stacks of a sampled profile, each from the outermost frame on.
+struct Stacks<'s> {
+    profile: &'s mut Profile,
+    stacks: &'s mut Vec<Path>,
+}
+
+impl<'de> Fields<'de> for Stacks<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
+        map.next_value::<IgnoredAny>().map(|_| ())
+    }
+
+    fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
+        let mut stack = Stack { profile: self.profile, path: 0 };
+        let read = list.next_element_seed(Object(&mut stack))?;
+        self.stacks.extend(read.map(|()| stack.path));
+        Ok(read.is_some())
+    }
+}
+
+/// One stack.
+struct Stack<'s> {
+    profile: &'s mut Profile,
+    path: Path,
+}
+
+impl<'de> Fields<'de> for Stack<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
+        map.next_value::<IgnoredAny>().map(|_| ())
+    }
+
+    fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
+        let frame = list.next_element::<u32>()?;
+        if let Some(frame) = frame {
+            self.path = self.profile.child(self.path, frame);
+        }
+        Ok(frame.is_some())
+    }
+}
+
+impl Document {
+    fn put(&mut self, name: &str, unit: &str, stacks: &[Path], weights: &[f64], events: &[Event]) {
+        let profile = &mut self.profile;
+        let thread = profile.thread(self.threads, name);
+        let (metric, scale) = profile.metric("", unit);
+        let add = |profile: &mut Profile, path: Path, weight: f64| {
+            if weight < 0.0 || !weight.is_finite() {
+                problems::NEGATIVE_DURATION.count(profile.report(), None, name);
+            } else {
+                profile.add(path, thread, metric, (weight * scale).round() as u64);
+            }
+        };
+        // Where weights are missing, each sample counts once.
+        for (at, &path) in stacks.iter().enumerate() {
+            add(profile, path, weights.get(at).copied().unwrap_or(1.0));
+        }
+        let mut open: Vec<(Path, u32)> = Vec::new();
+        let mut last = events.first().map_or(0.0, |event| event.at);
+        for event in events {
+            let path = open.last().map_or(0, |&(path, _)| path);
+            if !open.is_empty() {
+                add(profile, path, event.at - last);
+            }
+            last = event.at;
+            match event.r#type {
+                Kind::O => open.push((profile.child(path, event.frame), event.frame)),
+                // Frames that were left open within it close with it.
+                Kind::C => match open.iter().rposition(|&(_, frame)| frame == event.frame) {
+                    Some(at) => open.truncate(at),
+                    None => problems::UNMATCHED_END.count(profile.report(), None, name),
+                },
+                Kind::Other => problems::UNKNOWN_RECORD.count(profile.report(), None, name),
+            }
+        }
+        if !open.is_empty() {
+            problems::UNFINISHED.count(profile.report(), None, name);
+        }
+    }
+}

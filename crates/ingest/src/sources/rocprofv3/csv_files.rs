@@ -1,0 +1,477 @@
+//! `…_kernel_trace.csv` and the like: one file for each kind of records, together one run.
+//!
+//! The columns of a file tell which table it is, the beginning of its name which run it belongs to.
+
+use super::agents::{Agent, Agents, Gpu};
+use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
+use crate::problems;
+use crate::sources::File;
+use crate::sources::processes::Processes;
+use crate::sources::row::ROWS_BETWEEN_CHECKS;
+use csv::{ByteRecord, Reader, ReaderBuilder};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::io::Read;
+
+/// Tables that are known, in the order in which they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Table {
+    Agents,
+    Calls,
+    Copies,
+    /// Values of counters, with what their kernels are.
+    Counters,
+    Kernels,
+    /// Known, and not read yet.
+    Unread,
+}
+
+/// Tables by columns that only they have.
+const TABLES: &[(&[&str], Table)] = &[
+    (&["Logical_Node_Id", "Agent_Type"], Table::Agents),
+    (&["Counter_Name", "Kernel_Name"], Table::Counters),
+    // Counters over time.
+    (&["Counter_Name", "Dispatch_Id"], Table::Unread),
+    (&["Kernel_Name", "Start_Timestamp"], Table::Kernels),
+    (&["Function", "Start_Timestamp"], Table::Calls),
+    (&["Direction", "Start_Timestamp"], Table::Copies),
+    // Allocations, scratch memory, samples of instructions.
+    (&["Allocation_Size", "Start_Timestamp"], Table::Unread),
+    (&["Kind", "Operation", "Start_Timestamp"], Table::Unread),
+    (&["Sample_Timestamp", "Dispatch_Id"], Table::Unread),
+];
+
+/// What names of the files of a run end with.
+const ENDINGS: &[&str] = &[
+    "_agent_info",
+    "_counter_collection",
+    "_counter_collection_trace",
+    "_hip_api_trace",
+    "_hipfile_api_trace",
+    "_hip_compiler_api_trace",
+    "_hip_runtime_api_trace",
+    "_hsa_api_trace",
+    "_kernel_trace",
+    "_marker_api_trace",
+    "_memory_allocation_trace",
+    "_memory_copy_trace",
+    "_pc_sampling_host_trap",
+    "_pc_sampling_stochastic",
+    "_rccl_api_trace",
+    "_rocdecode_api_trace",
+    "_regions_trace",
+    "_rocjpeg_api_trace",
+    "_rocshmem_api_trace",
+    "_scratch_memory_trace",
+    "_spm_counter_collection_trace",
+    "_streaming_performance_monitor",
+];
+
+/// The name of a table of CSV, plain or packed, without its ending.
+fn stem(name: &str) -> Option<&str> {
+    [".csv", ".csv.gz", ".csv.zst"].iter().find_map(|end| name.strip_suffix(end))
+}
+
+/// The run that a file belongs to by its name. One that is not named as `rocprofv3` names its files is a run by itself.
+pub(super) fn run_of(name: &str) -> Option<&str> {
+    let stem = stem(name)?;
+    Some(ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)).unwrap_or(name))
+}
+
+/// The table whose file begins with these bytes.
+pub(super) fn table(head: &[u8]) -> Option<Table> {
+    let line = head.split(|&byte| byte == b'\n').next()?;
+    if !line.starts_with(b"\"") && !line.first().is_some_and(u8::is_ascii_uppercase) {
+        return None;
+    }
+    let line = std::str::from_utf8(line).ok()?.trim_end();
+    let columns: Vec<&str> = line.split(',').map(|column| column.trim_matches('"')).collect();
+    table_of(|column| columns.iter().any(|own| own.eq_ignore_ascii_case(column)))
+}
+
+fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
+    TABLES.iter().find(|(needed, _)| needed.iter().all(|column| has(column))).map(|&(_, table)| table)
+}
+
+/// What is known of a run from the files that were read before.
+#[derive(Default)]
+struct Run {
+    agents: Agents,
+    /// Of the dispatch of this number.
+    counters: FxHashMap<i64, Counters>,
+    /// From the name of the files: whose kernels these are where nothing else tells.
+    pid: Option<i64>,
+    /// Processes by the identifier that tables made from a database have in each row.
+    by_guid: FxHashMap<Box<str>, i64>,
+}
+
+/// Reads the files of a run.
+pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
+    let mut run = Run { pid: files.first().and_then(|file| pid_of(&file.name)), ..Run::default() };
+    let mut opened: Vec<Opened<'_>> = files.into_iter().filter_map(|file| Opened::of(file, processes)).collect();
+    let mut known = BTreeSet::new();
+    opened.retain(|file| {
+        let is_new = known.insert(stem(&file.name).unwrap_or(&file.name).to_owned());
+        if !is_new {
+            processes.count(problems::REPEATED_FILE, &file.name);
+        }
+        is_new
+    });
+    let has_kernels = opened.iter().any(|file| file.table == Table::Kernels);
+    // Agents and counters are needed by kernels; calls tell whose the kernels are.
+    opened.sort_by_key(|file| file.table);
+    for file in &mut opened {
+        match file.table {
+            Table::Agents => run.agents(file, processes),
+            Table::Calls => run.calls(file, processes),
+            Table::Copies => run.copies(file, processes),
+            Table::Counters if has_kernels => run.counters(file, processes),
+            Table::Counters => run.counted_kernels(file, processes),
+            Table::Kernels => run.kernels(file, processes),
+            Table::Unread => processes.count(problems::TABLE_NOT_READ, &file.name),
+        }
+    }
+    count_without_kernel(run.counters.len(), processes);
+    let described = run.agents.described();
+    processes.all().for_each(|process| process.trace.meta.entries.clone_from(&described));
+}
+
+/// `908_kernel_trace.csv` is of process 908.
+fn pid_of(name: &str) -> Option<i64> {
+    run_of(name)?.rsplit('/').next()?.parse().ok()
+}
+
+/// A file whose columns are known.
+struct Opened<'a> {
+    name: String,
+    table: Table,
+    columns: FxHashMap<String, usize>,
+    rows: Reader<Box<dyn Read + 'a>>,
+}
+
+impl<'a> Opened<'a> {
+    fn of(file: File<'a>, processes: &mut Processes<'_>) -> Option<Self> {
+        let mut rows = ReaderBuilder::new().flexible(true).from_reader(file.stream);
+        let header = match rows.byte_headers() {
+            Ok(header) => header.clone(),
+            Err(error) => {
+                processes.count(problems::TABLE_DAMAGED, &format!("{}: {error}", file.name));
+                return None;
+            }
+        };
+        // Writers spell them differently: `LDS_Block_Size`, `Lds_Block_Size`.
+        let named = |(at, column): (usize, &[u8])| (String::from_utf8_lossy(column).to_ascii_lowercase(), at);
+        let columns: FxHashMap<String, usize> = header.iter().enumerate().map(named).collect();
+        let Some(table) = table_of(|column| columns.contains_key(&column.to_ascii_lowercase())) else {
+            processes.count(problems::TABLE_NOT_READ, &file.name);
+            return None;
+        };
+        Some(Self { name: file.name, table, columns, rows })
+    }
+
+    /// Gives `take` the fields of these columns of each row.
+    fn each<const N: usize>(
+        &mut self,
+        columns: [&str; N],
+        processes: &mut Processes<'_>,
+        mut take: impl FnMut(&Row<'_, N>, &mut Processes<'_>),
+    ) {
+        let at = columns.map(|column| self.columns.get(&column.to_ascii_lowercase()).copied());
+        let width = self.columns.len();
+        let mut record = ByteRecord::new();
+        let mut looked = 0_u32;
+        // A row of another width than the header's: the last one of a file that breaks off, or a damaged one.
+        let mut odd: Option<String> = None;
+        loop {
+            let read = self.rows.read_byte_record(&mut record);
+            if let Some(row) = odd.take() {
+                let code = if matches!(read, Ok(false)) { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
+                processes.count(code, &row);
+            }
+            match read {
+                Ok(false) => return,
+                Ok(true) if record.len() == width => {}
+                Ok(true) => {
+                    let line = record.position().map_or(0, csv::Position::line);
+                    odd = Some(format!("{}, line {line}: {} of {width} fields", self.name, record.len()));
+                    continue;
+                }
+                Err(error) => {
+                    processes.count(problems::TABLE_DAMAGED, &format!("{}: {error}", self.name));
+                    return;
+                }
+            }
+            looked = looked.wrapping_add(1);
+            if looked.is_multiple_of(ROWS_BETWEEN_CHECKS) && processes.options.is_cancelled() {
+                return;
+            }
+            take(&Row { record: &record, at: &at }, processes);
+        }
+    }
+}
+
+/// Fields of a row, in the order in which they were asked for.
+struct Row<'r, const N: usize> {
+    record: &'r ByteRecord,
+    at: &'r [Option<usize>; N],
+}
+
+impl<const N: usize> Row<'_, N> {
+    fn text(&self, column: usize) -> &str {
+        let field = self.at[column].and_then(|at| self.record.get(at)).unwrap_or_default();
+        std::str::from_utf8(field).unwrap_or_default().trim()
+    }
+
+    fn i64(&self, column: usize) -> Option<i64> {
+        self.text(column).parse().ok()
+    }
+
+    fn agent(&self, column: usize) -> Option<Agent> {
+        Agent::of(self.text(column))
+    }
+
+    fn sizes(&self, first: usize) -> Option<[i64; 3]> {
+        Some([self.i64(first)?, self.i64(first + 1)?, self.i64(first + 2)?])
+    }
+}
+
+impl Run {
+    fn agents(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+        let columns = [
+            "Node_Id",
+            "Agent_Type",
+            "Cu_Count",
+            "Wave_Front_Size",
+            "Max_Waves_Per_Cu",
+            "Workgroup_Max_Size",
+            "Product_Name",
+            "Name",
+            "Logical_Node_Id",
+        ];
+        let mut gpus = Vec::new();
+        file.each(columns, processes, |row, _| {
+            if let (Some(node), "GPU") = (row.i64(0), row.text(1)) {
+                let gpu = Gpu {
+                    compute_units: row.i64(2),
+                    wave: row.i64(3),
+                    waves: row.i64(4),
+                    group: row.i64(5),
+                    ..Gpu::default()
+                };
+                let name = [row.text(6), row.text(7)].into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+                gpus.push((node, row.i64(8).unwrap_or(node), name.to_owned(), gpu));
+            }
+        });
+        // GPUs are counted in the order of their nodes, as HIP does. `Agent 4` is a logical number (`--agent-index relative`)
+        // unless the user wanted nodes.
+        gpus.sort_by_key(|&(node, ..)| node);
+        for (_, logical, name, gpu) in &gpus {
+            self.agents.add(*logical, &Gpu { name, ..*gpu });
+        }
+        gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.call_too(node, number as i64));
+    }
+
+    /// Whose a row is.
+    fn owner(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
+        let pid = pid.or(self.pid);
+        if guid.is_empty() {
+            return pid;
+        }
+        if let Some(&known) = self.by_guid.get(guid) {
+            return Some(known);
+        }
+        let key = processes.key_of(pid.unwrap_or(0));
+        self.by_guid.insert(guid.into(), key);
+        Some(key)
+    }
+
+    fn calls(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+        let columns = [
+            "Domain",
+            "Function",
+            "Process_Id",
+            "Thread_Id",
+            "Correlation_Id",
+            "Start_Timestamp",
+            "End_Timestamp",
+            "Guid",
+        ];
+        file.each(columns, processes, |row, processes| {
+            let call = Call {
+                domain: row.text(0),
+                function: row.text(1),
+                message: None,
+                tid: row.i64(3),
+                correlation: row.i64(4),
+                times: (row.i64(5), row.i64(6)),
+            };
+            let owner = self.owner(row.text(7), row.i64(2), processes);
+            call.push(owner, processes);
+        });
+    }
+
+    fn copies(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+        let columns = [
+            "Direction",
+            "Source_Agent_Id",
+            "Destination_Agent_Id",
+            "Stream_Id",
+            "Correlation_Id",
+            "Start_Timestamp",
+            "End_Timestamp",
+            "Guid",
+        ];
+        file.each(columns, processes, |row, processes| {
+            let gpu = |column: usize| row.agent(column).and_then(|agent| self.agents.gpu(agent));
+            let copy = Copy {
+                direction: row.text(0),
+                source: gpu(1),
+                destination: gpu(2),
+                stream: row.i64(3),
+                correlation: row.i64(4),
+                times: (row.i64(5), row.i64(6)),
+                bytes: None,
+            };
+            let owner = self.owner(row.text(7), None, processes);
+            copy.push(owner, processes);
+        });
+    }
+
+    fn kernels(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+        let columns = [
+            "Kernel_Name",
+            "Agent_Id",
+            "Queue_Id",
+            "Stream_Id",
+            "Dispatch_Id",
+            "Correlation_Id",
+            "Start_Timestamp",
+            "End_Timestamp",
+            "LDS_Block_Size",
+            "Scratch_Size",
+            "VGPR_Count",
+            "Accum_VGPR_Count",
+            "Workgroup_Size_X",
+            "Workgroup_Size_Y",
+            "Workgroup_Size_Z",
+            "Grid_Size_X",
+            "Grid_Size_Y",
+            "Grid_Size_Z",
+            "Guid",
+        ];
+        file.each(columns, processes, |row, processes| {
+            let kernel = Kernel {
+                name: row.text(0),
+                device: self.agents.of_kernel(row.agent(1)),
+                queue: row.i64(2),
+                stream: row.i64(3),
+                correlation: row.i64(5),
+                times: (row.i64(6), row.i64(7)),
+                group: row.sizes(12),
+                grid: row.sizes(15),
+                shared: row.i64(8),
+                scratch: row.i64(9),
+                registers: registers(row.i64(10), row.i64(11)),
+                counters: row.i64(4).and_then(|dispatch| self.counters.remove(&dispatch)),
+            };
+            let owner = self.owner(row.text(18), None, processes);
+            kernel.push(owner, processes);
+        });
+    }
+
+    /// Values of counters, for kernels of another table.
+    fn counters(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+        let counters = &mut self.counters;
+        file.each(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {
+            match (row.i64(0), row.text(2).parse()) {
+                (Some(dispatch), Ok(value)) => counters.entry(dispatch).or_default().add(row.text(1), value),
+                _ => processes.count(problems::ODD_VALUE, row.text(2)),
+            }
+        });
+    }
+
+    /// Kernels of a run that only counted: a row for each kernel and counter.
+    fn counted_kernels(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+        let columns = [
+            "Dispatch_Id",
+            "Counter_Name",
+            "Counter_Value",
+            "Kernel_Name",
+            "Agent_Id",
+            "Queue_Id",
+            "Process_Id",
+            "Correlation_Id",
+            "Start_Timestamp",
+            "End_Timestamp",
+            "LDS_Block_Size",
+            "Scratch_Size",
+            "VGPR_Count",
+            "Accum_VGPR_Count",
+            "Guid",
+        ];
+        let mut kernels: Vec<Counted> = Vec::new();
+        let mut of_dispatch: FxHashMap<(Option<i64>, i64), usize> = FxHashMap::default();
+        file.each(columns, processes, |row, processes| {
+            let owner = self.owner(row.text(14), row.i64(6), processes);
+            let next = kernels.len();
+            let at = row.i64(0).map_or(next, |dispatch| *of_dispatch.entry((owner, dispatch)).or_insert(next));
+            if at == next {
+                // The sizes of its grid and groups are products of three, which nobody can take apart.
+                let kernel = Kernel {
+                    device: self.agents.of_kernel(row.agent(4)),
+                    queue: row.i64(5),
+                    correlation: row.i64(7),
+                    times: (row.i64(8), row.i64(9)),
+                    shared: row.i64(10),
+                    scratch: row.i64(11),
+                    registers: registers(row.i64(12), row.i64(13)),
+                    counters: Some(Counters::default()),
+                    ..Kernel::default()
+                };
+                kernels.push(Counted { name: row.text(3).into(), owner, kernel });
+            }
+            match (row.text(2).parse(), &mut kernels[at].kernel.counters) {
+                (Ok(value), Some(counters)) => counters.add(row.text(1), value),
+                _ => processes.count(problems::ODD_VALUE, row.text(2)),
+            }
+        });
+        for Counted { name, owner, kernel } in kernels {
+            Kernel { name: &name, ..kernel }.push(owner, processes);
+        }
+    }
+}
+
+/// A kernel whose counters are still read.
+struct Counted {
+    name: Box<str>,
+    owner: Option<i64>,
+    kernel: Kernel<'static>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_by_their_columns() {
+        let kernels =
+            b"\"Kind\",\"Agent_Id\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\"\n\"KERNEL_DISPATCH\"";
+        assert_eq!(table(kernels), Some(Table::Kernels));
+        assert_eq!(
+            table(b"Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp\r\n"),
+            Some(Table::Calls)
+        );
+        assert_eq!(table(b"\"Name\",\"Calls\",\"TotalDurationNs\"\n"), None, "a summary has no times");
+        assert_eq!(table(b"Direction,Start_Timestamp and more text"), None);
+        assert_eq!(table(b"{\"Kernel_Name\"}"), None);
+    }
+
+    #[test]
+    fn runs_by_their_names() {
+        assert_eq!(run_of("host/908_kernel_trace.csv"), Some("host/908"));
+        assert_eq!(run_of("host/908_hip_api_trace.csv.gz"), Some("host/908"));
+        assert_eq!(run_of("kernels.csv"), Some("kernels.csv"));
+        assert_eq!(run_of("908_results.json"), None);
+        assert_eq!((pid_of("host/908_kernel_trace.csv"), pid_of("decode_kernel_trace.csv")), (Some(908), None));
+    }
+}

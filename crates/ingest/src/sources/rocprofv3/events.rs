@@ -1,0 +1,224 @@
+//! Kernels, copies, calls and marks of a recording as events, whatever form they were read from.
+
+use crate::problems;
+use crate::sources::processes::{Event, Processes};
+use crate::sources::ranges::Range;
+use crate::sources::row::Value;
+use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Start and end in ns of the machine's clock.
+pub(super) type Times = (Option<i64>, Option<i64>);
+
+/// Values of counters by their names. A GPU's units have one each, which are added up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters(BTreeMap<Box<str>, f64>);
+
+impl Counters {
+    pub(super) fn add(&mut self, name: &str, value: f64) {
+        match self.0.get_mut(name) {
+            Some(sum) => *sum += value,
+            None => drop(self.0.insert(name.into(), value)),
+        }
+    }
+}
+
+/// Vector registers of both kinds.
+pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Option<i64> {
+    Some(vector?.saturating_add(accumulation.unwrap_or(0)))
+}
+
+/// Counts what was counted of dispatches that are not recorded.
+pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<'_>) {
+    for _ in 0..dispatches {
+        processes.count(problems::DANGLING_RECORD, "counters of a dispatch that is not recorded");
+    }
+}
+
+/// A kernel that ran.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kernel<'a> {
+    pub(super) name: &'a str,
+    /// The GPU's number among GPUs; where agents are not described, the agent's.
+    pub(super) device: i64,
+    pub(super) queue: Option<i64>,
+    /// HIP's stream. Older versions do not record it.
+    pub(super) stream: Option<i64>,
+    pub(super) correlation: Option<i64>,
+    pub(super) times: Times,
+    /// Work-items of a group and of all groups, where all three are known.
+    pub(super) group: Option<[i64; 3]>,
+    pub(super) grid: Option<[i64; 3]>,
+    /// Bytes of a group in local memory, and of a work-item in scratch memory.
+    pub(super) shared: Option<i64>,
+    pub(super) scratch: Option<i64>,
+    /// Vector registers of a work-item.
+    pub(super) registers: Option<i64>,
+    pub(super) counters: Option<Counters>,
+}
+
+impl Kernel<'_> {
+    pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
+        let name = if self.name.is_empty() { "kernel without a name" } else { self.name };
+        // Grids are counted in work-items here, and in groups by all who read them.
+        let groups = self.grid.zip(self.group).filter(|(_, group)| group.iter().all(|&size| size > 0));
+        let groups = groups.map(|(grid, group)| [0, 1, 2].map(|at| grid[at].saturating_add(group[at] - 1) / group[at]));
+        let json = |sizes: Option<[i64; 3]>| sizes.map(|[x, y, z]| format!("[{x},{y},{z}]"));
+        let (grid, block) = (json(groups), json(self.group));
+        let mut arguments = vec![
+            ("device", Value::Int(Some(self.device))),
+            // All have 0 where it was not recorded.
+            ("stream", Value::Int(self.stream.filter(|&stream| stream != 0))),
+            ("queue", Value::Int(self.queue)),
+            ("correlation", Value::Int(self.correlation)),
+            ("grid", grid.as_deref().map_or(Value::Int(None), Value::Json)),
+            ("block", block.as_deref().map_or(Value::Int(None), Value::Json)),
+            ("shared memory", Value::Int(self.shared)),
+            ("registers per thread", Value::Int(self.registers)),
+            ("scratch memory", Value::Int(self.scratch.filter(|&bytes| bytes > 0))),
+        ];
+        let counters = self.counters.iter().flat_map(|counters| &counters.0);
+        arguments.extend(counters.map(|(name, &value)| (&**name, Value::Float(Some(value)))));
+        let stream = Key::Int(self.stream.or(self.queue).unwrap_or(0));
+        let track = (Key::Int(self.device), stream, TrackKind::Stream);
+        let (kind, phase) = (EventKind::Kernel, Phase::Complete);
+        processes.push(
+            pid,
+            &Event { track, times: self.times, name, category: "kernel", kind, phase, arguments: &arguments },
+        );
+    }
+}
+
+/// Bytes that were moved.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copy<'a> {
+    /// `MEMORY_COPY_HOST_TO_DEVICE` and the like.
+    pub(super) direction: &'a str,
+    /// GPUs by their numbers; none for the host.
+    pub(super) source: Option<i64>,
+    pub(super) destination: Option<i64>,
+    pub(super) stream: Option<i64>,
+    pub(super) correlation: Option<i64>,
+    pub(super) times: Times,
+    pub(super) bytes: Option<i64>,
+}
+
+/// What rocprofv3 calls copies, and what ROCm's other profilers do.
+const COPIES: &[(&str, &str)] = &[
+    ("HOST_TO_DEVICE", "CopyHostToDevice"),
+    ("DEVICE_TO_HOST", "CopyDeviceToHost"),
+    ("DEVICE_TO_DEVICE", "CopyDeviceToDevice"),
+    ("HOST_TO_HOST", "CopyHostToHost"),
+];
+
+impl Copy<'_> {
+    pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
+        let known = COPIES.iter().find(|(direction, _)| self.direction.ends_with(direction));
+        let name = known.map_or(self.direction, |(_, name)| name);
+        let name = if name.is_empty() { "copy without a direction" } else { name };
+        let of_source = self.direction.ends_with("DEVICE_TO_HOST");
+        let device = if of_source { self.source.or(self.destination) } else { self.destination.or(self.source) };
+        let Some(device) = device.filter(|_| !self.direction.ends_with("HOST_TO_HOST")) else {
+            // No GPU moved these: they are of the host, on a row of their own.
+            let copies = Key::Str(processes.of(pid).trace.strings.intern("copies"));
+            let track = (Key::Int(pid.unwrap_or(0)), copies, TrackKind::Thread);
+            let (kind, phase) = (EventKind::Other, Phase::Complete);
+            let arguments = [("bytes", Value::Int(self.bytes))];
+            processes
+                .push(pid, &Event { track, times: self.times, name, category: "", kind, phase, arguments: &arguments });
+            return;
+        };
+        let stream = match self.stream {
+            Some(stream) => Key::Int(stream),
+            None => Key::Str(processes.of(pid).trace.strings.intern("copies")),
+        };
+        let length =
+            self.times.0.zip(self.times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
+        let rate = self.bytes.zip(length).map(|(bytes, ns)| bytes as f64 / ns as f64);
+        let arguments = [
+            ("device", Value::Int(Some(device))),
+            ("stream", Value::Int(self.stream)),
+            ("correlation", Value::Int(self.correlation)),
+            ("bytes", Value::Int(self.bytes)),
+            ("memory bandwidth (GB/s)", Value::Float(rate)),
+        ];
+        let track = (Key::Int(device), stream, TrackKind::Stream);
+        let (kind, phase) = (EventKind::Memcpy, Phase::Complete);
+        processes.push(
+            pid,
+            &Event { track, times: self.times, name, category: "gpu_memcpy", kind, phase, arguments: &arguments },
+        );
+    }
+}
+
+/// A call of an interface, or a mark or range of the program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Call<'a> {
+    /// `HIP_RUNTIME_API` and the like.
+    pub(super) domain: &'a str,
+    pub(super) function: &'a str,
+    /// The text that a program gave its mark or range; tables of CSV have it as the function.
+    pub(super) message: Option<&'a str>,
+    pub(super) tid: Option<i64>,
+    pub(super) correlation: Option<i64>,
+    pub(super) times: Times,
+}
+
+/// Domains by what their names begin with; all others are interfaces of libraries (RCCL, rocDecode).
+const DOMAINS: &[(&str, &str, EventKind)] = &[
+    ("HIP_", "cuda_runtime", EventKind::Runtime),
+    ("HSA_", "cuda_driver", EventKind::Driver),
+    ("MARKER_CORE", "user_annotation", EventKind::Annotation),
+    ("MARKER_", "", EventKind::Other),
+];
+
+/// Functions that end a range: the range itself has a record of its own.
+const ENDS: &[&str] = &["roctxRangePop", "roctxRangeStop", "roctxGetThreadId"];
+/// Functions whose ranges may end on another thread.
+const ACROSS_THREADS: &[&str] = &["roctxProcessRangeA", "roctxRangeStartA"];
+
+impl Call<'_> {
+    pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
+        let domain = DOMAINS.iter().find(|(prefix, ..)| self.domain.starts_with(prefix));
+        let &(_, category, kind) = domain.unwrap_or(&("", "", EventKind::Other));
+        let track = (Key::Int(pid.unwrap_or(0)), Key::Int(self.tid.unwrap_or(0)), TrackKind::Thread);
+        let times = self.times;
+        let text = self.message.filter(|text| !text.is_empty()).unwrap_or(self.function);
+        let text = if text.is_empty() { "call without a name" } else { text };
+        if kind != EventKind::Annotation || ENDS.contains(&self.function) {
+            let kind = if kind == EventKind::Annotation { EventKind::Other } else { kind };
+            let arguments = [("correlation", Value::Int(self.correlation.filter(|_| kind.is_api_call())))];
+            let (name, phase) = (text, Phase::Complete);
+            processes.push(pid, &Event { track, times, name, category, kind, phase, arguments: &arguments });
+            return;
+        }
+        let range = Range::of(text);
+        let (category, kind) = range.kind();
+        let (kind, phase) = match () {
+            () if times.0.is_some() && times.0 == times.1 => (EventKind::Instant, Phase::Instant),
+            () if ACROSS_THREADS.contains(&self.function) => (EventKind::Async, Phase::Async),
+            () => (kind, Phase::Complete),
+        };
+        let arguments = range.arguments();
+        processes.push(pid, &Event { track, times, name: range.name, category, kind, phase, arguments: &arguments });
+    }
+}
+
+/// Puts kernels of each queue onto a stream of its own where none has one of HIP's (`rocprofv3 --group-by-queue`, or a program
+/// that uses HSA alone): all of them have the number 0 then.
+pub(super) fn split_queues(trace: &mut Trace) {
+    let kernels: Vec<_> = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
+    let queue = trace.attr("queue");
+    let of_queue: Vec<_> = kernels.iter().filter_map(|&e| Some((e, queue.i64(e)?))).collect();
+    let queues: BTreeSet<i64> = of_queue.iter().map(|&(_, queue)| queue).collect();
+    let is_0 = |&e: &_| trace.tracks.get(trace.events.track[stackline_model::EventId::index(e)]).tid == Key::Int(0);
+    if queues.len() < 2 || of_queue.len() < kernels.len() || !kernels.iter().all(is_0) {
+        return;
+    }
+    for (event, queue) in of_queue {
+        let row = event.index();
+        let device = trace.tracks.pid(trace.events.track[row]);
+        trace.events.track[row] =
+            trace.tracks.track(device, Key::Str(trace.strings.intern(&format!("queue {queue}"))), TrackKind::Stream);
+    }
+}

@@ -1,0 +1,415 @@
+//! `…_results.json`: one document with a list of processes, and in each what was recorded by kind.
+//!
+//! Lists of records are read one record at a time, so that what stands before damage is kept. Names stand apart from what they name,
+//! in any order: events are made at the end.
+
+use super::agents::{Agent, Agents, Gpu};
+use super::events::{Call, Copy, Counters, Kernel, Times, count_without_kernel, registers};
+use crate::problems;
+use crate::sources::lenient::{Fields, Object, Push, Whole};
+use crate::sources::processes::Processes;
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
+use std::collections::BTreeSet;
+use std::io::Read;
+
+/// The key that every document has.
+const ROOT: &str = "rocprofiler-sdk-tool";
+
+/// Whether a text begins as a document does.
+pub(super) fn is_document(head: &[u8]) -> bool {
+    let text = head.trim_ascii_start();
+    let key = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start).and_then(|text| text.strip_prefix(b"\""));
+    key.is_some_and(|key| key.starts_with(ROOT.as_bytes()))
+}
+
+/// Reads the processes of a document. Damage is counted; what came before it is kept.
+pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> Vec<Process> {
+    let mut document = Document::default();
+    let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, stream));
+    if let Err(error) = Object(&mut document).deserialize(&mut parser) {
+        let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::TOO_DAMAGED };
+        processes.count(code, &error.to_string());
+    }
+    document.processes
+}
+
+#[derive(Default)]
+struct Document {
+    processes: Vec<Process>,
+}
+
+impl<'de> Fields<'de> for Document {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            ROOT => map.next_value_seed(Object(&mut List(&mut self.processes))),
+            _ => map.next_value::<IgnoredAny>().map(|_| ()),
+        }
+    }
+}
+
+/// The processes of a document: a list, or the only one.
+struct List<'p>(&'p mut Vec<Process>);
+
+impl<'de> Fields<'de> for List<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        if self.0.is_empty() {
+            self.0.push(Process::default());
+        }
+        self.0[0].field(key, map)
+    }
+
+    fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
+        let mut process = Process::default();
+        let read = list.next_element_seed(Object(&mut process));
+        // Of one that breaks off there is what came before.
+        if !matches!(read, Ok(None)) {
+            self.0.push(process);
+        }
+        Ok(read?.is_some())
+    }
+}
+
+/// What a document says of one process.
+#[derive(Default)]
+pub(super) struct Process {
+    about: About,
+    agents: Vec<AgentRecord>,
+    counters: Vec<Counter>,
+    strings: Strings,
+    symbols: Vec<Symbol>,
+    dispatches: Vec<Dispatch>,
+    counted: Vec<Counted>,
+    copies: Vec<Moved>,
+    calls: Vec<Called>,
+    /// Lists of records that are not read, and are not empty.
+    unread: BTreeSet<String>,
+}
+
+/// The lists of calls.
+const CALLS: &[&str] =
+    &["hip_api", "hsa_api", "marker_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api", "hipfile_api"];
+
+impl<'de> Fields<'de> for Process {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "metadata" => self.about = map.next_value()?,
+            "agents" => map.next_value_seed(Push(&mut self.agents))?,
+            "counters" => map.next_value_seed(Push(&mut self.counters))?,
+            "strings" => self.strings = map.next_value()?,
+            "kernel_symbols" => map.next_value_seed(Push(&mut self.symbols))?,
+            "callback_records" | "buffer_records" => map.next_value_seed(Object(&mut Records(self)))?,
+            _ => drop(map.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+/// The lists of records of a process.
+struct Records<'p>(&'p mut Process);
+
+impl<'de> Fields<'de> for Records<'_> {
+    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let process = &mut *self.0;
+        match key {
+            "kernel_dispatch" => map.next_value_seed(Push(&mut process.dispatches)),
+            "memory_copy" => map.next_value_seed(Push(&mut process.copies)),
+            "counter_collection" => map.next_value_seed(Push(&mut process.counted)),
+            key if CALLS.contains(&key) => map.next_value_seed(Push(&mut process.calls)),
+            key => {
+                let mut records: Vec<IgnoredAny> = Vec::new();
+                map.next_value_seed(Push(&mut records))?;
+                if !records.is_empty() {
+                    process.unread.insert(key.to_owned());
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct About {
+    pid: Whole,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Handle {
+    handle: Whole,
+}
+
+/// What is known of a CPU or GPU.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AgentRecord {
+    id: Handle,
+    /// 1 for a CPU, 2 for a GPU.
+    r#type: Whole,
+    name: String,
+    product_name: String,
+    logical_node_type_id: Whole,
+    cu_count: Whole,
+    wave_front_size: Whole,
+    max_waves_per_cu: Whole,
+    workgroup_max_size: Whole,
+    mem_banks: Vec<MemoryBank>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MemoryBank {
+    size_in_bytes: Whole,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counter {
+    id: Handle,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Strings {
+    buffer_records: Vec<Domain>,
+    marker_api: Vec<Message>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Domain {
+    kind: String,
+    operations: Vec<String>,
+}
+
+/// What a program called a mark, by the correlation id of its call.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    key: Whole,
+    value: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Symbol {
+    kernel_id: Whole,
+    kernel_name: String,
+    formatted_kernel_name: String,
+    arch_vgpr_count: Whole,
+    accum_vgpr_count: Whole,
+}
+
+impl Symbol {
+    fn name(&self) -> &str {
+        if self.formatted_kernel_name.is_empty() {
+            self.kernel_name.strip_suffix(".kd").unwrap_or(&self.kernel_name)
+        } else {
+            &self.formatted_kernel_name
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Correlation {
+    internal: Whole,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Dispatch {
+    correlation_id: Correlation,
+    start_timestamp: Whole,
+    end_timestamp: Whole,
+    dispatch_info: Info,
+    /// Not recorded by older versions.
+    stream_id: Option<Handle>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Info {
+    agent_id: Handle,
+    queue_id: Handle,
+    kernel_id: Whole,
+    dispatch_id: Whole,
+    private_segment_size: Whole,
+    group_segment_size: Whole,
+    workgroup_size: Sizes,
+    grid_size: Sizes,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Sizes {
+    x: Whole,
+    y: Whole,
+    z: Whole,
+}
+
+impl Sizes {
+    fn known(self) -> Option<[i64; 3]> {
+        Some([self.x.0?, self.y.0?, self.z.0?])
+    }
+}
+
+/// Values of counters of one dispatch.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counted {
+    dispatch_data: Dispatch,
+    records: Vec<Reading>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reading {
+    counter_id: Handle,
+    value: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Moved {
+    kind: Whole,
+    operation: Whole,
+    correlation_id: Correlation,
+    start_timestamp: Whole,
+    end_timestamp: Whole,
+    src_agent_id: Handle,
+    dst_agent_id: Handle,
+    bytes: Whole,
+    stream_id: Option<Handle>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Called {
+    kind: Whole,
+    operation: Whole,
+    correlation_id: Correlation,
+    start_timestamp: Whole,
+    end_timestamp: Whole,
+    thread_id: Whole,
+}
+
+impl Process {
+    /// Makes events of what was read.
+    pub(super) fn push(&self, processes: &mut Processes<'_>) {
+        let pid = self.about.pid.0.map(|pid| processes.key_of(pid));
+        let agents = self.agents();
+        self.calls(pid, processes);
+        self.kernels(pid, &agents, processes);
+        for copy in &self.copies {
+            let copy = Copy {
+                direction: self.operation(copy.kind, copy.operation).1,
+                source: copy.src_agent_id.handle.0.and_then(|agent| agents.gpu(Agent::Number(agent))),
+                destination: copy.dst_agent_id.handle.0.and_then(|agent| agents.gpu(Agent::Number(agent))),
+                stream: copy.stream_id.and_then(|id| id.handle.0),
+                correlation: copy.correlation_id.internal.0,
+                times: (copy.start_timestamp.0, copy.end_timestamp.0),
+                bytes: copy.bytes.0,
+            };
+            copy.push(pid, processes);
+        }
+        for list in &self.unread {
+            processes.count(problems::TABLE_NOT_READ, list);
+        }
+        processes.of(pid).trace.meta.entries = agents.described();
+    }
+
+    fn agents(&self) -> Agents {
+        let mut agents = Agents::default();
+        for agent in self.agents.iter().filter(|agent| agent.r#type.0 == Some(2)) {
+            let Some(id) = agent.id.handle.0 else { continue };
+            let gpu = Gpu {
+                number: agent.logical_node_type_id.0,
+                name: if agent.product_name.is_empty() { &agent.name } else { &agent.product_name },
+                memory: agent.mem_banks.first().and_then(|bank| bank.size_in_bytes.0).filter(|&bytes| bytes > 0),
+                compute_units: agent.cu_count.0,
+                wave: agent.wave_front_size.0,
+                waves: agent.max_waves_per_cu.0,
+                group: agent.workgroup_max_size.0,
+            };
+            agents.add(id, &gpu);
+        }
+        agents
+    }
+
+    /// The names of a kind of records and of one of its operations.
+    fn operation(&self, kind: Whole, operation: Whole) -> (&str, &str) {
+        let at = |number: Whole| number.0.and_then(|number| usize::try_from(number).ok());
+        let Some(domain) = at(kind).and_then(|kind| self.strings.buffer_records.get(kind)) else { return ("", "") };
+        let name = at(operation).and_then(|operation| domain.operations.get(operation));
+        (&domain.kind, name.map_or("", |name| name))
+    }
+
+    fn calls(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
+        let messages: FxHashMap<i64, &str> =
+            self.strings.marker_api.iter().filter_map(|mark| Some((mark.key.0?, &*mark.value))).collect();
+        for call in &self.calls {
+            let (domain, function) = self.operation(call.kind, call.operation);
+            let correlation = call.correlation_id.internal.0;
+            let is_mark = domain.starts_with("MARKER");
+            let message = correlation.filter(|_| is_mark).and_then(|id| messages.get(&id).copied());
+            let times = (call.start_timestamp.0, call.end_timestamp.0);
+            let call = Call { domain, function, message, tid: call.thread_id.0, correlation, times };
+            call.push(pid, processes);
+        }
+    }
+
+    fn kernels(&self, pid: Option<i64>, agents: &Agents, processes: &mut Processes<'_>) {
+        let names: FxHashMap<i64, &str> =
+            self.counters.iter().filter_map(|counter| Some((counter.id.handle.0?, &*counter.name))).collect();
+        let symbols: FxHashMap<i64, &Symbol> =
+            self.symbols.iter().filter_map(|symbol| Some((symbol.kernel_id.0?, symbol))).collect();
+        let mut counters: FxHashMap<i64, Counters> = FxHashMap::default();
+        // A run that only counts lists its dispatches beside what was counted, for each counter again.
+        let mut only_counted: Vec<&Dispatch> = Vec::new();
+        for counted in &self.counted {
+            let Some(dispatch) = counted.dispatch_data.dispatch_info.dispatch_id.0 else { continue };
+            if !counters.contains_key(&dispatch) && self.dispatches.is_empty() {
+                only_counted.push(&counted.dispatch_data);
+            }
+            let of_dispatch = counters.entry(dispatch).or_default();
+            for reading in &counted.records {
+                let Some(value) = reading.value else { continue };
+                match reading.counter_id.handle.0.map(|id| (id, names.get(&id))) {
+                    Some((_, Some(name))) => of_dispatch.add(name, value),
+                    Some((id, None)) => of_dispatch.add(&format!("counter {id}"), value),
+                    None => of_dispatch.add("counter", value),
+                }
+            }
+        }
+        for dispatch in self.dispatches.iter().chain(only_counted) {
+            let info = &dispatch.dispatch_info;
+            let symbol = info.kernel_id.0.and_then(|id| symbols.get(&id));
+            let kernel = Kernel {
+                name: symbol.map_or("", |symbol| symbol.name()),
+                device: agents.of_kernel(info.agent_id.handle.0.map(Agent::Number)),
+                queue: info.queue_id.handle.0,
+                stream: dispatch.stream_id.and_then(|id| id.handle.0),
+                correlation: dispatch.correlation_id.internal.0,
+                times: dispatch.times(),
+                group: info.workgroup_size.known(),
+                grid: info.grid_size.known(),
+                shared: info.group_segment_size.0,
+                scratch: info.private_segment_size.0,
+                registers: symbol.and_then(|symbol| registers(symbol.arch_vgpr_count.0, symbol.accum_vgpr_count.0)),
+                counters: info.dispatch_id.0.and_then(|id| counters.remove(&id)),
+            };
+            kernel.push(pid, processes);
+        }
+        count_without_kernel(counters.len(), processes);
+    }
+}
+
+impl Dispatch {
+    fn times(&self) -> Times {
+        (self.start_timestamp.0, self.end_timestamp.0)
+    }
+}

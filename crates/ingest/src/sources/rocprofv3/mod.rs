@@ -1,0 +1,74 @@
+//! Recordings of rocprofv3 (ROCprofiler-SDK) on AMD GPUs, in its three forms: JSON, tables of CSV, and SQLite (rocpd).
+//!
+//! Kernels, copies, calls and marks are the same in all of them (`events`). See `docs/formats/rocprofv3.md`.
+
+mod agents;
+mod csv_files;
+mod database;
+mod events;
+mod json;
+
+use super::processes::{self, Processes};
+use super::{Content, File, Sniff};
+use crate::{Error, ReadOptions, problems};
+use stackline_model::Trace;
+
+/// The format that traces of these recordings name.
+pub(crate) const FORMAT: &str = "rocprofv3";
+
+/// Whether an input is a recording, or a part of one.
+pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
+    match content {
+        Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("the key rocprofiler-sdk-tool"),
+        Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
+            Sniff::Yes("columns of a table of rocprofv3")
+        }
+        Content::Tables(file) if database::is_recording(file) => Sniff::Yes("tables rocpd_info_agent and the like"),
+        _ => Sniff::No,
+    }
+}
+
+/// The run that a file belongs to by its name, if runs of its form have several files.
+pub(crate) fn run_of(name: &str) -> Option<&str> {
+    csv_files::run_of(name)
+}
+
+/// Reads the traces of a recording, one for each process.
+pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
+    let mut processes = Processes::new(options);
+    let database = if let Content::Tables(file) = &content { Some(*file) } else { None };
+    match content {
+        Content::Bytes { head, stream } if json::is_document(head) => {
+            let read = json::read(stream, &mut processes);
+            read.iter().for_each(|process| process.push(&mut processes));
+        }
+        Content::Bytes { stream, .. } => {
+            csv_files::read(vec![File { name: name.to_owned(), stream: Box::new(stream) }], &mut processes);
+        }
+        Content::Files(files) => csv_files::read(files, &mut processes),
+        Content::Tables(file) => {
+            if file.is_cut() {
+                processes.count(problems::TRUNCATED, "");
+            }
+            database::read(file, &mut processes);
+        }
+    }
+    processes.all().for_each(|process| events::split_queues(&mut process.trace));
+    processes.all().for_each(|process| process.device = process.devices().min());
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    let mut traces = processes.traces(FORMAT, name);
+    if let (Some(file), Some((_, first))) = (database, traces.first_mut()) {
+        database::note_unread(file, &mut first.report);
+    }
+    if traces.is_empty() {
+        let reason =
+            "a recording of rocprofv3 without kernels, copies and calls; record with rocprofv3 --kernel-trace \
+                      --hip-trace --memory-copy-trace"
+                .to_owned();
+        return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
+    }
+    traces.iter_mut().for_each(|(_, trace)| processes::seal(trace, options));
+    Ok(traces.into_iter().map(|(_, trace)| trace).collect())
+}

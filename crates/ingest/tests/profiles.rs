@@ -1,0 +1,190 @@
+//! Profiles: made ones of each form, and what our own exports and other programs write.
+
+use stackline_ingest::{ReadOptions, is_profile, read_paths, read_profile};
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallTree};
+use std::path::{Path, PathBuf};
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn read(name: &str, bytes: &[u8]) -> CallTree {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), name, bytes);
+    assert!(is_profile(&path), "{name}");
+    let tree = read_profile(&path, &ReadOptions::default()).unwrap();
+    tree.check().unwrap();
+    tree
+}
+
+/// What was measured where, a line each: the path, the thread, the metric and its sum.
+fn text(tree: &CallTree) -> String {
+    let frame = |node: CallNodeId| {
+        let id = tree.nodes.frame[node.index()].some()?;
+        let frame = &tree.frames[id.index()];
+        let name = frame.name(&tree.strings);
+        Some(match *frame {
+            CallFrame::Python { file, line, .. } => format!("{name} ({}:{line})", tree.strings.get(file)),
+            CallFrame::Native { file, line, library, .. } => {
+                let some = |id: stackline_model::StrId| id.some().map_or("-", |id| tree.strings.get(id));
+                format!("{name} [{} {}:{line}]", some(library), some(file))
+            }
+            _ => name,
+        })
+    };
+    let path = |node: CallNodeId| {
+        let up = |node: &CallNodeId| Some(tree.nodes.parent[node.index()]).filter(|parent| parent.is_some());
+        let mut frames: Vec<String> = std::iter::successors(Some(node), up).filter_map(frame).collect();
+        frames.reverse();
+        frames.join(" > ")
+    };
+    let mut lines: Vec<String> = tree
+        .metrics
+        .iter()
+        .map(|(node, thread, metric, stats)| {
+            let thread = tree.strings.get(tree.threads[thread.index()].name);
+            format!("{} | {thread} | {} {}", path(node), metric.name(&tree.strings), stats.sum)
+        })
+        .collect();
+    lines.sort();
+    let problems: Vec<String> = tree.report.problems.iter().map(|p| format!("{} × {}", p.count, p.code)).collect();
+    format!("{}\n{}", lines.join("\n"), problems.join("\n"))
+}
+
+const SAMPLED: &str = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json",
+  "profiles": [{"type": "sampled", "name": "MainThread", "unit": "seconds", "startValue": 0, "endValue": 0.03,
+    "samples": [[0, 1], [0, 1], [0, 2], []], "weights": [0.01, 0.005, 0.02, 0.1]},
+   {"type": "evented", "name": "worker", "unit": "milliseconds", "startValue": 0, "endValue": 9, "events": [
+    {"type": "O", "at": 1, "frame": 0}, {"type": "O", "at": 2, "frame": 2}, {"type": "C", "at": 5, "frame": 2}, {"type": "C", "at": 6, "frame": 0},
+    {"type": "C", "at": 7, "frame": 1}, {"type": "O", "at": 8, "frame": 1}]}],
+  "shared": {"frames": [{"name": "main", "file": "train.py", "line": 3}, {"name": "step", "file": "train.py", "line": 12}, {"name": "gemm", "file": "blas.c"}]}}"#;
+
+#[test]
+fn speedscope_sampled_and_evented() {
+    insta::assert_snapshot!(text(&read("a.speedscope.json", SAMPLED.as_bytes())));
+}
+
+#[test]
+fn a_profile_that_breaks_off_is_kept_up_to_there() {
+    let shared_first = SAMPLED.replacen(
+        "\"profiles\"",
+        "\"shared\": {\"frames\": [{\"name\": \"a\"}, {\"name\": \"b\"}, {\"name\": \"c\"}]}, \"profiles\"",
+        1,
+    );
+    let cut = &shared_first[..shared_first.find("\"type\": \"O\", \"at\": 2").unwrap()];
+    let tree = read("a.json", cut.as_bytes());
+    assert_eq!(tree.report.count_of("truncated"), 1);
+    assert!(text(&tree).contains("a [- -:0] > b [- -:0] | MainThread | real_time 15000000"), "{}", text(&tree));
+}
+
+#[test]
+fn collapsed_stacks() {
+    let stacks = "main (train.py:3);step (train.py:12);gemm 12\nmain (train.py:3);step (train.py:12) 3\r\n\nmain (train.py:3);step (train.py:12);gemm 1\nstart_thread;operator() (int) 7\n";
+    insta::assert_snapshot!(text(&read("collapsed.txt", stacks.as_bytes())));
+    let folder = tempfile::tempdir().unwrap();
+    let no_stacks = ["epoch 1\nloss 12\n", "a;b\nc;d\n", "", "[1, 2]\n", "step;loss\n1;2 3\n"];
+    for (at, text) in no_stacks.iter().enumerate() {
+        assert!(!is_profile(&write(folder.path(), &at.to_string(), text.as_bytes())), "{text:?}");
+    }
+}
+
+const FIREFOX: &str = r#"{"meta": {"interval": 2, "startTime": 1000, "preprocessedProfileVersion": 49, "product": "train.py"}, "libs": [],
+  "threads": [{"name": "main", "pid": "7", "tid": 8, "stringArray": ["main", "train.py", "gemm", "libblas.so"],
+    "samples": {"stack": [1, 1, null, 0], "weight": null, "weightType": "samples"},
+    "stackTable": {"frame": [0, 1], "prefix": [null, 0]},
+    "frameTable": {"func": [0, 1], "line": [12, null]},
+    "funcTable": {"name": [0, 2], "fileName": [1, null], "lineNumber": [3, null], "resource": [-1, 0]},
+    "resourceTable": {"name": [3]}}]}"#;
+
+#[test]
+fn firefox_with_tables_of_each_thread_and_shared_ones() {
+    let own = read("a.json", FIREFOX.as_bytes());
+    insta::assert_snapshot!(format!("firefox\n{}", text(&own)));
+    let tables = &FIREFOX[FIREFOX.find("\"stackTable\"").unwrap()..FIREFOX.rfind("}]}").unwrap()];
+    let strings = "\"stringArray\": [\"main\", \"train.py\", \"gemm\", \"libblas.so\"], ";
+    let shared = FIREFOX.replace(&format!(",\n    {tables}"), "").replace(strings, "");
+    let shared = shared.replace("\"libs\": [],", &format!("\"libs\": [], \"shared\": {{{strings}{tables}}},"));
+    assert_eq!(text(&read("b.json", shared.as_bytes())), text(&own));
+}
+
+/// A message of protobuf: fields with their bytes.
+fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
+    fields.iter().flat_map(|(tag, bytes)| [&[*tag << 3 | 2, bytes.len() as u8][..], bytes].concat()).collect()
+}
+
+fn pprof() -> Vec<u8> {
+    let texts = ["", "cpu", "nanoseconds", "samples", "count", "main", "train.py", "gemm", "libblas.so"];
+    let mut fields: Vec<(u8, Vec<u8>)> = vec![
+        (1, vec![0x08, 3, 0x10, 4]),
+        (1, vec![0x08, 1, 0x10, 2]),
+        // Innermost first; two functions are inlined into each other at the second location.
+        (2, message(&[(1, &[2, 1]), (2, &[3, 90])])),
+        (2, message(&[(1, &[1]), (2, &[1, 20])])),
+        (2, message(&[(1, &[9, 1]), (2, &[1, 5])])),
+        (3, vec![0x08, 1, 0x28, 8]),
+        (4, [&[0x08, 1][..], &message(&[(4, &[0x08, 1, 0x10, 12])])].concat()),
+        (
+            4,
+            [&[0x08, 2, 0x10, 1, 0x18, 0x40][..], &message(&[(4, &[0x08, 2, 0x10, 7]), (4, &[0x08, 1, 0x10, 13])])]
+                .concat(),
+        ),
+        (5, vec![0x08, 1, 0x10, 5, 0x20, 6, 0x28, 3]),
+        (5, vec![0x08, 2, 0x10, 7]),
+    ];
+    fields.extend(texts.iter().map(|text| (6, text.as_bytes().to_vec())));
+    message(&fields.iter().map(|(tag, bytes)| (*tag, &bytes[..])).collect::<Vec<_>>())
+}
+
+#[test]
+fn pprof_with_inlined_functions_and_two_kinds_of_values() {
+    let tree = read("cpu.pb", &pprof());
+    insta::assert_snapshot!(text(&tree));
+    let packed = read("cpu.pb.gz", &stackline_synth::io::gzip(&pprof()));
+    assert_eq!(text(&packed), text(&tree));
+}
+
+#[test]
+fn a_hundred_thousand_frames() {
+    const DEPTH: usize = 100_000;
+    let frames: Vec<String> = (0..DEPTH).map(|at| format!("f{at}")).collect();
+    let tree = read("deep.txt", format!("{} 5\na;b 1\n", frames.join(";")).as_bytes());
+    assert_eq!(tree.nodes.len(), DEPTH + 3);
+}
+
+#[test]
+fn a_profile_is_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "cpu.pb.gz", &stackline_synth::io::gzip(&pprof()));
+    let error = read_paths(&[path], &ReadOptions::default()).unwrap_err().to_string();
+    insta::assert_snapshot!(error.rsplit('/').next().unwrap());
+}
+
+#[test]
+fn what_is_damaged_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = pprof();
+    let error = |name: &str, bytes: &[u8]| {
+        read_profile(&write(folder.path(), name, bytes), &ReadOptions::default()).unwrap_err().to_string()
+    };
+    let name = |text: String| text.rsplit('/').next().unwrap().to_owned();
+    insta::assert_snapshot!(
+        [
+            name(error("cut.pb", &bytes[..bytes.len() - 3])),
+            name(error("cut.json", &FIREFOX.as_bytes()[..FIREFOX.len() - 9])),
+            name(error("early.speedscope.json", &SAMPLED.as_bytes()[..120])),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn metrics_by_their_names_and_units() {
+    let of = |kinds: &str| {
+        let stacks = SAMPLED.replace("\"unit\": \"seconds\"", kinds).replace("0.01, 0.005, 0.02, 0.1", "10, 5, 20, 1");
+        text(&read("a.json", stacks.as_bytes()))
+    };
+    assert!(of("\"unit\": \"bytes\"").contains(CallMetric::Allocated.name(&stackline_model::StringTable::default())));
+    assert!(of("\"unit\": \"none\"").contains("samples"));
+}
