@@ -33,5 +33,6 @@ mod repairs;
 mod rocprofv3;
 mod rpd;
 mod silent;
+mod sniffing;
 mod steps;
 mod xplane;

@@ -109,7 +109,7 @@ fn parse_time(text: &str) -> Result<String, String> {
 /// Arguments of `calls`.
 #[derive(Args, Debug)]
 pub(crate) struct CallsArgs {
-    /// The run directory that `record` made; with --diff, two of them.
+    /// The run directory that `record` made, or a profile (pprof, speedscope, collapsed stacks, Firefox); with --diff, two of them.
     #[arg(value_name = "RUN", required = true, num_args = 1..=2)]
     pub(crate) runs: Vec<PathBuf>,
     /// Which way to look [default: top-down].
