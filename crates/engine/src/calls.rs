@@ -23,11 +23,12 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 /// # Errors
 /// If it is neither, or nothing of it can be read.
 pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
-    if run.is_file() {
-        if stackline_ingest::is_profile(run) {
-            return Ok(stackline_ingest::read_profile(run, &ReadOptions::default())?);
-        }
-        return Err(Error::NoCalls { path: run.to_owned() });
+    let is_stream = run.exists() && !run.is_dir() || run == Path::new("-");
+    if is_stream {
+        return match stackline_ingest::read_profile(run, &ReadOptions::default()) {
+            Err(stackline_ingest::Error::NoCalls { .. }) => Err(Error::NoCalls { path: run.to_owned() }),
+            other => Ok(other?),
+        };
     }
     if !recording::has_streams(run) {
         let tree = stackline_store::read_calls(run)?;

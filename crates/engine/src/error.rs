@@ -43,7 +43,7 @@ pub enum Error {
         report: Box<ReadReport>,
     },
     /// The run holds traces, but no recording of calls.
-    #[error("{} holds no recording of calls; `stackline record -o RUN -- COMMAND` makes one", path.display())]
+    #[error("{} holds no recording of calls, and is no profile; `stackline record -o RUN -- COMMAND` makes one", path.display())]
     NoCalls {
         /// The run directory.
         path: PathBuf,

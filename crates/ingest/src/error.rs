@@ -61,6 +61,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A trace, which has no sums of calls.
+    #[error("{}: a trace, and no profile", path.display())]
+    NoCalls {
+        /// The file.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
@@ -83,7 +89,8 @@ impl Error {
         if let Self::Malformed { path, .. }
         | Self::Unsupported { path, .. }
         | Self::NoTrace { path }
-        | Self::OnlyCalls { path } = &mut self
+        | Self::OnlyCalls { path }
+        | Self::NoCalls { path } = &mut self
             && let Ok(rest) = path.strip_prefix(label)
         {
             *path = if rest.as_os_str().is_empty() { file.to_owned() } else { file.join(rest) };

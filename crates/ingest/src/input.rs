@@ -93,6 +93,9 @@ pub(crate) fn read_stream(
         Packing::Zip => read_zip(path, label, stream, depth, options, found),
         Packing::None if head.starts_with(stackline_sqlite::MAGIC) => {
             let own = (depth == 0).then_some(path).filter(|path| is_that_file(path, &head));
+            if found.calls.is_some() {
+                return Err(Error::NoCalls { path: label.into() });
+            }
             found.traces.extend(read_tables(label, own, stream, options)?);
             Ok(())
         }
@@ -112,7 +115,10 @@ fn read_plain(
     if let Some(error) = unsupported(label, head) {
         return Err(error);
     }
-    let Some(source) = source(label, &Content::Bytes { head, stream: &mut io::empty() })? else {
+    // Some editors and PowerShell put a mark before UTF-8. Chrome's reader counts bytes of the file, and knows it.
+    let bare = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let is_marked = bare.len() < head.len();
+    let Some(source) = source(label, &Content::Bytes { head: bare, stream: &mut io::empty() })? else {
         if head.iter().all(u8::is_ascii_whitespace) {
             let reason = "the file is empty: the profiler wrote nothing".to_owned();
             return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
@@ -124,12 +130,20 @@ fn read_plain(
             advice: format!("{READS} (JSON also as gzip, zstd, zip or tar)"),
         });
     };
+    let mut stream = stream;
+    let head = if source.name == "chrome" { head } else { bare };
+    if is_marked && source.name != "chrome" {
+        stream.read_exact(&mut [0; 3]).map_err(|source| Error::Io { path: label.into(), source })?;
+    }
     let read = match source.read {
         Reader::Traces(read) => read,
         Reader::Calls(read) => {
             return crate::profile::keep(label, Content::Bytes { head, stream: &mut { stream } }, read, options, found);
         }
     };
+    if found.calls.is_some() {
+        return Err(Error::NoCalls { path: label.into() });
+    }
     if (source.run_of)(label).is_some() {
         found.parts.push(Part::of(source, path, label, stream, options)?);
         return Ok(());
@@ -327,7 +341,7 @@ fn read_member(
 }
 
 fn some_trace(label: &str, found: &mut Found) -> Result<(), Error> {
-    if found.traces.is_empty() && found.parts.is_empty() {
+    if found.traces.is_empty() && found.parts.is_empty() && found.calls.as_ref().is_none_or(Vec::is_empty) {
         let only = if found.skipped.len() == 1 { found.skipped.pop() } else { None };
         return Err(only.map_or(Error::NoTrace { path: label.into() }, |(_, error)| error));
     }
@@ -380,6 +394,7 @@ pub(crate) fn is_named_like_trace(path: &Path) -> bool {
         ".sqlite",
         ".rpd",
         "_results.db",
+        "_trace.csv",
         ".xplane.pb",
         ".xplane.pb.gz",
         ".zip",

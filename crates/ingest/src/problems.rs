@@ -107,7 +107,7 @@ codes! {
         "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     SAME_PROFILE "same_profile" Note
-        "the same profile lies there in another form, and was left out: what was read holds as much, or more";
+        "the same profile lies there in another form, and was left out: what was read has as many events, or more";
     REPEATED_FILE "repeated_file" Note
         "a file of a run was given twice, or lies there plain and packed: it was read once";
     PART_NOT_GIVEN "part_not_given" Note

@@ -48,8 +48,15 @@ pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Erro
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
     let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
     input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
-    let tree = found.calls.into_iter().flatten().next();
-    tree.ok_or_else(|| Error::NoTrace { path: path.to_owned() })
+    let mut trees = found.calls.unwrap_or_default();
+    match (trees.pop(), trees.len()) {
+        (Some(tree), 0) => Ok(tree),
+        (Some(_), others) => {
+            let reason = format!("{} profiles are in it; give one of them", others + 1);
+            Err(Error::Malformed { path: path.to_owned(), reason, offset: 0 })
+        }
+        (None, _) => Err(Error::NoTrace { path: path.to_owned() }),
+    }
 }
 
 /// The calls of a profile from bytes in memory. `name` is its label.

@@ -123,7 +123,9 @@ pub(crate) fn read(parts: Vec<Part>, options: &ReadOptions) -> Result<Runs, Erro
     let mut of_run: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
     let mut groups: Vec<Vec<Part>> = Vec::new();
     for part in parts {
-        let at = *of_run.entry((part.folder().to_owned(), part.run().to_owned())).or_insert(groups.len());
+        // A folder may be given by several paths.
+        let folder = part.folder().canonicalize().unwrap_or_else(|_| part.folder().to_owned());
+        let at = *of_run.entry((folder, part.run().to_owned())).or_insert(groups.len());
         match groups.get_mut(at) {
             Some(group) => group.push(part),
             None => groups.push(vec![part]),
@@ -219,14 +221,22 @@ fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
 
 /// Takes away traces of a profile that is there in a better form, in a folder or an archive: places of traces, with the traces.
 pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
-    let mut best: BTreeMap<String, usize> = BTreeMap::new();
-    for (stem, rank) in placed.iter().filter_map(|(place, trace)| form(place, trace)) {
-        let known = best.entry(stem).or_insert(rank);
-        *known = rank.min(*known);
+    // Of each profile the events of each form.
+    let mut forms: BTreeMap<String, BTreeMap<usize, usize>> = BTreeMap::new();
+    for (place, trace) in &placed {
+        if let Some((stem, rank)) = form(place, trace) {
+            // What XProf writes beside a profile was made of it, whatever it has.
+            let events = if trace.meta.format == rocprofv3::FORMAT { trace.events.len() } else { 0 };
+            *forms.entry(stem).or_default().entry(rank).or_default() += events;
+        }
     }
-    let is_other = |(place, trace): &(String, Trace)| {
-        form(place, trace).is_some_and(|(stem, rank)| best.get(&stem) != Some(&rank))
+    // One that breaks off, or was recorded with less, holds fewer; of equals the one that says more of each event is kept.
+    let best = |stem: &str| {
+        let most = forms.get(stem)?.iter().max_by_key(|&(&rank, &events)| (events, std::cmp::Reverse(rank)))?;
+        Some(*most.0)
     };
+    let is_other =
+        |(place, trace): &(String, Trace)| form(place, trace).is_some_and(|(stem, rank)| best(&stem) != Some(rank));
     let (left_out, kept): (Vec<_>, Vec<_>) = placed.into_iter().partition(is_other);
     let mut traces: Vec<Trace> = kept.into_iter().map(|(_, trace)| trace).collect();
     if let Some(first) = traces.first_mut() {

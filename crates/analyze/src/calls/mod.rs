@@ -201,7 +201,8 @@ pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> Ca
     let mut builder = build::Builder::new();
     let metric = match options.metric {
         CallMetric::Counter(name) => {
-            before.strings.find(after.strings.get(name)).map_or(options.metric, CallMetric::Counter)
+            // Numbers of texts are those of one tree: a name that the other one does not have is nothing there.
+            CallMetric::Counter(before.strings.find(after.strings.get(name)).unwrap_or(stackline_model::StrId::NONE))
         }
         fixed => fixed,
     };

@@ -34,7 +34,10 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
     let tree = open(run, args.imports || args.lines)?;
     let compared = before.map(|run| format!(" compared with {}", run.display())).unwrap_or_default();
     let before = before.map(|run| open(run, args.imports)).transpose()?;
-    let metric = metric(&tree, args.metric.as_deref())?;
+    let metric = match &before {
+        Some(before) => common_metric(before, &tree, args.metric.as_deref())?,
+        None => metric(&tree, args.metric.as_deref())?,
+    };
     let people = common.format == Format::Table;
     let head = if people { head(&tree, &format!("{}{compared}", run.display()), metric) } else { String::new() };
     let (table, text) = if args.lines {
@@ -97,6 +100,25 @@ pub(crate) fn metric(tree: &CallTree, wanted: Option<&str>) -> Result<CallMetric
             Err(wrong_use(format!("no metric {wanted:?} in this run{near} There are: {}", names.join(", "))))
         }
     }
+}
+
+/// The metric that was asked for, or the first that both runs measured.
+fn common_metric(before: &CallTree, after: &CallTree, wanted: Option<&str>) -> Result<CallMetric> {
+    let known = metric_names(before);
+    let is_in_both = |metric: &CallMetric| known.contains(&metric.name(&after.strings));
+    let chosen = match wanted {
+        Some(_) => Some(metric(after, wanted)?).filter(is_in_both),
+        None => after.measured().into_iter().find(is_in_both),
+    };
+    let names = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    chosen.ok_or_else(|| {
+        wrong_use(format!(
+            "the two cannot be compared by {}: the first has {}, the second {}",
+            wanted.unwrap_or("anything"),
+            names(known.clone()),
+            names(metric_names(after))
+        ))
+    })
 }
 
 fn options(tree: &CallTree, args: &CallsArgs, metric: CallMetric) -> Result<ViewOptions> {

@@ -82,7 +82,9 @@ fn chain(view: &CallView, rows: &[usize], room: usize) -> String {
         let last = between[between.len() - kept..].iter().map(String::as_str);
         [first.as_str(), &left_out].into_iter().chain(last).collect::<Vec<_>>().join(ARROW)
     };
-    let fitting = (0..between.len()).rev().map(text_with).find(|text| text.width() <= room);
+    // Each takes a cell at least: a chain of thousands is not tried whole.
+    let most = between.len().min(room + 1);
+    let fitting = (0..most).rev().map(text_with).find(|text| text.width() <= room);
     fitting.unwrap_or_else(|| shorten(first, room))
 }
 

@@ -23,14 +23,15 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     };
     let Ok(text) = std::str::from_utf8(&head[..end]) else { return Sniff::No };
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(LOOKED_AT).collect();
-    let are_stacks = lines.iter().all(|line| stack(line).is_some()) && lines.iter().any(|line| line.contains(';'));
+    let are_stacks = lines.iter().all(|line| line.starts_with('#') || stack(line).is_some())
+        && lines.iter().any(|line| line.contains(';'));
     if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
 }
 
 /// The frames of a line and how often they were seen.
 fn stack(line: &str) -> Option<(&str, u64)> {
-    let (frames, count) = line.trim_end().rsplit_once(' ')?;
-    Some((frames.trim_end(), count.parse().ok()?)).filter(|(frames, _)| !frames.is_empty())
+    let (frames, count) = line.trim_end().rsplit_once([' ', '\t'])?;
+    Some((frames.trim_end(), count.parse().ok()?))
 }
 
 /// Reads a profile.
@@ -54,14 +55,15 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
                 }
             }
             let text = String::from_utf8_lossy(&line);
-            if text.trim().is_empty() {
+            if text.trim().is_empty() || text.starts_with('#') {
                 continue;
             }
             let Some((frames, count)) = stack(&text) else {
-                problems::FOREIGN_TEXT.count(profile.report(), None, text.trim_end());
+                problems::DAMAGED_EVENT.count(profile.report(), None, text.trim_end());
                 continue;
             };
-            let path = frames.split(';').fold(0, |path, name| {
+            // py-spy writes a line without frames for what it could not walk.
+            let path = frames.split(';').filter(|name| !name.is_empty()).fold(0, |path, name| {
                 let number = match numbers.get(name) {
                     Some(&number) => number,
                     None => {
@@ -79,29 +81,20 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
             }
         }
     }
-    Ok(profile.finish(|number| names.get(number as usize).map_or_else(Frame::default, |name| frame(name))))
-}
-
-/// The parts of `forward (model.py:12)`; of any other name the name alone.
-fn frame(name: &str) -> Frame<'_> {
-    let plain = Frame { function: name, ..Frame::default() };
-    let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };
-    let (file, line) = match place.rsplit_once(':') {
-        Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => (file, line.parse().unwrap_or(0)),
-        _ => (place, 0),
-    };
-    let is_file = line > 0 || file.contains('.') || file.contains('/');
-    if is_file { Frame { function, file, line, ..Frame::default() } } else { plain }
+    Ok(profile.finish(|number| {
+        names.get(number as usize).map_or_else(Frame::default, |name| Frame { function: name, ..Frame::default() })
+    }))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::with_place;
     use super::*;
 
     #[test]
     fn frames_with_places() {
         let parts = |name| {
-            let Frame { function, file, line, .. } = frame(name);
+            let Frame { function, file, line, .. } = with_place(name);
             (function.to_owned(), file.to_owned(), line)
         };
         assert_eq!(parts("forward (model.py:12)"), ("forward".to_owned(), "model.py".to_owned(), 12));

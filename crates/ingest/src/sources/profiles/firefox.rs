@@ -184,7 +184,8 @@ impl<'d> OfThread<'d> {
             match at(&paths, stack) {
                 // Memory that was freed has a negative weight.
                 Some(&path) if weight >= 0.0 => profile.add(path, self.id, metric, weight.round() as u64),
-                Some(_) => {}
+                Some(_) if metric == CallMetric::Allocated => {}
+                Some(_) => problems::NEGATIVE_DURATION.count(profile.report(), None, &self.thread.name),
                 None => {
                     problems::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
                 }

@@ -36,14 +36,26 @@ pub(super) struct Profile {
     values: FxHashMap<(Path, CallThreadId, CallMetric), CallStats>,
     builder: CallTreeBuilder,
     process: CallProcessId,
+    /// Kinds of values that have a metric already.
+    taken: Vec<(String, CallMetric)>,
 }
+
+/// The frame of stacks that have none.
+const NO_FRAMES: u32 = u32::MAX;
 
 impl Profile {
     /// A profile of one process.
     pub(super) fn of(process: CallProcess) -> Self {
         let mut builder = CallTreeBuilder::new();
         let process = builder.process(process);
-        Self { paths: Vec::new(), by_frame: FxHashMap::default(), values: FxHashMap::default(), builder, process }
+        Self {
+            paths: Vec::new(),
+            by_frame: FxHashMap::default(),
+            values: FxHashMap::default(),
+            builder,
+            process,
+            taken: Vec::new(),
+        }
     }
 
     /// Another process, of which the threads are that come now.
@@ -74,6 +86,7 @@ impl Profile {
     /// Adds a value that was measured at the end of a path.
     pub(super) fn add(&mut self, path: Path, thread: CallThreadId, metric: CallMetric, value: u64) {
         if value > 0 {
+            let path = if path == 0 { self.child(0, NO_FRAMES) } else { path };
             self.values.entry((path, thread, metric)).or_default().merge(&CallStats::of(value));
         }
     }
@@ -82,8 +95,21 @@ impl Profile {
         self.builder.report()
     }
 
-    /// What a kind of value is by its name and unit, and how many of the metric's units one of it is.
+    /// As [`Self::metric_of`]; a second kind that would be the same metric is a counter of its own.
     pub(super) fn metric(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
+        let (metric, scale) = self.metric_of(what, unit);
+        match self.taken.iter().find(|(_, taken)| *taken == metric) {
+            Some((first, _)) if first != what => (CallMetric::Counter(self.builder.text(what)), scale),
+            Some(_) => (metric, scale),
+            None => {
+                self.taken.push((what.to_owned(), metric));
+                (metric, scale)
+            }
+        }
+    }
+
+    /// What a kind of value is by its name and unit, and how many of the metric's units one of it is.
+    fn metric_of(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let of =
             |names: &[(&[&str], f64)]| names.iter().find(|(names, _)| names.contains(&unit)).map(|&(_, scale)| scale);
         let own =
@@ -112,7 +138,10 @@ impl Profile {
         for (parent, number) in std::mem::take(&mut self.paths) {
             let builder = &mut self.builder;
             let id = *frames.entry(number).or_insert_with(|| {
-                let made = call_frame(&frame(number), builder);
+                let made = match number {
+                    NO_FRAMES => call_frame(&Frame { function: "(stack without frames)", ..Frame::default() }, builder),
+                    _ => call_frame(&frame(number), builder),
+                };
                 builder.frame(made)
             });
             let node = builder.child(nodes[parent as usize], id);
@@ -131,13 +160,34 @@ const TIMES: &[(&[&str], f64)] = &[
     (&["microseconds", "us", "µs"], 1e3),
     (&["milliseconds", "ms"], 1e6),
     (&["seconds", "s"], 1e9),
+    (&["minutes", "min"], 6e10),
+    (&["hours", "h"], 3.6e12),
 ];
-const BYTES: &[(&[&str], f64)] =
-    &[(&["bytes", "byte", "B"], 1.0), (&["kilobytes", "kB"], 1e3), (&["megabytes", "MB"], 1e6)];
+const BYTES: &[(&[&str], f64)] = &[
+    (&["bytes", "byte", "B"], 1.0),
+    (&["kilobytes", "kB"], 1024.0),
+    (&["megabytes", "MB"], 1_048_576.0),
+    (&["gigabytes", "GB"], 1_073_741_824.0),
+];
 /// What profiles of memory call what was allocated.
 const ALLOCATED: &[&str] = &["", "alloc_space", "allocated", "space"];
 
+/// The parts of `forward (model.py:12)`, as many write it where their format has no place for files; of any other name the name alone.
+fn with_place(name: &str) -> Frame<'_> {
+    let plain = Frame { function: name, ..Frame::default() };
+    let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };
+    let (file, line) = match place.rsplit_once(':') {
+        Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => (file, line.parse().unwrap_or(0)),
+        _ => (place, 0),
+    };
+    let is_file = line > 0 || file.contains('.') || file.contains('/');
+    if is_file { Frame { function, file, line, ..Frame::default() } } else { plain }
+}
+
 fn call_frame(frame: &Frame<'_>, builder: &mut CallTreeBuilder) -> CallFrame {
+    let placed = if frame.file.is_empty() { with_place(frame.function) } else { *frame };
+    let line = if placed.line > 0 { placed.line } else { frame.line };
+    let frame = &Frame { library: frame.library, first_line: frame.first_line, line, ..placed };
     let function = builder.text(if frame.function.is_empty() { "function without a name" } else { frame.function });
     let &Frame { line, first_line, .. } = frame;
     let mut some = |text: &str| if text.is_empty() { StrId::NONE } else { builder.text(text) };

@@ -169,7 +169,7 @@ fn tree(document: &Document) -> CallTree {
         for (&value, &(metric, scale)) in sample.value.iter().zip(&kinds) {
             match u64::try_from(value) {
                 Ok(value) => profile.add(path, thread, metric, (value as f64 * scale) as u64),
-                Err(_) => problems::MEMORY_BAD_EVENT.count(profile.report(), None, &format!("a value of {value}")),
+                Err(_) => problems::NEGATIVE_DURATION.count(profile.report(), None, &format!("a value of {value}")),
             }
         }
     }

@@ -34,19 +34,29 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 /// Reads a profile.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
-    let mut document =
-        Document { frames: Vec::new(), profile: Profile::of(CallProcess::default()), threads: 0, has_values: false };
+    let mut document = Document {
+        profile: Profile::of(CallProcess::default()),
+        frames: Vec::new(),
+        largest: 0,
+        threads: 0,
+        has_values: false,
+    };
     let mut parser = serde_json::Deserializer::from_reader(BufReader::with_capacity(256 << 10, stream));
     if let Err(error) = Object(&mut document).deserialize(&mut parser) {
         if options.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        if !document.has_values || document.frames.is_empty() {
+        // Names that were cut away cannot be guessed.
+        if !document.has_values || document.largest as usize >= document.frames.len() {
             let reason = format!("a profile of speedscope that breaks off or is damaged: {error}");
             return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
         }
         let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
         code.count(document.profile.report(), None, &error.to_string());
+    }
+    if document.largest as usize >= document.frames.len() && document.has_values {
+        let example = format!("frame {} of {}", document.largest, document.frames.len());
+        problems::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;
     Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(Frame::default, Shared::frame)))
@@ -71,6 +81,8 @@ impl Shared {
 struct Document {
     frames: Vec<Shared>,
     profile: Profile,
+    /// The largest number of a frame that a profile has.
+    largest: u32,
     threads: u32,
     /// Whether any profile was read to its end.
     has_values: bool,
@@ -109,16 +121,20 @@ impl<'de> Fields<'de> for Profiles<'_> {
             profile: &mut self.0.profile,
             name: String::new(),
             unit: String::new(),
+            end: None,
             stacks: Vec::new(),
+            largest: 0,
             weights: Vec::new(),
             events: Vec::new(),
         };
         let read = list.next_element_seed(Object(&mut one));
-        let One { name, unit, stacks, weights, events, .. } = one;
+        let One { name, unit, end, stacks, largest, weights, events, .. } = one;
+        let of_events = events.iter().map(|event| event.frame).max().unwrap_or(0);
+        self.0.largest = self.0.largest.max(largest).max(of_events);
         if !stacks.is_empty() || !events.is_empty() {
             self.0.threads += 1;
             self.0.has_values = true;
-            self.0.put(&name, &unit, &stacks, &weights, &events);
+            self.0.put(&name, &unit, (&stacks, &weights), (&events, end));
         }
         Ok(read?.is_some())
     }
@@ -129,8 +145,10 @@ struct One<'p> {
     profile: &'p mut Profile,
     name: String,
     unit: String,
+    end: Option<f64>,
     stacks: Vec<Path>,
-    weights: Vec<f64>,
+    largest: u32,
+    weights: Vec<Option<f64>>,
     events: Vec<Event>,
 }
 
@@ -157,8 +175,10 @@ impl<'de> Fields<'de> for One<'_> {
         match key {
             "name" => self.name = map.next_value::<Option<String>>()?.unwrap_or_default(),
             "unit" => self.unit = map.next_value::<Option<String>>()?.unwrap_or_default(),
+            "endValue" => self.end = map.next_value()?,
             "samples" => {
-                map.next_value_seed(Object(&mut Stacks { profile: self.profile, stacks: &mut self.stacks }))?;
+                let Self { profile, stacks, largest, .. } = self;
+                map.next_value_seed(Object(&mut Stacks { profile, stacks, largest }))?;
             }
             "weights" => map.next_value_seed(Push(&mut self.weights))?,
             "events" => map.next_value_seed(Push(&mut self.events))?,
@@ -172,6 +192,7 @@ impl<'de> Fields<'de> for One<'_> {
 struct Stacks<'s> {
     profile: &'s mut Profile,
     stacks: &'s mut Vec<Path>,
+    largest: &'s mut u32,
 }
 
 impl<'de> Fields<'de> for Stacks<'_> {
@@ -180,7 +201,7 @@ impl<'de> Fields<'de> for Stacks<'_> {
     }
 
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
-        let mut stack = Stack { profile: self.profile, path: 0 };
+        let mut stack = Stack { profile: self.profile, path: 0, largest: self.largest };
         let read = list.next_element_seed(Object(&mut stack))?;
         self.stacks.extend(read.map(|()| stack.path));
         Ok(read.is_some())
@@ -191,6 +212,7 @@ impl<'de> Fields<'de> for Stacks<'_> {
 struct Stack<'s> {
     profile: &'s mut Profile,
     path: Path,
+    largest: &'s mut u32,
 }
 
 impl<'de> Fields<'de> for Stack<'_> {
@@ -202,15 +224,24 @@ impl<'de> Fields<'de> for Stack<'_> {
         let frame = list.next_element::<u32>()?;
         if let Some(frame) = frame {
             self.path = self.profile.child(self.path, frame);
+            *self.largest = frame.max(*self.largest);
         }
         Ok(frame.is_some())
     }
 }
 
 impl Document {
-    fn put(&mut self, name: &str, unit: &str, stacks: &[Path], weights: &[f64], events: &[Event]) {
+    fn put(
+        &mut self,
+        name: &str,
+        unit: &str,
+        (stacks, weights): (&[Path], &[Option<f64>]),
+        (events, end): (&[Event], Option<f64>),
+    ) {
         let profile = &mut self.profile;
         let thread = profile.thread(self.threads, name);
+        // Without weights samples count, and nobody knows what each stands for.
+        let unit = if weights.is_empty() && !stacks.is_empty() { "none" } else { unit };
         let (metric, scale) = profile.metric("", unit);
         let add = |profile: &mut Profile, path: Path, weight: f64| {
             if weight < 0.0 || !weight.is_finite() {
@@ -219,9 +250,12 @@ impl Document {
                 profile.add(path, thread, metric, (weight * scale).round() as u64);
             }
         };
-        // Where weights are missing, each sample counts once.
         for (at, &path) in stacks.iter().enumerate() {
-            add(profile, path, weights.get(at).copied().unwrap_or(1.0));
+            match weights.get(at) {
+                Some(&Some(weight)) => add(profile, path, weight),
+                None if weights.is_empty() => add(profile, path, 1.0),
+                _ => problems::MISSING_VALUE.count(profile.report(), None, "the weight of a sample"),
+            }
         }
         let mut open: Vec<(Path, u32)> = Vec::new();
         let mut last = events.first().map_or(0.0, |event| event.at);
@@ -241,7 +275,8 @@ impl Document {
                 Kind::Other => problems::UNKNOWN_RECORD.count(profile.report(), None, name),
             }
         }
-        if !open.is_empty() {
+        if let Some(&(path, _)) = open.last() {
+            add(profile, path, end.map_or(0.0, |end| (end - last).max(0.0)));
             problems::UNFINISHED.count(profile.report(), None, name);
         }
     }

@@ -101,6 +101,8 @@ struct Run {
     counters: FxHashMap<i64, Counters>,
     /// From the name of the files: whose kernels these are where nothing else tells.
     pid: Option<i64>,
+    /// The first process that a table names.
+    known: Option<i64>,
     /// Processes by the identifier that tables made from a database have in each row.
     by_guid: FxHashMap<Box<str>, i64>,
 }
@@ -273,7 +275,9 @@ impl Run {
 
     /// Whose a row is.
     fn owner(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
-        let pid = pid.or(self.pid);
+        // What the tables say goes before the name of the file.
+        self.known = self.known.or(pid);
+        let pid = pid.or(self.known).or(self.pid);
         if guid.is_empty() {
             return pid;
         }

@@ -24,15 +24,16 @@ pub(super) fn is_document(head: &[u8]) -> bool {
     key.is_some_and(|key| key.starts_with(ROOT.as_bytes()))
 }
 
-/// Reads the processes of a document. Damage is counted; what came before it is kept.
-pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> Vec<Process> {
+/// Reads the processes of a document, and what it breaks off with. Damage is counted; what came before it is kept.
+pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> (Vec<Process>, Option<String>) {
     let mut document = Document::default();
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, stream));
-    if let Err(error) = Object(&mut document).deserialize(&mut parser) {
+    let error = Object(&mut document).deserialize(&mut parser).err();
+    if let Some(error) = &error {
         let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::TOO_DAMAGED };
         processes.count(code, &error.to_string());
     }
-    document.processes
+    (document.processes, error.map(|error| error.to_string()))
 }
 
 #[derive(Default)]

@@ -36,10 +36,12 @@ pub(crate) fn run_of(name: &str) -> Option<&str> {
 /// Reads the traces of a recording, one for each process.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let mut processes = Processes::new(options);
+    let mut broken = None;
     let database = if let Content::Tables(file) = &content { Some(*file) } else { None };
     match content {
         Content::Bytes { head, stream } if json::is_document(head) => {
-            let read = json::read(stream, &mut processes);
+            let (read, error) = json::read(stream, &mut processes);
+            broken = error;
             read.iter().for_each(|process| process.push(&mut processes));
         }
         Content::Bytes { stream, .. } => {
@@ -63,10 +65,11 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         database::note_unread(file, &mut first.report);
     }
     if traces.is_empty() {
-        let reason =
-            "a recording of rocprofv3 without kernels, copies and calls; record with rocprofv3 --kernel-trace \
-                      --hip-trace --memory-copy-trace"
-                .to_owned();
+        let without = "a recording of rocprofv3 without kernels, copies and calls; record with rocprofv3 --kernel-trace --hip-trace \
+                       --memory-copy-trace";
+        let cut =
+            |error| format!("a recording of rocprofv3 that breaks off or is damaged before its first record: {error}");
+        let reason = broken.map_or_else(|| without.to_owned(), cut);
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     }
     traces.iter_mut().for_each(|(_, trace)| processes::seal(trace, options));
