@@ -265,6 +265,8 @@ fn exports_are_profiles() {
     assert!(same.contains("speedscope") && !same.contains("only in A"), "{same}");
     let (code, text) = failure(&["diff", collapsed, collapsed]);
     assert!(code == Some(2) && text.contains("calls --diff"), "{text}");
+    let (code, text) = failure(&["calls", "--diff", collapsed, speedscope]);
+    assert!(code == Some(2) && text.contains("the first has samples, the second real_time"), "{text}");
     let (_, text) = failure(&["critical-path", pprof]);
     assert!(text.contains("is a profile") && text.contains("stackline calls"), "{text}");
     let back = folder.path().join("back.json");

@@ -150,11 +150,32 @@ fn torchrun_runs_as_alone() {
     check("torchrun", FEW);
 }
 
+/// As many runs as are asked for, else a hundred.
+fn check_many(name: &str) {
+    let named = std::env::var("STACKLINE_REPEATS").ok().and_then(|text| text.parse().ok());
+    check(name, named.unwrap_or(MANY));
+}
+
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn every_run_of_many_is_as_alone() {
-    let named = std::env::var("STACKLINE_REPEATS").ok().and_then(|text| text.parse().ok());
-    for program in programs() {
-        check(program.name, named.unwrap_or(MANY));
-    }
+fn every_run_of_many_under_faulthandler() {
+    check_many("faulthandler");
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn every_run_of_many_under_pytest() {
+    check_many("pytest");
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn every_run_of_many_in_an_ipython_kernel() {
+    check_many("ipykernel");
+}
+
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn every_run_of_many_of_torchrun() {
+    check_many("torchrun");
 }

@@ -107,11 +107,10 @@ fn places(tree: &CallTree) -> Places {
     let mut places = Places::default();
     for (at, frame) in tree.frames.iter().enumerate() {
         if let CallFrame::Native { library, build_id, offset, inlined, .. } = *frame {
-            let row = places.entry((library, build_id, offset)).or_default();
-            row.push((inlined, at));
-            row.sort_unstable();
+            places.entry((library, build_id, offset)).or_default().push((inlined, at));
         }
     }
+    places.values_mut().for_each(|row| row.sort_unstable());
     places
 }
 
@@ -125,7 +124,9 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
         let mut line = vec![line(tree, frame, &mut functions, profile, texts)];
         let (mapping_id, address) = match *frame {
             CallFrame::Native { library, build_id, offset, inlined, .. } => {
-                let around = places.get(&(library, build_id, offset)).into_iter().flatten();
+                // Profiles of others have no addresses: all their frames are at one place.
+                let around = if inlined > 0 { places.get(&(library, build_id, offset)) } else { None };
+                let around = around.into_iter().flatten();
                 for &(_, at) in around.rev().filter(|(depth, _)| *depth < inlined) {
                     line.push(self::line(tree, &tree.frames[at], &mut functions, profile, texts));
                 }
