@@ -1,4 +1,4 @@
-//! Recordings of calls: opens their tables, or their streams where there are no tables that hold all of them.
+//! Sums of calls: opens the tables of recordings, or their streams where there are no tables that hold all of them, and profiles.
 
 use crate::{Error, symbols};
 use stackline_ingest::{ReadOptions, recording};
@@ -23,8 +23,8 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 /// # Errors
 /// If it is neither, or nothing of it can be read.
 pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
-    let is_stream = run.exists() && !run.is_dir() || run == Path::new("-");
-    if is_stream {
+    let is_file_or_pipe = run.exists() && !run.is_dir() || run == Path::new("-");
+    if is_file_or_pipe {
         return match stackline_ingest::read_profile(run, &ReadOptions::default()) {
             Err(stackline_ingest::Error::NoCalls { .. }) => Err(Error::NoCalls { path: run.to_owned() }),
             other => Ok(other?),

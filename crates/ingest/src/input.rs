@@ -2,6 +2,7 @@
 
 use crate::runs::Part;
 use crate::sources::{Content, Reader};
+use crate::text::without_mark;
 use crate::unsupported::{READS, is_known, unsupported};
 use crate::{Error, ReadOptions, problems, sources};
 use flate2::read::MultiGzDecoder;
@@ -115,10 +116,7 @@ fn read_plain(
     if let Some(error) = unsupported(label, head) {
         return Err(error);
     }
-    // Some editors and PowerShell put a mark before UTF-8. Chrome's reader counts bytes of the file, and knows it.
-    let bare = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let is_marked = bare.len() < head.len();
-    let Some(source) = source(label, &Content::Bytes { head: bare, stream: &mut io::empty() })? else {
+    let Some(source) = source(label, &Content::Bytes { head, stream: &mut io::empty() })? else {
         if head.iter().all(u8::is_ascii_whitespace) {
             let reason = "the file is empty: the profiler wrote nothing".to_owned();
             return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
@@ -130,22 +128,26 @@ fn read_plain(
             advice: format!("{READS} (JSON also as gzip, zstd, zip or tar)"),
         });
     };
+    let run_of = (source.run_of)(label);
+    let is_plain = !packed && run_of.is_some() && is_that_file(path, head);
+    // Chrome's reader counts bytes of the file, and knows the mark.
+    let bare = if source.name == "chrome" { head } else { without_mark(head) };
     let mut stream = stream;
-    let head = if source.name == "chrome" { head } else { bare };
-    if is_marked && source.name != "chrome" {
-        stream.read_exact(&mut [0; 3]).map_err(|source| Error::Io { path: label.into(), source })?;
-    }
+    stream
+        .read_exact(&mut [0; 3][..head.len() - bare.len()])
+        .map_err(|source| Error::Io { path: label.into(), source })?;
+    let head = bare;
     let read = match source.read {
         Reader::Traces(read) => read,
         Reader::Calls(read) => {
-            return crate::profile::keep(label, Content::Bytes { head, stream: &mut { stream } }, read, options, found);
+            return crate::profile::keep(label, Content::Bytes { head, stream: &mut stream }, read, options, found);
         }
     };
     if found.calls.is_some() {
         return Err(Error::NoCalls { path: label.into() });
     }
-    if (source.run_of)(label).is_some() {
-        found.parts.push(Part::of(source, path, label, stream, options)?);
+    if run_of.is_some() {
+        found.parts.push(Part::of(source, path, label, stream, is_plain, options)?);
         return Ok(());
     }
     let traces = if packed && options.threads != 1 {

@@ -48,6 +48,11 @@ pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Erro
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
     let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
     input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
+    only(path, found)
+}
+
+/// The profile that was found in an input.
+fn only(path: &Path, found: Found) -> Result<CallTree, Error> {
     let mut trees = found.calls.unwrap_or_default();
     match (trees.pop(), trees.len()) {
         (Some(tree), 0) => Ok(tree),
@@ -66,7 +71,7 @@ pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Erro
 pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallTree, Error> {
     let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
-    found.calls.into_iter().flatten().next().ok_or_else(|| Error::NoTrace { path: name.into() })
+    only(Path::new(name), found)
 }
 
 /// Reads a profile, if that is wanted.

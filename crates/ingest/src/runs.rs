@@ -30,16 +30,18 @@ enum Kept {
 }
 
 impl Part {
-    /// Keeps a file to be read with the others of its run; `stream` is all of it, and is copied unless it is a plain file.
+    /// Keeps a file to be read with the others of its run; `stream` is all of it, and is copied unless it is that of the plain file
+    /// at the path.
     pub(crate) fn of(
         source: &'static Source,
         path: &Path,
         label: &str,
         mut stream: impl Read,
+        is_plain: bool,
         options: &ReadOptions,
     ) -> Result<Self, Error> {
         let mut broken = None;
-        let kept = if path.is_file() && label.ends_with(&*name(path)) && !is_packed(path) {
+        let kept = if is_plain {
             Kept::File
         } else {
             let mut copy = SpooledTempFile::new(IN_MEMORY);
@@ -84,10 +86,6 @@ impl Part {
 
 fn name(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
-}
-
-fn is_packed(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == "gz" || end == "zst")
 }
 
 /// A stream that ends where it breaks off.
@@ -207,16 +205,17 @@ pub fn run_of(name: &str) -> &str {
 /// Which profile a trace is of by its place, and how much less than others its form says; none for traces that have one form alone.
 fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
     let before = |ends: &[&str]| ends.iter().find_map(|end| place.find(end)).map(|at| place[..at].to_owned());
-    let forms = match trace.meta.format.as_str() {
-        rocprofv3::FORMAT => {
-            let of_tables = || rocprofv3::run_of(place).unwrap_or(place).to_owned();
-            let stem = before(DOCUMENTS).map(|stem| (stem, 0)).or_else(|| Some((before(DATABASES)?, 1)));
-            return Some(stem.unwrap_or_else(|| (of_tables(), 2)));
-        }
-        "xplane" => (PROFILES, 0),
-        _ => (TRACES_OF_PROFILES, 1),
+    let of_tables = || rocprofv3::run_of(place).unwrap_or(place).to_owned();
+    let (stem, rank) = match trace.meta.format.as_str() {
+        rocprofv3::FORMAT => match (before(DOCUMENTS), before(DATABASES)) {
+            (Some(stem), _) => (Some(stem), 0),
+            (None, Some(stem)) => (Some(stem), 1),
+            (None, None) => (Some(of_tables()), 2),
+        },
+        "xplane" => (before(PROFILES), 0),
+        _ => (before(TRACES_OF_PROFILES), 1),
     };
-    Some((before(forms.0)?, forms.1))
+    Some((stem?, rank))
 }
 
 /// Takes away traces of a profile that is there in a better form, in a folder or an archive: places of traces, with the traces.

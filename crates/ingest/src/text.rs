@@ -206,6 +206,11 @@ pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
     (out, dirt)
 }
 
+/// The first bytes without the mark that some editors and shells put before UTF-8.
+pub(crate) fn without_mark(head: &[u8]) -> &[u8] {
+    head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head)
+}
+
 /// Whether binary data went through a program that took it for text: bytes above 0x7f became U+FFFD.
 pub(crate) fn went_through_text(head: &[u8]) -> bool {
     let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();

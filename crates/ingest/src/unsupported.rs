@@ -7,7 +7,6 @@ use std::io;
 
 /// Whether a format fits.
 pub(crate) fn is_known(head: &[u8]) -> bool {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     !matches!(sources::of(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }
 

@@ -465,3 +465,16 @@ fn counters_of_a_dispatch_in_any_order() {
     let traces = tables(&["counter_collection", "kernel_trace"], |text| text.replace("\n7,1,", "\n7,5,"));
     assert_eq!(traces[0].report.count_of("dangling_record"), 1, "of a dispatch that is not recorded");
 }
+
+#[test]
+fn files_are_packed_by_what_they_hold_not_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (name, text) = TABLES[1];
+    let path = folder.path().join(name);
+    std::fs::write(&path, stackline_synth::io::gzip(text.as_bytes())).unwrap();
+    assert_eq!(sum(&read(std::slice::from_ref(&path))[0], EventKind::Kernel), (2, 110));
+    // Bytes in memory are not the file that is called like them.
+    let other = text.replace("7,200,300", "7,200,250");
+    let trace = read_bytes(path.to_str().unwrap(), other.as_bytes(), &ReadOptions::default()).unwrap();
+    assert_eq!(sum(&trace, EventKind::Kernel), (2, 60));
+}

@@ -2,7 +2,6 @@
 
 pub(crate) mod chrome;
 pub(crate) mod device_rows;
-mod lenient;
 pub(crate) mod nsys;
 mod processes;
 mod profiles;
@@ -10,10 +9,12 @@ pub(crate) mod ranges;
 pub(crate) mod rocprofv3;
 mod row;
 mod rpd;
+mod streamed_json;
 mod tables;
 mod xplane;
 pub(crate) mod xprof;
 
+use crate::text::without_mark;
 use crate::{Error, ReadOptions};
 use profiles::{collapsed, firefox, pprof, speedscope};
 use stackline_model::{CallTree, Trace};
@@ -100,7 +101,12 @@ fn alone(_: &str) -> Option<&str> {
 /// # Errors
 /// If several formats are sure that it is theirs: a sentence that names them.
 pub fn of(content: &Content<'_>) -> Result<Option<&'static Source>, String> {
-    best(ALL, content)
+    match content {
+        Content::Bytes { head, .. } => {
+            best(ALL, &Content::Bytes { head: without_mark(head), stream: &mut std::io::empty() })
+        }
+        other => best(ALL, other),
+    }
 }
 
 fn best<'s>(sources: &'s [Source], content: &Content<'_>) -> Result<Option<&'s Source>, String> {

@@ -59,6 +59,12 @@ impl<'o> Processes<'o> {
         code.count(&mut self.report, None, example);
     }
 
+    pub(crate) fn count_many(&mut self, code: Code, count: u64, example: &str) {
+        if count > 0 {
+            code.count_many(&mut self.report, count, None, example);
+        }
+    }
+
     /// Takes away processes that the export does not know: rows of a file that breaks off within them.
     pub(crate) fn retain_known(&mut self, is_known: impl Fn(i64) -> bool) {
         for (pid, process) in std::mem::take(&mut self.by_pid) {

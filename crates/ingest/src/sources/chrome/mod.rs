@@ -17,6 +17,7 @@ mod seal;
 use super::{Content, Sniff};
 use crate::problems;
 use crate::scan::{Cursor, Fail};
+use crate::text::without_mark;
 use crate::window::{Refill, Window};
 use crate::{Error, ReadOptions};
 use builder::Builder;
@@ -51,7 +52,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
 
 /// Whether the first bytes look like JSON, perhaps with log lines before it.
 fn is_json(first: &[u8]) -> bool {
-    let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
+    let text = without_mark(first);
     let starts = matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
     starts || document_start(text).is_some_and(|at| memchr::memmem::find(&text[at..], b"\"ph\"").is_some())
 }

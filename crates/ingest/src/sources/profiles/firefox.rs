@@ -3,7 +3,7 @@
 //! Tables of columns that refer to each other: of each thread, or in newer versions shared by all of them.
 
 use super::{Frame, Path, Profile};
-use crate::sources::lenient::Whole;
+use crate::sources::streamed_json::Whole;
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
 use memchr::memmem;

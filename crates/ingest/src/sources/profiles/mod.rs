@@ -91,6 +91,11 @@ impl Profile {
         }
     }
 
+    /// The largest number that a frame was given.
+    pub(super) fn largest_frame(&self) -> Option<u32> {
+        self.paths.iter().map(|&(_, frame)| frame).filter(|&frame| frame != NO_FRAMES).max()
+    }
+
     pub(super) fn report(&mut self) -> &mut ReadReport {
         self.builder.report()
     }

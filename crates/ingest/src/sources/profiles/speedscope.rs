@@ -3,7 +3,7 @@
 //! Read element by element: what is held of a stack is one number.
 
 use super::{Frame, Path, Profile};
-use crate::sources::lenient::{Fields, Object, Push};
+use crate::sources::streamed_json::{Fields, Into};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
 use memchr::memmem;
@@ -34,28 +34,25 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 /// Reads a profile.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
-    let mut document = Document {
-        profile: Profile::of(CallProcess::default()),
-        frames: Vec::new(),
-        largest: 0,
-        threads: 0,
-        has_values: false,
-    };
+    let mut document =
+        Document { profile: Profile::of(CallProcess::default()), frames: Vec::new(), threads: 0, has_values: false };
     let mut parser = serde_json::Deserializer::from_reader(BufReader::with_capacity(256 << 10, stream));
-    if let Err(error) = Object(&mut document).deserialize(&mut parser) {
+    let read = Into(&mut document).deserialize(&mut parser);
+    let unnamed = document.profile.largest_frame().filter(|&number| number as usize >= document.frames.len());
+    if let Err(error) = read {
         if options.is_cancelled() {
             return Err(Error::Cancelled);
         }
         // Names that were cut away cannot be guessed.
-        if !document.has_values || document.largest as usize >= document.frames.len() {
+        if !document.has_values || unnamed.is_some() {
             let reason = format!("a profile of speedscope that breaks off or is damaged: {error}");
             return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
         }
         let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
         code.count(document.profile.report(), None, &error.to_string());
     }
-    if document.largest as usize >= document.frames.len() && document.has_values {
-        let example = format!("frame {} of {}", document.largest, document.frames.len());
+    if let Some(number) = unnamed {
+        let example = format!("frame {number} of {}", document.frames.len());
         problems::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;
@@ -81,8 +78,6 @@ impl Shared {
 struct Document {
     frames: Vec<Shared>,
     profile: Profile,
-    /// The largest number of a frame that a profile has.
-    largest: u32,
     threads: u32,
     /// Whether any profile was read to its end.
     has_values: bool,
@@ -91,8 +86,8 @@ struct Document {
 impl<'de> Fields<'de> for Document {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "shared" => map.next_value_seed(Object(&mut SharedFrames(&mut self.frames))),
-            "profiles" => map.next_value_seed(Object(&mut Profiles(self))),
+            "shared" => map.next_value_seed(Into(&mut SharedFrames(&mut self.frames))),
+            "profiles" => map.next_value_seed(Into(&mut Profiles(self))),
             _ => map.next_value::<IgnoredAny>().map(|_| ()),
         }
     }
@@ -103,7 +98,7 @@ struct SharedFrames<'f>(&'f mut Vec<Shared>);
 impl<'de> Fields<'de> for SharedFrames<'_> {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "frames" => map.next_value_seed(Push(self.0)),
+            "frames" => map.next_value_seed(Into(self.0)),
             _ => map.next_value::<IgnoredAny>().map(|_| ()),
         }
     }
@@ -112,10 +107,6 @@ impl<'de> Fields<'de> for SharedFrames<'_> {
 struct Profiles<'d>(&'d mut Document);
 
 impl<'de> Fields<'de> for Profiles<'_> {
-    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
-        map.next_value::<IgnoredAny>().map(|_| ())
-    }
-
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let mut one = One {
             profile: &mut self.0.profile,
@@ -123,14 +114,11 @@ impl<'de> Fields<'de> for Profiles<'_> {
             unit: String::new(),
             end: None,
             stacks: Vec::new(),
-            largest: 0,
             weights: Vec::new(),
             events: Vec::new(),
         };
-        let read = list.next_element_seed(Object(&mut one));
-        let One { name, unit, end, stacks, largest, weights, events, .. } = one;
-        let of_events = events.iter().map(|event| event.frame).max().unwrap_or(0);
-        self.0.largest = self.0.largest.max(largest).max(of_events);
+        let read = list.next_element_seed(Into(&mut one));
+        let One { name, unit, end, stacks, weights, events, .. } = one;
         if !stacks.is_empty() || !events.is_empty() {
             self.0.threads += 1;
             self.0.has_values = true;
@@ -147,7 +135,6 @@ struct One<'p> {
     unit: String,
     end: Option<f64>,
     stacks: Vec<Path>,
-    largest: u32,
     weights: Vec<Option<f64>>,
     events: Vec<Event>,
 }
@@ -177,11 +164,11 @@ impl<'de> Fields<'de> for One<'_> {
             "unit" => self.unit = map.next_value::<Option<String>>()?.unwrap_or_default(),
             "endValue" => self.end = map.next_value()?,
             "samples" => {
-                let Self { profile, stacks, largest, .. } = self;
-                map.next_value_seed(Object(&mut Stacks { profile, stacks, largest }))?;
+                let Self { profile, stacks, .. } = self;
+                map.next_value_seed(Into(&mut Stacks { profile, stacks }))?;
             }
-            "weights" => map.next_value_seed(Push(&mut self.weights))?,
-            "events" => map.next_value_seed(Push(&mut self.events))?,
+            "weights" => map.next_value_seed(Into(&mut self.weights))?,
+            "events" => map.next_value_seed(Into(&mut self.events))?,
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
@@ -192,17 +179,12 @@ impl<'de> Fields<'de> for One<'_> {
 struct Stacks<'s> {
     profile: &'s mut Profile,
     stacks: &'s mut Vec<Path>,
-    largest: &'s mut u32,
 }
 
 impl<'de> Fields<'de> for Stacks<'_> {
-    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
-        map.next_value::<IgnoredAny>().map(|_| ())
-    }
-
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
-        let mut stack = Stack { profile: self.profile, path: 0, largest: self.largest };
-        let read = list.next_element_seed(Object(&mut stack))?;
+        let mut stack = Stack { profile: self.profile, path: 0 };
+        let read = list.next_element_seed(Into(&mut stack))?;
         self.stacks.extend(read.map(|()| stack.path));
         Ok(read.is_some())
     }
@@ -212,19 +194,13 @@ impl<'de> Fields<'de> for Stacks<'_> {
 struct Stack<'s> {
     profile: &'s mut Profile,
     path: Path,
-    largest: &'s mut u32,
 }
 
 impl<'de> Fields<'de> for Stack<'_> {
-    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
-        map.next_value::<IgnoredAny>().map(|_| ())
-    }
-
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let frame = list.next_element::<u32>()?;
         if let Some(frame) = frame {
             self.path = self.profile.child(self.path, frame);
-            *self.largest = frame.max(*self.largest);
         }
         Ok(frame.is_some())
     }

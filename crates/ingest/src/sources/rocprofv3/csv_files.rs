@@ -110,7 +110,7 @@ struct Run {
 /// Reads the files of a run.
 pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     let mut run = Run { pid: files.first().and_then(|file| pid_of(&file.name)), ..Run::default() };
-    let mut opened: Vec<Opened<'_>> = files.into_iter().filter_map(|file| Opened::of(file, processes)).collect();
+    let mut opened: Vec<CsvTable<'_>> = files.into_iter().filter_map(|file| CsvTable::of(file, processes)).collect();
     let mut known = BTreeSet::new();
     opened.retain(|file| {
         let is_new = known.insert(stem(&file.name).unwrap_or(&file.name).to_owned());
@@ -144,14 +144,14 @@ fn pid_of(name: &str) -> Option<i64> {
 }
 
 /// A file whose columns are known.
-struct Opened<'a> {
+struct CsvTable<'a> {
     name: String,
     table: Table,
     columns: FxHashMap<String, usize>,
     rows: Reader<Box<dyn Read + 'a>>,
 }
 
-impl<'a> Opened<'a> {
+impl<'a> CsvTable<'a> {
     fn of(file: File<'a>, processes: &mut Processes<'_>) -> Option<Self> {
         let mut rows = ReaderBuilder::new().flexible(true).from_reader(file.stream);
         let header = match rows.byte_headers() {
@@ -172,7 +172,7 @@ impl<'a> Opened<'a> {
     }
 
     /// Gives `take` the fields of these columns of each row.
-    fn each<const N: usize>(
+    fn for_each_row<const N: usize>(
         &mut self,
         columns: [&str; N],
         processes: &mut Processes<'_>,
@@ -183,10 +183,10 @@ impl<'a> Opened<'a> {
         let mut record = ByteRecord::new();
         let mut looked = 0_u32;
         // A row of another width than the header's: the last one of a file that breaks off, or a damaged one.
-        let mut odd: Option<String> = None;
+        let mut wrong_width: Option<String> = None;
         loop {
             let read = self.rows.read_byte_record(&mut record);
-            if let Some(row) = odd.take() {
+            if let Some(row) = wrong_width.take() {
                 let code = if matches!(read, Ok(false)) { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
                 processes.count(code, &row);
             }
@@ -195,7 +195,7 @@ impl<'a> Opened<'a> {
                 Ok(true) if record.len() == width => {}
                 Ok(true) => {
                     let line = record.position().map_or(0, csv::Position::line);
-                    odd = Some(format!("{}, line {line}: {} of {width} fields", self.name, record.len()));
+                    wrong_width = Some(format!("{}, line {line}: {} of {width} fields", self.name, record.len()));
                     continue;
                 }
                 Err(error) => {
@@ -237,8 +237,28 @@ impl<const N: usize> Row<'_, N> {
     }
 }
 
+/// What tables of kernels and of counters say of a kernel; columns of their own follow.
+const KERNEL: [&str; 12] = [
+    "Kernel_Name",
+    "Dispatch_Id",
+    "Guid",
+    "Agent_Id",
+    "Queue_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "LDS_Block_Size",
+    "Scratch_Size",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+];
+
+fn of_kernel<const M: usize, const N: usize>(own: [&'static str; M]) -> [&'static str; N] {
+    std::array::from_fn(|at| KERNEL.get(at).copied().unwrap_or_else(|| own[at - KERNEL.len()]))
+}
+
 impl Run {
-    fn agents(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+    fn agents(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Node_Id",
             "Agent_Type",
@@ -251,7 +271,7 @@ impl Run {
             "Logical_Node_Id",
         ];
         let mut gpus = Vec::new();
-        file.each(columns, processes, |row, _| {
+        file.for_each_row(columns, processes, |row, _| {
             if let (Some(node), "GPU") = (row.i64(0), row.text(1)) {
                 let gpu = Gpu {
                     compute_units: row.i64(2),
@@ -289,7 +309,7 @@ impl Run {
         Some(key)
     }
 
-    fn calls(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+    fn calls(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Domain",
             "Function",
@@ -300,7 +320,7 @@ impl Run {
             "End_Timestamp",
             "Guid",
         ];
-        file.each(columns, processes, |row, processes| {
+        file.for_each_row(columns, processes, |row, processes| {
             let call = Call {
                 domain: row.text(0),
                 function: row.text(1),
@@ -314,7 +334,7 @@ impl Run {
         });
     }
 
-    fn copies(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+    fn copies(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Direction",
             "Source_Agent_Id",
@@ -325,7 +345,7 @@ impl Run {
             "End_Timestamp",
             "Guid",
         ];
-        file.each(columns, processes, |row, processes| {
+        file.for_each_row(columns, processes, |row, processes| {
             let gpu = |column: usize| row.agent(column).and_then(|agent| self.agents.gpu(agent));
             let copy = Copy {
                 direction: row.text(0),
@@ -341,52 +361,49 @@ impl Run {
         });
     }
 
-    fn kernels(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
-        let columns = [
-            "Kernel_Name",
-            "Agent_Id",
-            "Queue_Id",
+    /// What the columns of [`KERNEL`] say, but for the name.
+    fn kernel<const N: usize>(&self, row: &Row<'_, N>) -> Kernel<'static> {
+        Kernel {
+            device: self.agents.of_kernel(row.agent(3)),
+            queue: row.i64(4),
+            correlation: row.i64(5),
+            times: (row.i64(6), row.i64(7)),
+            shared: row.i64(8),
+            scratch: row.i64(9),
+            registers: registers(row.i64(10), row.i64(11)),
+            ..Kernel::default()
+        }
+    }
+
+    fn kernels(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
+        let columns: [&str; 19] = of_kernel([
             "Stream_Id",
-            "Dispatch_Id",
-            "Correlation_Id",
-            "Start_Timestamp",
-            "End_Timestamp",
-            "LDS_Block_Size",
-            "Scratch_Size",
-            "VGPR_Count",
-            "Accum_VGPR_Count",
             "Workgroup_Size_X",
             "Workgroup_Size_Y",
             "Workgroup_Size_Z",
             "Grid_Size_X",
             "Grid_Size_Y",
             "Grid_Size_Z",
-            "Guid",
-        ];
-        file.each(columns, processes, |row, processes| {
+        ]);
+        file.for_each_row(columns, processes, |row, processes| {
+            let own = KERNEL.len();
             let kernel = Kernel {
                 name: row.text(0),
-                device: self.agents.of_kernel(row.agent(1)),
-                queue: row.i64(2),
-                stream: row.i64(3),
-                correlation: row.i64(5),
-                times: (row.i64(6), row.i64(7)),
-                group: row.sizes(12),
-                grid: row.sizes(15),
-                shared: row.i64(8),
-                scratch: row.i64(9),
-                registers: registers(row.i64(10), row.i64(11)),
-                counters: row.i64(4).and_then(|dispatch| self.counters.remove(&dispatch)),
+                stream: row.i64(own),
+                group: row.sizes(own + 1),
+                grid: row.sizes(own + 4),
+                counters: row.i64(1).and_then(|dispatch| self.counters.remove(&dispatch)),
+                ..self.kernel(row)
             };
-            let owner = self.owner(row.text(18), None, processes);
+            let owner = self.owner(row.text(2), None, processes);
             kernel.push(owner, processes);
         });
     }
 
     /// Values of counters, for kernels of another table.
-    fn counters(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
+    fn counters(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let counters = &mut self.counters;
-        file.each(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {
+        file.for_each_row(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {
             match (row.i64(0), row.text(2).parse()) {
                 (Some(dispatch), Ok(value)) => counters.entry(dispatch).or_default().add(row.text(1), value),
                 _ => processes.count(problems::ODD_VALUE, row.text(2)),
@@ -395,58 +412,33 @@ impl Run {
     }
 
     /// Kernels of a run that only counted: a row for each kernel and counter.
-    fn counted_kernels(&mut self, file: &mut Opened<'_>, processes: &mut Processes<'_>) {
-        let columns = [
-            "Dispatch_Id",
-            "Counter_Name",
-            "Counter_Value",
-            "Kernel_Name",
-            "Agent_Id",
-            "Queue_Id",
-            "Process_Id",
-            "Correlation_Id",
-            "Start_Timestamp",
-            "End_Timestamp",
-            "LDS_Block_Size",
-            "Scratch_Size",
-            "VGPR_Count",
-            "Accum_VGPR_Count",
-            "Guid",
-        ];
-        let mut kernels: Vec<Counted> = Vec::new();
+    fn counted_kernels(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
+        let columns: [&str; 15] = of_kernel(["Process_Id", "Counter_Name", "Counter_Value"]);
+        let own = KERNEL.len();
+        let mut kernels: Vec<CountedKernel> = Vec::new();
         let mut of_dispatch: FxHashMap<(Option<i64>, i64), usize> = FxHashMap::default();
-        file.each(columns, processes, |row, processes| {
-            let owner = self.owner(row.text(14), row.i64(6), processes);
+        file.for_each_row(columns, processes, |row, processes| {
+            let owner = self.owner(row.text(2), row.i64(own), processes);
             let next = kernels.len();
-            let at = row.i64(0).map_or(next, |dispatch| *of_dispatch.entry((owner, dispatch)).or_insert(next));
+            let at = row.i64(1).map_or(next, |dispatch| *of_dispatch.entry((owner, dispatch)).or_insert(next));
             if at == next {
                 // The sizes of its grid and groups are products of three, which nobody can take apart.
-                let kernel = Kernel {
-                    device: self.agents.of_kernel(row.agent(4)),
-                    queue: row.i64(5),
-                    correlation: row.i64(7),
-                    times: (row.i64(8), row.i64(9)),
-                    shared: row.i64(10),
-                    scratch: row.i64(11),
-                    registers: registers(row.i64(12), row.i64(13)),
-                    counters: Some(Counters::default()),
-                    ..Kernel::default()
-                };
-                kernels.push(Counted { name: row.text(3).into(), owner, kernel });
+                let kernel = Kernel { counters: Some(Counters::default()), ..self.kernel(row) };
+                kernels.push(CountedKernel { name: row.text(0).into(), owner, kernel });
             }
-            match (row.text(2).parse(), &mut kernels[at].kernel.counters) {
-                (Ok(value), Some(counters)) => counters.add(row.text(1), value),
-                _ => processes.count(problems::ODD_VALUE, row.text(2)),
+            match (row.text(own + 2).parse(), &mut kernels[at].kernel.counters) {
+                (Ok(value), Some(counters)) => counters.add(row.text(own + 1), value),
+                _ => processes.count(problems::ODD_VALUE, row.text(own + 2)),
             }
         });
-        for Counted { name, owner, kernel } in kernels {
+        for CountedKernel { name, owner, kernel } in kernels {
             Kernel { name: &name, ..kernel }.push(owner, processes);
         }
     }
 }
 
 /// A kernel whose counters are still read.
-struct Counted {
+struct CountedKernel {
     name: Box<str>,
     owner: Option<i64>,
     kernel: Kernel<'static>,

@@ -51,7 +51,7 @@ fn identifiers(file: &Database) -> impl Iterator<Item = &str> {
 /// Reads all processes of a recording.
 pub(super) fn read(file: &Database, processes: &mut Processes<'_>) {
     for identifier in identifiers(file) {
-        Recorded::of(file, identifier, processes).push(processes);
+        ProcessTables::of(file, identifier, processes).push(processes);
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn note_unread(file: &Database, report: &mut ReadReport) {
 }
 
 /// What an event says of a row, by its number.
-struct About {
+struct EventInfo {
     /// Number of the text that names its domain.
     domain: Option<i64>,
     /// Of the call that it is, or that launched it.
@@ -83,21 +83,21 @@ struct Track {
     stream: Option<i64>,
 }
 
-struct Symbol {
+struct KernelSymbol {
     name: Box<str>,
     registers: Option<i64>,
 }
 
 /// The tables of one process that others refer to.
-struct Recorded<'f> {
+struct ProcessTables<'f> {
     file: &'f Database,
     identifier: &'f str,
     texts: Texts,
     pids: FxHashMap<i64, i64>,
     tids: FxHashMap<i64, i64>,
     agents: Agents,
-    symbols: FxHashMap<i64, Symbol>,
-    events: FxHashMap<i64, About>,
+    symbols: FxHashMap<i64, KernelSymbol>,
+    events: FxHashMap<i64, EventInfo>,
     tracks: FxHashMap<i64, Track>,
     times: FxHashMap<i64, i64>,
     /// By the number of the event that was counted.
@@ -108,7 +108,7 @@ struct Recorded<'f> {
 const PLACE: [&str; 10] =
     ["pid", "tid", "agent_id", "queue_id", "stream_id", "start", "end", "track_id", "start_id", "end_id"];
 
-impl<'f> Recorded<'f> {
+impl<'f> ProcessTables<'f> {
     fn of(file: &'f Database, identifier: &'f str, processes: &mut Processes<'_>) -> Self {
         let texts = format!("rocpd_string{identifier}");
         let texts = tables::texts(file, &texts, ["id", "string"], processes);
@@ -207,7 +207,7 @@ impl<'f> Recorded<'f> {
             let name = row.text(1).filter(|name| !name.is_empty()).or_else(|| row.text(2)).unwrap_or_default();
             let name = name.strip_suffix(".kd").unwrap_or(&name).into();
             let registers = registers(row.i64(3), row.i64(4));
-            symbols.extend(row.i64(0).map(|id| (id, Symbol { name, registers })));
+            symbols.extend(row.i64(0).map(|id| (id, KernelSymbol { name, registers })));
         });
         self.symbols = symbols;
     }
@@ -221,7 +221,7 @@ impl<'f> Recorded<'f> {
         self.rows("rocpd_event", &["id", "category_id", "stack_id", "extdata"], processes, |row, _| {
             let message = row.text(3).filter(|text| text.contains("\"message\""));
             let message = message.and_then(|text| serde_json::from_str::<Marked>(&text).ok()).map(|mark| mark.message);
-            let about = About { domain: row.i64(1), correlation: row.i64(2), message };
+            let about = EventInfo { domain: row.i64(1), correlation: row.i64(2), message };
             events.extend(row.i64(0).map(|id| (id, about)));
         });
         self.events = events;
@@ -236,11 +236,7 @@ impl<'f> Recorded<'f> {
         self.rows("rocpd_pmc_event", &["event_id", "pmc_id", "value"], processes, |row, _| {
             let (Some(event), Some(value)) = (row.i64(0), row.f64(2)) else { return };
             let of_event = counters.entry(event).or_default();
-            match row.i64(1).map(|id| (id, names.get(&id))) {
-                Some((_, Some(name))) => of_event.add(name, value),
-                Some((id, None)) => of_event.add(&format!("counter {id}"), value),
-                None => of_event.add("counter", value),
-            }
+            of_event.add_numbered(row.i64(1), &names, value);
         });
         self.counters = counters;
     }
@@ -261,7 +257,7 @@ impl<'f> Recorded<'f> {
         (track, (time(5, 8), time(6, 9)))
     }
 
-    fn about(&self, event: Option<i64>) -> Option<&About> {
+    fn about(&self, event: Option<i64>) -> Option<&EventInfo> {
         self.events.get(&event?)
     }
 

@@ -4,7 +4,8 @@ use crate::problems;
 use crate::sources::processes::{Event, Processes};
 use crate::sources::ranges::Range;
 use crate::sources::row::Value;
-use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Key, Phase, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Start and end in ns of the machine's clock.
@@ -21,6 +22,15 @@ impl Counters {
             None => drop(self.0.insert(name.into(), value)),
         }
     }
+
+    /// Adds the value of a counter that is known by a number; one without a name is called by it.
+    pub(super) fn add_numbered(&mut self, id: Option<i64>, names: &FxHashMap<i64, Box<str>>, value: f64) {
+        match id.map(|id| (id, names.get(&id))) {
+            Some((_, Some(name))) => self.add(name, value),
+            Some((id, None)) => self.add(&format!("counter {id}"), value),
+            None => self.add("counter", value),
+        }
+    }
 }
 
 /// Vector registers of both kinds.
@@ -30,9 +40,7 @@ pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Optio
 
 /// Counts what was counted of dispatches that are not recorded.
 pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<'_>) {
-    for _ in 0..dispatches {
-        processes.count(problems::DANGLING_RECORD, "counters of a dispatch that is not recorded");
-    }
+    processes.count_many(problems::DANGLING_RECORD, dispatches as u64, "counters of a dispatch that is not recorded");
 }
 
 /// A kernel that ran.
@@ -81,12 +89,18 @@ impl Kernel<'_> {
         arguments.extend(counters.map(|(name, &value)| (&**name, Value::Float(Some(value)))));
         let stream = Key::Int(self.stream.or(self.queue).unwrap_or(0));
         let track = (Key::Int(self.device), stream, TrackKind::Stream);
-        let (kind, phase) = (EventKind::Kernel, Phase::Complete);
-        processes.push(
-            pid,
-            &Event { track, times: self.times, name, category: "kernel", kind, phase, arguments: &arguments },
-        );
+        push_span(processes, pid, (track, self.times), (name, "kernel", EventKind::Kernel), &arguments);
     }
+}
+
+fn push_span(
+    processes: &mut Processes<'_>,
+    pid: Option<i64>,
+    (track, times): ((Key, Key, TrackKind), Times),
+    (name, category, kind): (&str, &str, EventKind),
+    arguments: &[(&str, Value<'_>)],
+) {
+    processes.push(pid, &Event { track, times, name, category, kind, phase: Phase::Complete, arguments });
 }
 
 /// Bytes that were moved.
@@ -122,10 +136,8 @@ impl Copy<'_> {
             // No GPU moved these: they are of the host, on a row of their own.
             let copies = Key::Str(processes.of(pid).trace.strings.intern("copies"));
             let track = (Key::Int(pid.unwrap_or(0)), copies, TrackKind::Thread);
-            let (kind, phase) = (EventKind::Other, Phase::Complete);
             let arguments = [("bytes", Value::Int(self.bytes))];
-            processes
-                .push(pid, &Event { track, times: self.times, name, category: "", kind, phase, arguments: &arguments });
+            push_span(processes, pid, (track, self.times), (name, "", EventKind::Other), &arguments);
             return;
         };
         let stream = match self.stream {
@@ -143,11 +155,7 @@ impl Copy<'_> {
             ("memory bandwidth (GB/s)", Value::Float(rate)),
         ];
         let track = (Key::Int(device), stream, TrackKind::Stream);
-        let (kind, phase) = (EventKind::Memcpy, Phase::Complete);
-        processes.push(
-            pid,
-            &Event { track, times: self.times, name, category: "gpu_memcpy", kind, phase, arguments: &arguments },
-        );
+        push_span(processes, pid, (track, self.times), (name, "gpu_memcpy", EventKind::Memcpy), &arguments);
     }
 }
 
@@ -188,8 +196,7 @@ impl Call<'_> {
         if kind != EventKind::Annotation || ENDS.contains(&self.function) {
             let kind = if kind == EventKind::Annotation { EventKind::Other } else { kind };
             let arguments = [("correlation", Value::Int(self.correlation.filter(|_| kind.is_api_call())))];
-            let (name, phase) = (text, Phase::Complete);
-            processes.push(pid, &Event { track, times, name, category, kind, phase, arguments: &arguments });
+            push_span(processes, pid, (track, times), (text, category, kind), &arguments);
             return;
         }
         let range = Range::of(text);
@@ -211,7 +218,7 @@ pub(super) fn split_queues(trace: &mut Trace) {
     let queue = trace.attr("queue");
     let of_queue: Vec<_> = kernels.iter().filter_map(|&e| Some((e, queue.i64(e)?))).collect();
     let queues: BTreeSet<i64> = of_queue.iter().map(|&(_, queue)| queue).collect();
-    let is_0 = |&e: &_| trace.tracks.get(trace.events.track[stackline_model::EventId::index(e)]).tid == Key::Int(0);
+    let is_0 = |event: &EventId| trace.tracks.get(trace.events.track[event.index()]).tid == Key::Int(0);
     if queues.len() < 2 || of_queue.len() < kernels.len() || !kernels.iter().all(is_0) {
         return;
     }

@@ -4,10 +4,10 @@
 //! in any order: events are made at the end.
 
 use super::agents::{Agent, Agents, Gpu};
-use super::events::{Call, Copy, Counters, Kernel, Times, count_without_kernel, registers};
+use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
 use crate::problems;
-use crate::sources::lenient::{Fields, Object, Push, Whole};
 use crate::sources::processes::Processes;
+use crate::sources::streamed_json::{Fields, Into, Whole};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
@@ -28,7 +28,7 @@ pub(super) fn is_document(head: &[u8]) -> bool {
 pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> (Vec<Process>, Option<String>) {
     let mut document = Document::default();
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, stream));
-    let error = Object(&mut document).deserialize(&mut parser).err();
+    let error = Into(&mut document).deserialize(&mut parser).err();
     if let Some(error) = &error {
         let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::TOO_DAMAGED };
         processes.count(code, &error.to_string());
@@ -44,7 +44,7 @@ struct Document {
 impl<'de> Fields<'de> for Document {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            ROOT => map.next_value_seed(Object(&mut List(&mut self.processes))),
+            ROOT => map.next_value_seed(Into(&mut List(&mut self.processes))),
             _ => map.next_value::<IgnoredAny>().map(|_| ()),
         }
     }
@@ -63,7 +63,7 @@ impl<'de> Fields<'de> for List<'_> {
 
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let mut process = Process::default();
-        let read = list.next_element_seed(Object(&mut process));
+        let read = list.next_element_seed(Into(&mut process));
         // Of one that breaks off there is what came before.
         if !matches!(read, Ok(None)) {
             self.0.push(process);
@@ -75,15 +75,15 @@ impl<'de> Fields<'de> for List<'_> {
 /// What a document says of one process.
 #[derive(Default)]
 pub(super) struct Process {
-    about: About,
+    metadata: Metadata,
     agents: Vec<AgentRecord>,
     counters: Vec<Counter>,
     strings: Strings,
-    symbols: Vec<Symbol>,
-    dispatches: Vec<Dispatch>,
-    counted: Vec<Counted>,
-    copies: Vec<Moved>,
-    calls: Vec<Called>,
+    symbols: Vec<KernelSymbol>,
+    dispatches: Vec<DispatchRecord>,
+    counted: Vec<CounterRecord>,
+    copies: Vec<CopyRecord>,
+    calls: Vec<ApiRecord>,
     /// Lists of records that are not read, and are not empty.
     unread: BTreeSet<String>,
 }
@@ -95,12 +95,12 @@ const CALLS: &[&str] =
 impl<'de> Fields<'de> for Process {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "metadata" => self.about = map.next_value()?,
-            "agents" => map.next_value_seed(Push(&mut self.agents))?,
-            "counters" => map.next_value_seed(Push(&mut self.counters))?,
+            "metadata" => self.metadata = map.next_value()?,
+            "agents" => map.next_value_seed(Into(&mut self.agents))?,
+            "counters" => map.next_value_seed(Into(&mut self.counters))?,
             "strings" => self.strings = map.next_value()?,
-            "kernel_symbols" => map.next_value_seed(Push(&mut self.symbols))?,
-            "callback_records" | "buffer_records" => map.next_value_seed(Object(&mut Records(self)))?,
+            "kernel_symbols" => map.next_value_seed(Into(&mut self.symbols))?,
+            "callback_records" | "buffer_records" => map.next_value_seed(Into(&mut Records(self)))?,
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
@@ -114,13 +114,13 @@ impl<'de> Fields<'de> for Records<'_> {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         let process = &mut *self.0;
         match key {
-            "kernel_dispatch" => map.next_value_seed(Push(&mut process.dispatches)),
-            "memory_copy" => map.next_value_seed(Push(&mut process.copies)),
-            "counter_collection" => map.next_value_seed(Push(&mut process.counted)),
-            key if CALLS.contains(&key) => map.next_value_seed(Push(&mut process.calls)),
+            "kernel_dispatch" => map.next_value_seed(Into(&mut process.dispatches)),
+            "memory_copy" => map.next_value_seed(Into(&mut process.copies)),
+            "counter_collection" => map.next_value_seed(Into(&mut process.counted)),
+            key if CALLS.contains(&key) => map.next_value_seed(Into(&mut process.calls)),
             key => {
                 let mut records: Vec<IgnoredAny> = Vec::new();
-                map.next_value_seed(Push(&mut records))?;
+                map.next_value_seed(Into(&mut records))?;
                 if !records.is_empty() {
                     process.unread.insert(key.to_owned());
                 }
@@ -132,7 +132,7 @@ impl<'de> Fields<'de> for Records<'_> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct About {
+struct Metadata {
     pid: Whole,
 }
 
@@ -196,7 +196,7 @@ struct Message {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Symbol {
+struct KernelSymbol {
     kernel_id: Whole,
     kernel_name: String,
     formatted_kernel_name: String,
@@ -204,7 +204,7 @@ struct Symbol {
     accum_vgpr_count: Whole,
 }
 
-impl Symbol {
+impl KernelSymbol {
     fn name(&self) -> &str {
         if self.formatted_kernel_name.is_empty() {
             self.kernel_name.strip_suffix(".kd").unwrap_or(&self.kernel_name)
@@ -222,18 +222,18 @@ struct Correlation {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Dispatch {
+struct DispatchRecord {
     correlation_id: Correlation,
     start_timestamp: Whole,
     end_timestamp: Whole,
-    dispatch_info: Info,
+    dispatch_info: DispatchInfo,
     /// Not recorded by older versions.
     stream_id: Option<Handle>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Info {
+struct DispatchInfo {
     agent_id: Handle,
     queue_id: Handle,
     kernel_id: Whole,
@@ -261,8 +261,8 @@ impl Sizes {
 /// Values of counters of one dispatch.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Counted {
-    dispatch_data: Dispatch,
+struct CounterRecord {
+    dispatch_data: DispatchRecord,
     records: Vec<Reading>,
 }
 
@@ -275,7 +275,7 @@ struct Reading {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Moved {
+struct CopyRecord {
     kind: Whole,
     operation: Whole,
     correlation_id: Correlation,
@@ -289,7 +289,7 @@ struct Moved {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Called {
+struct ApiRecord {
     kind: Whole,
     operation: Whole,
     correlation_id: Correlation,
@@ -301,7 +301,7 @@ struct Called {
 impl Process {
     /// Makes events of what was read.
     pub(super) fn push(&self, processes: &mut Processes<'_>) {
-        let pid = self.about.pid.0.map(|pid| processes.key_of(pid));
+        let pid = self.metadata.pid.0.map(|pid| processes.key_of(pid));
         let agents = self.agents();
         self.calls(pid, processes);
         self.kernels(pid, &agents, processes);
@@ -364,13 +364,13 @@ impl Process {
     }
 
     fn kernels(&self, pid: Option<i64>, agents: &Agents, processes: &mut Processes<'_>) {
-        let names: FxHashMap<i64, &str> =
-            self.counters.iter().filter_map(|counter| Some((counter.id.handle.0?, &*counter.name))).collect();
-        let symbols: FxHashMap<i64, &Symbol> =
+        let names: FxHashMap<i64, Box<str>> =
+            self.counters.iter().filter_map(|counter| Some((counter.id.handle.0?, (*counter.name).into()))).collect();
+        let symbols: FxHashMap<i64, &KernelSymbol> =
             self.symbols.iter().filter_map(|symbol| Some((symbol.kernel_id.0?, symbol))).collect();
         let mut counters: FxHashMap<i64, Counters> = FxHashMap::default();
         // A run that only counts lists its dispatches beside what was counted, for each counter again.
-        let mut only_counted: Vec<&Dispatch> = Vec::new();
+        let mut only_counted: Vec<&DispatchRecord> = Vec::new();
         for counted in &self.counted {
             let Some(dispatch) = counted.dispatch_data.dispatch_info.dispatch_id.0 else { continue };
             if !counters.contains_key(&dispatch) && self.dispatches.is_empty() {
@@ -379,11 +379,7 @@ impl Process {
             let of_dispatch = counters.entry(dispatch).or_default();
             for reading in &counted.records {
                 let Some(value) = reading.value else { continue };
-                match reading.counter_id.handle.0.map(|id| (id, names.get(&id))) {
-                    Some((_, Some(name))) => of_dispatch.add(name, value),
-                    Some((id, None)) => of_dispatch.add(&format!("counter {id}"), value),
-                    None => of_dispatch.add("counter", value),
-                }
+                of_dispatch.add_numbered(reading.counter_id.handle.0, &names, value);
             }
         }
         for dispatch in self.dispatches.iter().chain(only_counted) {
@@ -395,7 +391,7 @@ impl Process {
                 queue: info.queue_id.handle.0,
                 stream: dispatch.stream_id.and_then(|id| id.handle.0),
                 correlation: dispatch.correlation_id.internal.0,
-                times: dispatch.times(),
+                times: (dispatch.start_timestamp.0, dispatch.end_timestamp.0),
                 group: info.workgroup_size.known(),
                 grid: info.grid_size.known(),
                 shared: info.group_segment_size.0,
@@ -406,11 +402,5 @@ impl Process {
             kernel.push(pid, processes);
         }
         count_without_kernel(counters.len(), processes);
-    }
-}
-
-impl Dispatch {
-    fn times(&self) -> Times {
-        (self.start_timestamp.0, self.end_timestamp.0)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading of JSON that keeps what stands before damage, and takes what is no whole number for none.
+//! JSON read part by part, so that what stands before damage is kept; what is no whole number is taken for none.
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -58,21 +58,23 @@ impl<'de> Visitor<'de> for OfWhole {
     }
 }
 
-/// What takes the fields of an object one by one.
+/// What takes the fields of an object, or the elements of a list, one by one.
 pub(crate) trait Fields<'de> {
     /// Takes the value of a field, or skips it.
-    fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
+    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
+        map.next_value::<IgnoredAny>().map(|_| ())
+    }
 
-    /// Takes the next element where there is a list instead. Whether there was one.
+    /// Takes the next element of a list, or skips it. Whether there was one.
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         Ok(list.next_element::<IgnoredAny>()?.is_some())
     }
 }
 
-/// An object on its way to what takes its fields. Anything else is skipped.
-pub(crate) struct Object<'f, F>(pub(crate) &'f mut F);
+/// An object or a list on its way to what takes its parts.
+pub(crate) struct Into<'f, F>(pub(crate) &'f mut F);
 
-impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Object<'_, F> {
+impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Into<'_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -80,11 +82,11 @@ impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Object<'_, F> {
     }
 }
 
-impl<'de, F: Fields<'de>> Visitor<'de> for Object<'_, F> {
+impl<'de, F: Fields<'de>> Visitor<'de> for Into<'_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+        f.write_str("an object or a list")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -104,37 +106,12 @@ impl<'de, F: Fields<'de>> Visitor<'de> for Object<'_, F> {
     }
 }
 
-/// A list on its way to the end of another: elements before damage are kept.
-pub(crate) struct Push<'v, T>(pub(crate) &'v mut Vec<T>);
-
-impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Push<'_, T> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Push<'_, T> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while let Some(element) = list.next_element()? {
-            self.0.push(element);
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+/// Elements go to the end of a list: those before damage are kept.
+impl<'de, T: Deserialize<'de>> Fields<'de> for Vec<T> {
+    fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
+        let element = list.next_element()?;
+        let is_one = element.is_some();
+        self.extend(element);
+        Ok(is_one)
     }
 }
