@@ -14,7 +14,7 @@ By = Literal["place", "path", "kind", "module", "phase", "size", "operator", "dt
 
 
 class Memory:
-    """The memory of one process over time, made by :func:`open_memory`. Immutable. Sizes are bytes, times ns.
+    """The memory of one process over time, made by :func:`open_memory` or :meth:`Run.memory`. Immutable. Sizes are bytes, times ns.
 
     Calls are numbered from 0 in the order in which the host made them; columns such as ``call``, ``allocated_by`` and
     ``freed_by`` are such numbers, and ``object`` is a row of :attr:`objects` by that number.
@@ -135,6 +135,13 @@ class Memory:
         return "\n".join(lines)
 
 
+def checked_peaks(peaks: int) -> int:
+    """How many peaks get a name."""
+    if not 1 <= peaks <= 1000:
+        raise ValueError(f"peaks is {peaks}; give 1 to 1000")
+    return peaks
+
+
 def open_memory(path: PathLike, *, peaks: int = 2) -> Memory:
     """Opens whatever tells of memory: a snapshot of PyTorch, a recording made with ``memory=True``, a trace of ``torch.profiler``
     with ``profile_memory=True``, a run directory that keeps one of these, and what else docs/memory.md lists.
@@ -144,6 +151,4 @@ def open_memory(path: PathLike, *, peaks: int = 2) -> Memory:
     Pickles are read without running anything in them. Releases the GIL; Ctrl-C ends it. Raises :class:`ReadError` if the
     input cannot be read or tells nothing of memory.
     """
-    if not 1 <= peaks <= 1000:
-        raise ValueError(f"peaks is {peaks}; give 1 to 1000")
-    return Memory(_native.open_memory(os.fspath(path), peaks))
+    return Memory(_native.open_memory(os.fspath(path), checked_peaks(peaks)))

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _native
 from ._analyses import AnalysisMethods, Steps
@@ -21,6 +21,9 @@ from ._rules_run import TIMEOUT, own_findings
 from ._table import Table
 from ._what_if import Prediction
 from ._window import all_of_it, exact_window, step_range
+
+if TYPE_CHECKING:
+    from ._memory import Memory
 
 PathLike = str | os.PathLike[str]
 
@@ -137,6 +140,10 @@ class Run(AnalysisMethods):
     steps, all but a first one that warms up (as in ``stackline report``; a table's notes say which), ``whole=True`` all of the
     trace. Tables that reproduce HTA's are of the whole trace unless steps are chosen.
     Times are integers in ns wherever a column name ends in ``_ns``.
+
+    A recording without single calls and a profile (speedscope, pprof, collapsed stacks ...) have :meth:`call_tree` and no traces, a
+    file of memory has :meth:`memory` and :meth:`findings`: :attr:`parts` says what there is. What needs more raises
+    :class:`AnalysisError` and says what there is instead.
     """
 
     __slots__ = ("_native", "_paths", "_report", "_traces")
@@ -146,6 +153,11 @@ class Run(AnalysisMethods):
         self._paths = paths
         self._report: ReadReport | None = None
         self._traces: tuple[TraceInfo, ...] | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What it holds: ``traces``, and where there are none ``calls`` or ``memory``."""
+        return tuple(self._native.parts)
 
     @property
     def traces(self) -> tuple[TraceInfo, ...]:
@@ -359,8 +371,22 @@ class Run(AnalysisMethods):
         """Who called what, and what that took: Python frames, modules, spans, operators, runtime calls and the GPU operations that
         they launched, with what ran backward below the operator that it differentiates. Of the steps that :meth:`findings`
         looks at, put together; with ``whole`` of all of the trace.
+
+        Of a recording without single calls and of a profile, all that it holds; a profile without times has what it counts in
+        ``time``, and ``metric`` says what that is.
         """
         return _native.call_tree(self._native, rank, step_range(steps), whole)
+
+    def memory(self, *, rank: int | None = None, peaks: int = 2) -> Memory:
+        """Who holds memory, what of it is for nothing, what a change would save: of a file of memory, a recording with
+        ``memory=True``, a trace of ``torch.profiler`` with ``profile_memory=True``, or a run directory that keeps one of these. Of
+        several ranks the first that tells of memory, or ``rank``. ``peaks``: so many peaks of each device get a name.
+
+        Raises :class:`ReadError` if nothing in it tells of memory.
+        """
+        from ._memory import Memory, checked_peaks
+
+        return Memory(self._native.memory(rank, checked_peaks(peaks)))
 
     def what_if(
         self,
@@ -417,7 +443,13 @@ class Run(AnalysisMethods):
         """Number of traces."""
         return len(self._native.ranks)
 
+    def __bool__(self) -> bool:
+        """True, also of a run without traces."""
+        return True
+
     def __repr__(self) -> str:
+        if not self.traces:
+            return f"Run of {' and '.join(self.parts)}: {', '.join(self._paths)}"
         events = sum(trace.events for trace in self.traces)
         head = f"Run of {len(self)} trace{'' if len(self) == 1 else 's'}, {events:,} events"
         lines = [f"  rank {t.rank}: {t.name} ({t.format}, {t.events:,} events, {len(t.steps)} steps)" for t in self.traces]
@@ -434,7 +466,8 @@ def open(  # noqa: A001 - sl.open is the name people expect
     threads: int = 0,
     progress: Progress = None,
 ) -> Run:
-    """Opens traces: files (JSON, plain or compressed with gzip, zstd, zip), archives and directories of ranks, run directories.
+    """Opens traces: files (JSON, plain or compressed with gzip, zstd, zip), archives and directories of ranks, run directories; and
+    recordings without single calls, profiles and files of memory, which hold no traces (:attr:`Run.parts`).
 
     ``paths``: one path or several. What a file is, is found out by its content, not its name.
     ``threads``: threads to use, 0 for as many as there are cores; never changes a result.

@@ -29,6 +29,7 @@ mod exact_doubt;
 mod exact_hop_names;
 mod exact_slack;
 mod exact_story;
+mod exact_unlaunched;
 mod findings_block_limits;
 mod findings_comm;
 mod findings_core;

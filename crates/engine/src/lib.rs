@@ -21,6 +21,7 @@ mod memory_findings;
 mod merge;
 mod names;
 mod open;
+mod parts;
 mod ranks;
 mod run;
 mod symbols;
@@ -40,6 +41,7 @@ pub use memory_findings::{
 pub use merge::concatenate;
 pub use names::nearest;
 pub use open::{OpenOptions, is_complete, is_run, note_lost, note_skipped, open, open_ranks, save, save_with};
+pub use parts::Parts;
 pub use ranks::{Job, ranks, select_rank};
 pub use run::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one};
 pub use stackline_store::WriteOptions;

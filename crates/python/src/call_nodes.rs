@@ -1,5 +1,6 @@
 //! Nodes of calling context trees for Python: handles into a tree that stays in Rust.
 
+use crate::call_tree::amount;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,7 +11,7 @@ use stackline_model::{CallFrameKind, CallNodeId, CallTree, EventId, TraceSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A tree, and the trace that it was made from.
+/// A tree, and the trace that it was made from, if any.
 pub(crate) struct Held {
     pub(crate) index: CallIndex,
     /// Ascending.
@@ -350,7 +351,7 @@ impl NativeCallNode {
             line.map_or_else(|| format!(" at {file}"), |line| format!(" at {file}:{line}"))
         });
         let time = self.time_of(Measure::Time, Part::All).sum;
-        format!("<{} {}{place}, {:.3} ms>", self.kind(), self.name(), time as f64 / 1e6)
+        format!("<{} {}{place}, {}>", self.kind(), self.name(), amount(&self.held, time))
     }
 }
 

@@ -10,10 +10,10 @@ use pyo3::types::PyDict;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part, TraceCalls, trace_calls};
 use stackline_engine::Watch;
-use stackline_model::{CallFrameKind, CallNodeId, CallTree};
+use stackline_model::{CallFrameKind, CallNodeId, CallTree, Unit};
 use std::sync::Arc;
 
-/// The calls of one trace of a run. Steps include both ends.
+/// The calls of one trace of a run, or those of a recording or a profile without traces. Steps include both ends.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole))]
 pub(crate) fn call_tree(
@@ -24,6 +24,15 @@ pub(crate) fn call_tree(
     whole: bool,
 ) -> PyResult<NativeCallTree> {
     let run = run.get();
+    if let Some(held) = &run.calls {
+        // It has no ranks and no steps.
+        return match rank.is_some() || steps.is_some() {
+            true => {
+                Err(run.needs_traces(py).err().unwrap_or_else(|| analysis_error(py, "there are no ranks and no steps")))
+            }
+            false => Ok(NativeCallTree(Arc::clone(held))),
+        };
+    }
     let at = position(py, run, rank)?;
     let scope = Scope { steps, whole, ..Scope::default() };
     let checked = stackline_engine::check_steps(std::slice::from_ref(&run.set.traces[at]), &scope);
@@ -78,10 +87,11 @@ impl NativeCallTree {
         self.0.index.steps
     }
 
-    /// What ``time`` of a node is: ``"gpu_time"`` where there are GPU operations, else ``"cpu_time"``.
+    /// What ``time`` of a node is: ``"gpu_time"`` where there are GPU operations, else ``"cpu_time"`` or, of a profile without times,
+    /// what it counts.
     #[getter]
-    fn metric(&self) -> &'static str {
-        if self.0.index.has_gpu_time() { "gpu_time" } else { "cpu_time" }
+    fn metric(&self) -> &str {
+        self.0.index.main().0
     }
 
     /// Whether anything runs backward or updates parameters; else it is inference.
@@ -127,7 +137,16 @@ impl NativeCallTree {
     fn __repr__(&self) -> String {
         let time = self.0.index.value(Measure::Time, Part::All, CallTree::ROOT).sum;
         let (nodes, steps) = (self.__len__(), self.steps());
-        format!("<CallTree of {nodes} nodes, {steps} steps, {:.3} ms of {}>", time as f64 / 1e6, self.metric())
+        format!("<CallTree of {nodes} nodes, {steps} steps, {} of {}>", amount(&self.0, time), self.metric())
+    }
+}
+
+/// A sum of a tree's times (or of what it counts) for people.
+pub(crate) fn amount(held: &Held, sum: u64) -> String {
+    match held.index.main().1 {
+        Unit::Ns => format!("{:.3} ms", sum as f64 / 1e6),
+        Unit::None => sum.to_string(),
+        unit => format!("{sum} {}", unit.suffix()),
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) fn critical_path(
 
 /// Which trace of a run is meant.
 pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> PyResult<usize> {
+    run.needs_traces(py)?;
     match rank {
         Some(rank) => run.position(py, rank),
         None if run.ranks.len() == 1 => Ok(0),

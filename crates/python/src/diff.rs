@@ -1,5 +1,6 @@
 //! Comparisons for Python.
 
+use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
@@ -7,13 +8,16 @@ use crate::worker::quiet;
 use pyo3::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::diff::{Options, Profile, Side, alike, compare, tables};
-use stackline_engine::Watch;
+use stackline_engine::{Error, Watch};
 use stackline_model::TraceSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Traces of a run with their ranks.
-type Ranked = (Arc<TraceSet>, Vec<i64>);
+/// What of a run is compared: its traces with their ranks, or its calls with its name.
+enum Compared {
+    Traces(Arc<TraceSet>, Vec<i64>),
+    Calls(Arc<Held>, String),
+}
 
 /// Compares runs before with runs after. Steps include both ends; `level` is a share of 1.
 #[pyfunction]
@@ -33,25 +37,39 @@ pub(crate) fn diff(
         return Err(analysis_error(py, "level is a share of false alarms in percent, 0.001 to 50"));
     }
     let scope = Scope::of_steps(steps);
-    let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Ranked>> {
+    let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {
         let one = |run: &Py<NativeRun>| {
             let run = run.get();
             let checked = stackline_engine::check_steps(&run.set.traces, &scope);
             checked.map_err(|error| engine_error(py, &error, Path::new("")))?;
-            Ok((Arc::clone(&run.set), run.ranks.clone()))
+            if let Some(calls) = &run.calls {
+                return Ok(Compared::Calls(Arc::clone(calls), run.name()));
+            }
+            run.needs_traces(py)?;
+            Ok(Compared::Traces(Arc::clone(&run.set), run.ranks.clone()))
         };
         runs.iter().map(one).collect()
     };
     let (before, after) = (of(&before)?, of(&after)?);
     let tables = quiet(py, &Watch::new(), move || {
-        let side = |runs: &[Ranked]| -> Side { runs.iter().map(|run| profiles(run, &scope)).collect() };
-        let (mut before, mut after) = (side(&before), side(&after));
+        let side =
+            |runs: &[Compared]| -> Result<Side, String> { runs.iter().map(|run| profiles(run, &scope)).collect() };
+        let (mut before, mut after) = (side(&before)?, side(&after)?);
         alike(&mut before, &mut after);
-        tables(&compare(&before, &after, Options { level, by_family }), &before, &after)
+        Ok(tables(&compare(&before, &after, Options { level, by_family }), &before, &after))
     })?;
+    let tables = tables.map_err(|reason: String| analysis_error(py, &reason))?;
     tables.iter().map(NativeTable::from_model).collect()
 }
 
-fn profiles((set, ranks): &Ranked, scope: &Scope) -> Vec<Profile> {
-    set.traces.iter().zip(ranks).map(|(trace, rank)| Profile::of(trace, *rank, scope)).collect()
+fn profiles(run: &Compared, scope: &Scope) -> Result<Vec<Profile>, String> {
+    match run {
+        Compared::Traces(set, ranks) => {
+            Ok(set.traces.iter().zip(ranks).map(|(trace, rank)| Profile::of(trace, *rank, scope)).collect())
+        }
+        Compared::Calls(held, name) => match Profile::of_calls(&held.index.tree, name) {
+            Ok(profile) => Ok(vec![profile]),
+            Err(_) => Err(Error::NoTimes { path: name.into() }.to_string()),
+        },
+    }
 }

@@ -11,11 +11,13 @@ use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{
     Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_with, findings_table, merge,
 };
-use stackline_engine::{Job, OpenOptions, Watch, findings_with_memory, if_any, memory_of, memory_of_rank};
+use stackline_engine::{
+    Job, OpenOptions, Watch, findings_of_memory, findings_with_memory, if_any, memory_of, memory_of_rank,
+};
 use stackline_model::{MemoryTrace, TraceSet, Unit};
 use std::sync::Arc;
 
-/// What to change in the program of one trace. Steps include both ends. `said`: what rules in Python found, a JSON message
+/// What to change in the program of one trace, or of a file of memory. Steps include both ends. `said`: what rules in Python found, a JSON message
 /// each.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, said))]
@@ -43,6 +45,11 @@ pub(crate) fn findings(
     }
     let options =
         Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads };
+    if let (Some(memory), None) = (&run.memory, rank) {
+        let memory = Arc::clone(memory);
+        let look = move || findings_of_memory(&memory, &options, &|_| true);
+        return table(py, Ok(quiet(py, &Watch::new(), look)?));
+    }
     let (set, inputs) = (Arc::clone(&run.set), Arc::clone(&run.inputs));
     // Rules of the user's own said where events are: of one trace.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {

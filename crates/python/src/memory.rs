@@ -26,7 +26,7 @@ struct Studied {
 }
 
 struct Opened {
-    trace: MemoryTrace,
+    trace: Arc<MemoryTrace>,
     peaks: Vec<NamedPeak>,
     per_device: usize,
     studied: OnceLock<Studied>,
@@ -58,17 +58,24 @@ pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResu
         |_| Ok(()),
         move || {
             let trace = stackline_engine::open_memory(&path, &options)?;
-            let named = tables::named_peaks(&trace, peaks);
-            Ok(Opened { trace, peaks: named, per_device: peaks, studied: OnceLock::new() })
+            Ok(NativeMemory::new(Arc::new(trace), peaks))
         },
     )?;
-    opened.map(|opened| NativeMemory(Arc::new(opened))).map_err(|e| engine_error(py, &e, &place))
+    opened.map_err(|e| engine_error(py, &e, &place))
 }
 
 /// Names of the tables that [`NativeMemory::raw`] gives.
 #[pyfunction]
 pub(crate) fn memory_tables() -> Vec<&'static str> {
     arrow::memory_tables()
+}
+
+impl NativeMemory {
+    /// Of each device at most `peaks` peaks get a name.
+    pub(crate) fn new(trace: Arc<MemoryTrace>, peaks: usize) -> Self {
+        let named = tables::named_peaks(&trace, peaks);
+        Self(Arc::new(Opened { trace, peaks: named, per_device: peaks, studied: OnceLock::new() }))
+    }
 }
 
 #[pymethods]

@@ -1,20 +1,23 @@
 //! An opened set of traces.
 
+use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error, save_error};
+use crate::memory::NativeMemory;
 use crate::table::{NativeTable, arrow_error};
 use crate::views;
 use crate::worker::{interruptible, quiet, settled};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::analyses;
+use stackline_analyze::calls::CallIndex;
 use stackline_analyze::steps::default_window;
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
-use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, RunOptions, Watch, WriteOptions};
-use stackline_model::{Problem, Table, TraceSet};
+use stackline_engine::{Error, OF_WHOLE_TRACE, OpenOptions, Parts, RunOptions, Watch, WriteOptions};
+use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An opened set of traces: one per rank or file. Immutable.
+/// An opened run: traces, one per rank or file, or what a file without any holds. Immutable.
 #[pyclass(frozen, name = "Run", module = "stackline._native")]
 pub(crate) struct NativeRun {
     pub(crate) set: Arc<TraceSet>,
@@ -22,6 +25,12 @@ pub(crate) struct NativeRun {
     pub(crate) threads: usize,
     /// What it was opened of, wherever the program goes meanwhile.
     pub(crate) inputs: Arc<[PathBuf]>,
+    /// Calls of a recording or a profile that holds no trace.
+    pub(crate) calls: Option<Arc<Held>>,
+    /// Memory of a file that is of nothing else.
+    pub(crate) memory: Option<Arc<MemoryTrace>>,
+    /// What to say where traces are needed and there are none.
+    without_traces: Option<String>,
 }
 
 /// A problem of the read report, with the trace and rank that it is of.
@@ -57,11 +66,32 @@ pub(crate) fn open(
     // What has no such form is said by the reader.
     let inputs: Arc<[PathBuf]> =
         paths.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect();
-    let read = interruptible(py, &watch, tell, move || stackline_engine::open(&paths, &options))?;
-    let set = read.map_err(|e| engine_error(py, &e, &first))?;
+    let read = interruptible(py, &watch, tell, move || {
+        let parts = Parts::open(&paths, &options)?;
+        let set = Arc::new(parts.traces);
+        let held = |tree| Held { index: CallIndex::new(tree, 0), events: Vec::new(), set: Arc::clone(&set), at: 0 };
+        Ok(NativeRun {
+            ranks: stackline_engine::ranks(&set),
+            threads,
+            inputs,
+            calls: parts.calls.map(held).map(Arc::new),
+            memory: parts.memory.map(Arc::new),
+            without_traces: parts.without_traces.as_ref().map(without_traces),
+            set,
+        })
+    })?;
+    let run = read.map_err(|e| engine_error(py, &e, &first))?;
     tell(py)?;
-    let ranks = stackline_engine::ranks(&set);
-    Ok(NativeRun { set: Arc::new(set), ranks, threads, inputs })
+    Ok(run)
+}
+
+/// What a run without traces says where they are needed.
+fn without_traces(error: &Error) -> String {
+    let instead = match error {
+        Error::OnlyMemory { .. } => "Run.memory() has it",
+        _ => "Run.call_tree() has its calls",
+    };
+    format!("{error}. In Python, {instead}")
 }
 
 /// Name and one line of description of every registered analysis, in the order of registration.
@@ -72,6 +102,37 @@ pub(crate) fn analyses_list() -> Vec<(&'static str, &'static str)> {
 
 #[pymethods]
 impl NativeRun {
+    /// What it holds: `traces`, `calls`, `memory`.
+    #[getter]
+    fn parts(&self) -> Vec<&'static str> {
+        let there = [
+            ("traces", self.without_traces.is_none()),
+            ("calls", self.calls.is_some()),
+            ("memory", self.memory.is_some()),
+        ];
+        there.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
+    }
+
+    /// The memory that it tells of: all of it, or of one rank.
+    fn memory(&self, py: Python<'_>, rank: Option<i64>, peaks: usize) -> PyResult<NativeMemory> {
+        if let Some(trace) = &self.memory {
+            let trace = Arc::clone(trace);
+            return quiet(py, &Watch::new(), move || NativeMemory::new(trace, peaks));
+        }
+        let at = rank.map(|rank| self.position(py, rank)).transpose()?;
+        let watch = Watch::new();
+        let options = OpenOptions { threads: self.threads, watch: watch.clone(), ..OpenOptions::default() };
+        let (set, inputs) = (Arc::clone(&self.set), Arc::clone(&self.inputs));
+        let found = quiet(py, &watch, move || {
+            let trace = match at {
+                Some(at) => stackline_engine::memory_of_rank(&inputs, &set.traces[at], &options),
+                None => stackline_engine::memory_of(&inputs, &set.traces, &options),
+            };
+            trace.map(|trace| NativeMemory::new(Arc::new(trace), peaks))
+        })?;
+        found.map_err(|error| engine_error(py, &error, Path::new("")))
+    }
+
     /// Rank of each trace.
     #[getter]
     fn ranks(&self) -> Vec<i64> {
@@ -103,6 +164,16 @@ impl NativeRun {
 
     /// What reading had to repair, skip or lose, trace after trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let of_part = |report: &ReadReport| {
+            let name = self.name();
+            report.problems.iter().map(|problem| told(py, problem, &name, 0)).collect()
+        };
+        if let Some(calls) = &self.calls {
+            return of_part(&calls.index.tree.report);
+        }
+        if let Some(memory) = &self.memory {
+            return of_part(&memory.report);
+        }
         let mut problems = Vec::new();
         for (trace, rank) in self.set.traces.iter().zip(&self.ranks) {
             for problem in &trace.report.problems {
@@ -123,6 +194,7 @@ impl NativeRun {
         whole: bool,
     ) -> PyResult<Vec<NativeTable>> {
         let analysis = find(py, name)?;
+        self.needs_traces(py)?;
         let at = rank.map(|r| self.position(py, r)).transpose()?;
         let scope = Scope { steps, whole, ..Scope::default() };
         let options = RunOptions { scope, threads: self.threads, watch: Watch::new() };
@@ -148,6 +220,7 @@ impl NativeRun {
     /// Events of all traces, with or without their arguments.
     #[pyo3(signature = (arguments=false))]
     fn events(&self, py: Python<'_>, arguments: bool) -> PyResult<NativeTable> {
+        self.needs_traces(py)?;
         let (set, ranks, watch) = (Arc::clone(&self.set), self.ranks.clone(), Watch::new());
         let stop = watch.clone();
         let (made, note) = quiet(py, &watch, move || {
@@ -160,6 +233,7 @@ impl NativeRun {
 
     /// Operations of accelerators, each with what launched it.
     fn gpu_ops(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
         let made = quiet(py, &Watch::new(), move || views::gpu_ops(&set, &ranks))?;
         let title = "Operations of accelerators, and what launched them";
@@ -168,6 +242,7 @@ impl NativeRun {
 
     /// Threads, streams and counters.
     fn tracks(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
         let made = quiet(py, &Watch::new(), move || views::tracks(&set, &ranks))?;
         let title = "Where events happened: threads, streams, counters";
@@ -177,6 +252,7 @@ impl NativeRun {
     /// Writes the traces to a run directory.
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        self.needs_traces(py)?;
         let watch = Watch::new();
         let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
         let set = Arc::clone(&self.set);
@@ -186,12 +262,23 @@ impl NativeRun {
 }
 
 impl NativeRun {
+    /// What people know it by.
+    pub(crate) fn name(&self) -> String {
+        self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// An error that says what there is instead, if it has no traces.
+    pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
+        self.without_traces.as_ref().map_or(Ok(()), |reason| Err(analysis_error(py, reason)))
+    }
+
     /// Position of a rank's trace.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
+        self.needs_traces(py)?;
         self.ranks.iter().position(|&r| r == rank).ok_or_else(|| {
             let mut available = self.ranks.clone();
             available.sort_unstable();
-            engine_error(py, &stackline_engine::Error::NoRank { wanted: rank, available }, Path::new(""))
+            engine_error(py, &Error::NoRank { wanted: rank, available }, Path::new(""))
         })
     }
 }

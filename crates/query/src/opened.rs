@@ -19,7 +19,7 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_analyze::steps::Looked;
-use stackline_engine::{Error, OpenOptions, RunOptions};
+use stackline_engine::{Error, OpenOptions, Parts, RunOptions};
 use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
@@ -27,7 +27,6 @@ use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::ScopedJoinHandle;
 
 /// All of a trace, also where it has steps.
 const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
@@ -71,30 +70,8 @@ impl Opened {
     /// # Errors
     /// If nothing of an input can be read.
     pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
-        // Sums and single calls of a recording stand in the same streams: both are read at the same time.
-        let (recording, opened) = std::thread::scope(|scope| {
-            let recording = match inputs {
-                [run] if stackline_engine::has_calls(run) => Some(scope.spawn(|| stackline_engine::open_calls(run))),
-                _ => None,
-            };
-            let opened = stackline_engine::open(inputs, options);
-            let joined = |thread: ScopedJoinHandle<'_, Result<CallTree, Error>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            (recording.map(joined), opened)
-        });
-        let mut recording = recording.transpose()?.map(fold_imports);
-        let (set, memory) = match opened {
-            // A tree alone can be looked at, too, and so can memory.
-            Err(Error::OnlyCalls { report, .. }) if recording.is_some() => {
-                recording.iter_mut().for_each(|tree| stackline_engine::note_lost(&mut tree.report, &report));
-                (TraceSet::default(), None)
-            }
-            Err(Error::OnlyMemory { path }) => {
-                (TraceSet::default(), Some(stackline_engine::open_memory(&path, options)?))
-            }
-            other => (other?, None),
-        };
+        let Parts { traces: set, calls, memory, .. } = Parts::open_with_calls(inputs, options)?;
+        let recording = calls.map(fold_imports);
         let ranks = stackline_engine::ranks(&set);
         let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();
         let name = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ");

@@ -2,7 +2,7 @@
 
 use super::STALLS;
 use crate::critical_path::ctda::{Phase, PhaseRules, RuleKind};
-use stackline_model::{CallChildren, CallFrame, CallFrameKind, CallMetric, CallNodeId, CallTree};
+use stackline_model::{CallChildren, CallFrame, CallFrameKind, CallMetric, CallNodeId, CallTree, Unit};
 use std::collections::BTreeMap;
 
 /// How many values, and their sum.
@@ -25,10 +25,10 @@ impl CallValue {
     }
 }
 
-/// Which time is meant. All in ns.
+/// Which time is meant. All in ns, but for [`Measure::Time`] of a tree without times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// GPU time where the tree has any, else CPU time.
+    /// GPU time where the tree has any, else CPU time, else what was measured instead.
     Time,
     /// Time of GPUs.
     Gpu,
@@ -72,6 +72,8 @@ pub struct CallIndex {
     gpu: Option<usize>,
     cpu: Option<usize>,
     stalls: Option<usize>,
+    /// Column of what a node takes before all else, and its unit.
+    main: Option<(usize, Unit)>,
     /// By frame.
     names: Vec<String>,
     /// By node.
@@ -96,15 +98,19 @@ pub struct OperatorTotal {
 impl CallIndex {
     /// Prepares a tree.
     pub fn new(tree: CallTree, steps: usize) -> Self {
-        let columns: Vec<Column> = tree.measured().into_iter().map(|metric| column(&tree, metric)).collect();
+        let measured = tree.measured();
+        let columns: Vec<Column> = measured.iter().map(|&metric| column(&tree, metric)).collect();
         let named = |name: &str| columns.iter().position(|column| column.name == name);
         let of = |metric: CallMetric| named(metric.name(&tree.strings));
         let gpu = of(CallMetric::GpuTime);
         let cpu = of(CallMetric::HostTime).or_else(|| of(CallMetric::CpuTime)).or_else(|| of(CallMetric::OperatorTime));
         let stalls = named(STALLS);
+        let times = || measured.iter().position(|metric| metric.unit() == Unit::Ns && metric.adds_up());
+        let at = gpu.or(cpu).or_else(times).or((!measured.is_empty()).then_some(0));
+        let main = at.and_then(|at| Some((at, measured.get(at)?.unit())));
         let names = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();
         let (children, phases) = (tree.children(), phases(&tree));
-        Self { tree, children, steps, columns, gpu, cpu, stalls, names, phases }
+        Self { tree, children, steps, columns, gpu, cpu, stalls, main, names, phases }
     }
 
     /// Number of nodes, the root included.
@@ -164,15 +170,22 @@ impl CallIndex {
         self.phases.iter().any(|phase| matches!(phase, Phase::Backward | Phase::Update))
     }
 
-    /// Whether times are those of GPUs ([`Measure::Time`]).
-    pub fn has_gpu_time(&self) -> bool {
-        self.gpu.is_some()
+    /// Name and unit of what [`Measure::Time`] is: `gpu_time` where GPUs worked, else `cpu_time` or, of a tree without either, what was
+    /// measured instead.
+    pub fn main(&self) -> (&str, Unit) {
+        let Some((at, unit)) = self.main else { return ("cpu_time", Unit::Ns) };
+        let name = match () {
+            () if self.gpu.is_some() => "gpu_time",
+            () if self.cpu.is_some() => "cpu_time",
+            () => self.columns.get(at).map_or("", |column| column.name.as_str()),
+        };
+        (name, unit)
     }
 
     /// A time of a part of a node; of all that is 0 if it was not measured.
     pub fn value(&self, measure: Measure, part: Part, node: CallNodeId) -> CallValue {
         let column = match measure {
-            Measure::Time => self.gpu.or(self.cpu),
+            Measure::Time => self.main.map(|(at, _)| at),
             Measure::Gpu => self.gpu,
             Measure::Cpu => self.cpu,
         };

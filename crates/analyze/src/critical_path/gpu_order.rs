@@ -54,6 +54,8 @@ pub enum Reason {
     UnrecordedWait,
     /// A long gap without recorded cause that ended right after work of another stream.
     OtherStream,
+    /// Of a device of which no launch is recorded: the work of another stream that ended last before the start.
+    OtherStreamUnlaunched,
     /// Copies of one direction follow one another on their engine.
     CopyEngine,
     /// The kernel of the same graph launch that ended last before the start.
@@ -92,6 +94,7 @@ impl Reason {
             Self::EventAmidLoss => "event_amid_loss",
             Self::UnrecordedWait => "unrecorded_wait",
             Self::OtherStream => "other_stream",
+            Self::OtherStreamUnlaunched => "other_stream_without_launch",
             Self::CopyEngine => "copy_engine",
             Self::Graph => "graph",
             Self::Synchronisation => "synchronisation",

@@ -1,10 +1,10 @@
 //! From a trace to its dependency graph.
 
-use super::category::LONG_GAP_NS;
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge, NodeKind};
 use super::lanes::Lane;
+use super::other_streams::OtherStreams;
 use super::threads::{Handover, Threads};
-use crate::critical_path::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, ROUNDING_NS, Reason, SyncCall};
+use crate::critical_path::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall};
 use crate::critical_path::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, GpuId, Trace, TrackId};
@@ -94,7 +94,8 @@ impl<'a> Builder<'a> {
         builder.cut_at_doubtful_calls();
         builder.add_lanes(waits);
         builder.connect_operations();
-        builder.explain_long_gaps();
+        let others = OtherStreams::new(trace, order).dependencies(&builder.graph, &builder.edges, &builder.gpu_node);
+        builder.edges.extend(others);
         let Self { graph, edges, lane_nodes, corrections, .. } = builder;
         Built { graph, edges, lane_nodes, corrections }
     }
@@ -264,47 +265,6 @@ impl<'a> Builder<'a> {
                 if late <= believed {
                     self.edges.push(NewEdge { to: node, from, dependency: Dependency::Gpu(dep.reason) });
                 }
-            }
-        }
-    }
-}
-
-/// How soon after another stream's work an operation starts that was waiting for it, in ns.
-const SOON_NS: i64 = 50_000;
-
-impl Builder<'_> {
-    /// Ties operations that start long after all that is known to have held them back to the work of another stream of
-    /// their device that ended right before.
-    fn explain_long_gaps(&mut self) {
-        let mut released = vec![i64::MIN; self.graph.len()];
-        for edge in &self.edges {
-            let slot = &mut released[edge.to as usize];
-            *slot = self.graph.end[edge.from as usize].max(*slot);
-        }
-        let device = |b: &Self, g: GpuId| b.trace.gpu.device[g.index()];
-        let operations = self.trace.gpu.ids().filter(|g| self.gpu_node[g.index()] != NONE);
-        let mut by_end: Vec<(i64, GpuId)> = operations.map(|g| (gpu_end(self.trace, g), g)).collect();
-        by_end.sort_unstable_by_key(|&(end, g)| (end, self.order.rank[g.index()]));
-        for gpu in self.trace.gpu.ids() {
-            let node = self.gpu_node[gpu.index()];
-            if node == NONE {
-                continue;
-            }
-            let began = self.graph.start[node as usize];
-            let after = released[node as usize];
-            if after == i64::MIN || began - after <= LONG_GAP_NS {
-                continue;
-            }
-            let until = by_end.partition_point(|&(end, _)| end <= began + ROUNDING_NS);
-            let recent = by_end[..until].iter().rev().take_while(|(end, _)| *end > after.max(began - SOON_NS));
-            let elsewhere = |other: &GpuId| {
-                self.order.stream[other.index()] != self.order.stream[gpu.index()]
-                    && device(self, *other) == device(self, gpu)
-                    && gpu_start(self.trace, *other) < began
-            };
-            if let Some(other) = recent.map(|&(_, g)| g).find(elsewhere) {
-                let dependency = Dependency::Gpu(Reason::OtherStream);
-                self.edges.push(NewEdge { to: node, from: self.gpu_node[other.index()], dependency });
             }
         }
     }

@@ -88,7 +88,7 @@ impl Category {
 }
 
 /// A longer gap before an operation whose launch is not in the trace has no known cause, in ns.
-const UNLAUNCHED_GAP_NS: i64 = 10_000;
+pub(super) const UNLAUNCHED_GAP_NS: i64 = 10_000;
 
 /// A longer gap between two operations of a stream is no longer the time that a device takes to go on to the next, in
 /// ns: something held the operation back, and where nothing is found the cause is unknown.
@@ -102,7 +102,7 @@ pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
         Dependency::Launch | Dependency::LaunchByOperator => Category::LaunchLatency,
-        Dependency::Unlaunched if lag > UNLAUNCHED_GAP_NS => Category::Unknown,
+        _ if dependency.is_without_launch() && lag > UNLAUNCHED_GAP_NS => Category::Unknown,
         Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) if lag > LONG_GAP_NS => Category::Unknown,
         Dependency::Stream
         | Dependency::StreamAmidLoss

@@ -64,6 +64,11 @@ impl Dependency {
         matches!(self, Self::Stream | Self::StreamAmidLoss | Self::Overlap | Self::Unlaunched)
     }
 
+    /// Whether it is concluded for an operation whose launch is not in the trace.
+    pub fn is_without_launch(self) -> bool {
+        matches!(self, Self::Unlaunched | Self::Gpu(Reason::OtherStreamUnlaunched))
+    }
+
     /// Name of the rule in tables and files.
     pub fn rule(self) -> &'static str {
         match self {

@@ -13,6 +13,7 @@ mod hop_list;
 mod hops;
 mod lanes;
 mod names;
+mod other_streams;
 mod overlay;
 mod report;
 mod slack;

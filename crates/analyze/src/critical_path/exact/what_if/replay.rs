@@ -5,7 +5,7 @@
 //! edges have none. So without changes every shift is 0 and the observed times come back exactly.
 
 use super::super::Exact;
-use super::super::category::LONG_GAP_NS;
+use super::super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::super::graph::{ActivityGraph, Dependency, NONE};
 use super::capacity::{capacity, lone_queries};
 use super::lags::{Class, Lags, class_of, lag_tables};
@@ -50,6 +50,9 @@ pub(super) struct Plan {
     edges: Vec<PlanEdge>,
     /// Per position whether what bound it is inferred.
     is_inferred: Vec<bool>,
+    /// Positions of operations without launch that started long after all that is known to have held them back: maybe as early as the
+    /// program launched them.
+    without_cause: FxHashSet<u32>,
     /// Who takes turns at locks and full queues: after an edit there may be nothing to wait for.
     pub(super) turns: Turns,
     /// The longest overlap of two operations of a stream, in ns; 0 if none do.
@@ -84,6 +87,7 @@ impl Plan {
             offset: Vec::with_capacity(node.len() + 1),
             edges: Vec::with_capacity(graph.edges.len()),
             is_inferred: Vec::with_capacity(node.len()),
+            without_cause: FxHashSet::default(),
             turns,
             most_overlap: most_overlap(graph),
             is_sync: Vec::with_capacity(node.len()),
@@ -123,14 +127,26 @@ impl Plan {
             };
             is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
+            let waited = start - graph.end[edge.from as usize];
+            if is_binding && edge.dependency.is_without_launch() && waited > UNLAUNCHED_GAP_NS {
+                self.without_cause.insert(at);
+            }
             let follows = self.most_overlap > 0
                 && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamAmidLoss);
             if follows {
                 self.next_on_stream.insert(from, at);
             }
-            let observed = start - graph.end[edge.from as usize];
             let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
-            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, follows, edge });
+            self.edges.push(PlanEdge {
+                observed: waited,
+                from,
+                class,
+                is_binding,
+                is_inferred,
+                is_sync,
+                follows,
+                edge,
+            });
         }
         // Room on the device alone releases nothing.
         let has_edges = self.edges.len() > self.offset[at as usize] as usize;
@@ -259,6 +275,9 @@ impl Plan {
         for &(from, slack) in changes.extra.get(&at).into_iter().flatten() {
             let shift = if from == NONE { 0 } else { shifts[from as usize] };
             terms.sure = terms.sure.max(Some(shift - slack));
+        }
+        if mode == Mode::Pessimistic && self.without_cause.contains(&at) {
+            terms.sure = terms.sure.max(Some(0));
         }
         let shift = terms.shift();
         let moved = shift != 0 || synced < others || others.is_some_and(|s| s != 0);

@@ -1,0 +1,81 @@
+//! Recordings of kernels alone: no call, no thread.
+
+use crate::critical_path_support::Mini;
+use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice, what_if};
+use stackline_model::Trace;
+
+/// Streams 7 and 9 take turns; a kernel of a µs ends last.
+fn turns() -> Trace {
+    let mut mini = Mini::default();
+    for (name, stream, start, dur) in
+        [("a", 7, 0, 100), ("b", 7, 110, 90), ("c", 9, 205, 95), ("d", 7, 305, 1), ("beside", 9, 20, 5)]
+    {
+        mini.kernel(name, stream, start, dur, start + 1);
+    }
+    mini.trace()
+}
+
+#[test]
+fn the_path_goes_over_to_the_stream_that_worked() {
+    let trace = turns();
+    let exact = Exact::new(&trace);
+    let path = exact.path(&WindowChoice::Whole).unwrap();
+    let worked: Vec<&str> =
+        path.hops.iter().filter(|hop| hop.rule == "record").map(|hop| trace.name(hop.event)).collect();
+    assert_eq!(worked, ["a", "b", "c", "d"]);
+    let spent: Vec<(Category, i64)> = path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect();
+    assert_eq!(spent, [(Category::GpuCompute, 286_000), (Category::GpuQueue, 20_000)]);
+    let between = path.hops.iter().find(|hop| hop.end == 305_000).unwrap();
+    assert_eq!((between.rule, between.evidence.name()), ("other_stream_without_launch", "inferred"));
+}
+
+/// Half of `c` is gained where the path goes through it; what runs beside gains nothing.
+#[test]
+fn edits_gain_what_the_device_waits_for() {
+    let trace = turns();
+    let gain = |text: &str| {
+        let edit = what_if::Edit::parse(text).unwrap();
+        what_if::predict(&trace, &WindowChoice::Whole, &[edit]).unwrap().gain
+    };
+    assert_eq!(gain("scale kernel:c 0.5").ns, 47_500);
+    assert_eq!(gain("scale kernel:beside 0.5").ns, 0);
+}
+
+/// Nobody knows when the program launched what started long after all else: maybe no earlier.
+#[test]
+fn before_idle_time_maybe_nothing_is_gained() {
+    for stream in [7, 9] {
+        let mut mini = Mini::default();
+        mini.kernel("a", 7, 0, 100, 1);
+        mini.kernel("b", stream, 5_000, 100, 2);
+        let edit = what_if::Edit::parse("scale kernel:a 0.5").unwrap();
+        let gain = what_if::predict(&mini.trace(), &WindowChoice::Whole, &[edit]).unwrap().gain;
+        assert_eq!(gain.ns, 50_000);
+        assert!(gain.low_ns <= 0, "{gain:?}");
+    }
+}
+
+/// Where the device does nothing for long, nothing in the file says why.
+#[test]
+fn idle_time_stays_unknown() {
+    let mut mini = Mini::default();
+    mini.kernel("a", 7, 0, 100, 1);
+    mini.kernel("b", 9, 5_000, 100, 2);
+    let trace = mini.trace();
+    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
+    let spent: Vec<(Category, i64)> = path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect();
+    assert_eq!(spent, [(Category::GpuCompute, 200_000), (Category::Unknown, 4_900_000)]);
+}
+
+/// A call that is recorded of a device tells that calls were: then times alone conclude nothing.
+#[test]
+fn where_launches_are_recorded_nothing_changes() {
+    let mut mini = Mini::default();
+    mini.kernel("a", 7, 0, 100, 1);
+    mini.call("cudaLaunchKernel", 1, 40, 10, 2);
+    mini.kernel("b", 9, 150, 100, 2);
+    mini.kernel("c", 7, 300, 10, 3);
+    let trace = mini.trace();
+    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
+    assert!(path.hops.iter().all(|hop| hop.rule != "other_stream_without_launch"));
+}

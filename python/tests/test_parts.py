@@ -1,0 +1,110 @@
+"""What holds no trace opens as well: sums of calls, and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import stackline as sl
+
+STACKS = "main;train;forward 30\nmain;train;backward 50\nmain;load 20\n"
+
+
+@pytest.fixture
+def stacks(tmp_path: Path) -> Path:
+    path = tmp_path / "stacks.txt"
+    path.write_text(STACKS)
+    return path
+
+
+def speedscope(path: Path, unit: str) -> Path:
+    path.write_text(
+        '{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{"frames":[{"name":"main"},{"name":"step"}]},'
+        f'"profiles":[{{"type":"sampled","name":"p","unit":"{unit}","startValue":0,"endValue":7,'
+        '"samples":[[0],[0,1]],"weights":[3,4]}]}'
+    )
+    return path
+
+
+def test_a_profile_has_its_calls(stacks: Path) -> None:
+    run = sl.open(stacks)
+    assert run and len(run) == 0 and run.ranks == [] and run.traces == ()
+    assert run.parts == ("calls",)
+    assert "calls" in repr(run) and "stacks.txt" in repr(run)
+    assert run.read_report.is_clean
+    tree = run.call_tree()
+    times = {node.name: node.time for node in tree.nodes}
+    assert times == {"main": 100, "train": 80, "forward": 30, "backward": 50, "load": 20}
+    assert [node.name for node in tree.search("**/train/*")] == ["forward", "backward"]
+    assert tree.metric == next(iter(tree.root.metrics)) and "ms" not in repr(tree)
+
+
+def test_times_of_a_profile_are_nanoseconds(tmp_path: Path) -> None:
+    tree = sl.open(speedscope(tmp_path / "p.speedscope.json", "milliseconds")).call_tree()
+    assert [(node.name, node.time) for node in tree.nodes] == [("main", 7_000_000), ("step", 4_000_000)]
+    assert "7.000 ms" in repr(tree) and tree.metric.endswith("_time")
+
+
+def test_bytes_of_a_profile_are_bytes(tmp_path: Path) -> None:
+    tree = sl.open(speedscope(tmp_path / "p.speedscope.json", "bytes")).call_tree()
+    assert [(node.name, node.time) for node in tree.nodes] == [("main", 7), ("step", 4)]
+    assert "7 bytes" in repr(tree) or "7 B" in repr(tree)
+
+
+def test_what_needs_a_trace_says_what_there_is(stacks: Path) -> None:
+    run = sl.open(stacks)
+    for ask in (
+        run.events,
+        run.gpu_ops,
+        run.tracks,
+        run.kernels,
+        run.critical_path,
+        run.findings,
+        run.sweep,
+        lambda: run.call_tree(steps=1),
+        lambda: run.what_if("remove kernel:*"),
+        lambda: run.save(stacks.parent / "run.stackline"),
+    ):
+        with pytest.raises(sl.AnalysisError, match=r"is a profile.*Run\.call_tree\(\) has its calls"):
+            ask()
+    assert not (stacks.parent / "run.stackline").exists()
+    with pytest.raises(sl.ReadError, match="memory"):
+        run.memory()
+
+
+def test_profiles_are_compared(tmp_path: Path) -> None:
+    before = sl.open(speedscope(tmp_path / "before.json", "milliseconds"))
+    (tmp_path / "after.json").write_text((tmp_path / "before.json").read_text().replace('"weights":[3,4]', '"weights":[3,9]'))
+    changed = sl.diff(before, sl.open(tmp_path / "after.json"))
+    rows = {row["path"].split(" > ")[-1]: row for row in changed["paths"].to_pylist()}
+    step = next(row for name, row in rows.items() if "step" in name)
+    assert (step["before_ns"], step["after_ns"]) == (4_000_000, 9_000_000)
+
+
+def test_what_counts_no_time_is_not_compared(stacks: Path) -> None:
+    run = sl.open(stacks)
+    with pytest.raises(sl.AnalysisError, match="without times"):
+        sl.diff(run, run)
+
+
+def test_memory_alone_opens(tmp_path: Path) -> None:
+    path = tmp_path / "program.memory"
+    path.write_text("a x 1048576; a y 1048576; k fill >x; d x; k add y>y; d y; f x; f y; end")
+    run = sl.open(path)
+    assert run.parts == ("memory",)
+    memory = run.memory()
+    assert memory.peaks.to_pylist() == sl.open_memory(path).peaks.to_pylist()
+    with pytest.raises(sl.AnalysisError, match=r"is of memory.*Run\.memory\(\)"):
+        run.events()
+    with pytest.raises(ValueError, match="peaks is 0"):
+        run.memory(peaks=0)
+    codes = [row["code"] for row in run.findings().to_pylist()]
+    assert codes and all(code.startswith("SL") for code in codes)
+
+
+def test_a_trace_that_tells_nothing_of_memory(small_trace: Path) -> None:
+    run = sl.open(small_trace)
+    assert run.parts == ("traces",)
+    with pytest.raises(sl.ReadError, match="no memory events"):
+        run.memory()
