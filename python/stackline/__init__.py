@@ -24,9 +24,10 @@ from ._exact_path import ExactPath
 from ._memory import Memory, open_memory
 from ._native import CallNode, CallNodes, CallPart, CallTotals, CallTree, __version__, bfs
 from ._page import Page, view
+from ._read_report import Problem, ReadReport
 from ._record import Recording, record
 from ._rules import Finding, flag_issue, load_rules, rule
-from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
+from ._run import AnalysisInfo, Run, TraceInfo, analyses, open
 from ._span import span
 from ._table import Table
 from ._what_if import Prediction

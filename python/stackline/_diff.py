@@ -28,7 +28,9 @@ def diff(
     change in percent and ``q``) and ``step_lengths``, by name; notes are those of ``steps``. ``level`` is the share of false alarms
     that is accepted, in percent. With several runs on a side, what differs is told from the spread between them.
 
-    Raises :class:`AnalysisError` if a side is empty or a run has no such steps.
+    Recordings without single calls and profiles are compared by their sums, those of one run.
+
+    Raises :class:`AnalysisError` if a side is empty, a run has no such steps, or holds memory or counts and no times.
     """
     made = _native.diff(_runs(before), _runs(after), step_range(steps), level / 100.0, _BY_FAMILY[kernels_by])
     return {table.name: table for table in map(Table, made)}

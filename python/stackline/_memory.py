@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from . import _native
-from ._run import PathLike, Problem, ReadReport
+from ._read_report import ReadReport, problem
+from ._run import PathLike
 from ._table import Table
 
 By = Literal["place", "path", "kind", "module", "phase", "size", "operator", "dtype", "pool"]
@@ -49,7 +50,7 @@ class Memory:
     @property
     def read_report(self) -> ReadReport:
         """What reading had to repair, skip or lose."""
-        return ReadReport(Problem(**{**p, "offsets": tuple(p["offsets"])}) for p in self._native.problems())
+        return ReadReport(problem(fields) for fields in self._native.problems())
 
     @property
     def peaks(self) -> Table:

@@ -1,4 +1,4 @@
-"""Opened traces and what can be asked of them."""
+"""Opened runs and what can be asked of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ._errors import AnalysisError
 from ._exact_path import ExactPath
 from ._native import CallTree
 from ._progress import Progress, reporter
+from ._read_report import ReadReport, problem
 from ._rules import resolved, with_settings
 from ._rules_run import TIMEOUT, own_findings
 from ._table import Table
@@ -26,65 +27,6 @@ if TYPE_CHECKING:
     from ._memory import Memory
 
 PathLike = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One kind of problem met while reading a trace, with how often and where first."""
-
-    code: str
-    """Stable code, such as ``bare_quote``."""
-    severity: str
-    """``note`` (nothing was changed), ``repaired``, ``skipped`` (a record or value left out) or ``lost`` (truncation)."""
-    message: str
-    """One sentence: what was met and what was done."""
-    count: int
-    """How often."""
-    offsets: tuple[int, ...]
-    """Byte offsets of the first places in the decompressed text."""
-    example: str
-    """The first example, shortened."""
-    trace: str
-    """Name of the trace."""
-    rank: int
-    """Its rank."""
-
-    def __str__(self) -> str:
-        places = f" (first at byte {', '.join(map(str, self.offsets))})" if self.offsets else ""
-        return f"{self.severity}: {self.message}, {self.count} times{places} [{self.trace}]"
-
-
-class ReadReport(Sequence[Problem]):
-    """What reading had to repair, skip or lose; empty for a sound file. A sequence of :class:`Problem`."""
-
-    __slots__ = ("_problems",)
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self._problems = tuple(problems)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was repaired, skipped or lost (notes do not count)."""
-        return all(p.severity == "note" for p in self._problems)
-
-    def __len__(self) -> int:
-        return len(self._problems)
-
-    @overload
-    def __getitem__(self, index: int) -> Problem: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Problem, ...]: ...
-    def __getitem__(self, index: int | slice) -> Problem | tuple[Problem, ...]:
-        return self._problems[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReadReport) and self._problems == other._problems
-
-    def __hash__(self) -> int:
-        return hash(self._problems)
-
-    def __repr__(self) -> str:
-        return "\n".join(["Read report:", *(f"  {p}" for p in self)]) if self else "Read report: nothing to report"
 
 
 @dataclass(frozen=True)
@@ -132,7 +74,7 @@ class AnalysisInfo:
 
 
 class Run(AnalysisMethods):
-    """One or many opened traces (one per rank or file) and what can be asked of them.
+    """One or many opened traces (one per rank or file), or calls or memory alone, and what can be asked of them.
 
     Made by :func:`open`. Immutable; methods may be called from several threads, and long ones release the GIL.
     Where there are several traces, tables have a column ``rank`` in front; ``rank=`` picks one trace.
@@ -142,8 +84,8 @@ class Run(AnalysisMethods):
     Times are integers in ns wherever a column name ends in ``_ns``.
 
     A recording without single calls and a profile (speedscope, pprof, collapsed stacks ...) have :meth:`call_tree` and no traces, a
-    file of memory has :meth:`memory` and :meth:`findings`: :attr:`parts` says what there is. What needs more raises
-    :class:`AnalysisError` and says what there is instead.
+    file of memory has :meth:`memory` and :meth:`findings`: :attr:`parts` says which it is. Methods that need traces raise
+    :class:`AnalysisError` there, which names those that work.
     """
 
     __slots__ = ("_native", "_paths", "_report", "_traces")
@@ -156,7 +98,7 @@ class Run(AnalysisMethods):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What it holds: ``traces``, and where there are none ``calls`` or ``memory``."""
+        """``("traces",)``, or what stands in their place: ``("calls",)``, ``("memory",)``."""
         return tuple(self._native.parts)
 
     @property
@@ -175,7 +117,7 @@ class Run(AnalysisMethods):
     def read_report(self) -> ReadReport:
         """What reading had to repair, skip or lose, how often and where. Look at it before trusting numbers."""
         if self._report is None:
-            self._report = ReadReport(_problem(fields) for fields in self._native.problems())
+            self._report = ReadReport(problem(fields) for fields in self._native.problems())
         return self._report
 
     def events(self, *, arguments: bool = False) -> Table:
@@ -346,7 +288,7 @@ class Run(AnalysisMethods):
         :attr:`Table.notes`.
 
         Where the run tells of memory, what is held for nothing stands behind what takes time: it gains ``gain_bytes`` at the peak
-        of its device, and no time (:func:`open_memory` says more).
+        of its device, and no time (:meth:`memory` says more).
 
         ``rules`` are rules of your own (:func:`rule`): functions, or files of them; :func:`load_rules` loads those of packages.
         What they find is ranked with the rest. One that raises, or takes longer than ``rule_timeout`` seconds, is told by a
@@ -364,6 +306,8 @@ class Run(AnalysisMethods):
         is_own = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
         own = with_settings(own, [text for text in chosen if is_own[text]])
         chosen = [text for text in chosen if not is_own[text]]
+        if own and not self.traces:
+            raise AnalysisError(f"rules of your own look at what ran, and {self._of()} holds no trace; leave out rules=")
         said = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
         return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, said))
 
@@ -372,15 +316,15 @@ class Run(AnalysisMethods):
         they launched, with what ran backward below the operator that it differentiates. Of the steps that :meth:`findings`
         looks at, put together; with ``whole`` of all of the trace.
 
-        Of a recording without single calls and of a profile, all that it holds; a profile without times has what it counts in
-        ``time``, and ``metric`` says what that is.
+        Of a recording without single calls and of a profile, all that it holds, imports folded as ``stackline calls`` does. ``metric``
+        says what ``time`` is there: ``real_time``, for example, or the name of what a profile counts.
         """
         return _native.call_tree(self._native, rank, step_range(steps), whole)
 
     def memory(self, *, rank: int | None = None, peaks: int = 2) -> Memory:
-        """Who holds memory, what of it is for nothing, what a change would save: of a file of memory, a recording with
+        """Memory over time, its peaks and their owners, waste and suggestions: of a file of memory, a recording with
         ``memory=True``, a trace of ``torch.profiler`` with ``profile_memory=True``, or a run directory that keeps one of these. Of
-        several ranks the first that tells of memory, or ``rank``. ``peaks``: so many peaks of each device get a name.
+        several the first that tells of memory, or that of ``rank``. ``peaks``: so many peaks of each device get a name.
 
         Raises :class:`ReadError` if nothing in it tells of memory.
         """
@@ -435,9 +379,13 @@ class Run(AnalysisMethods):
         """Writes the traces to a run directory (by habit ``NAME.stackline``): Parquet tables that :func:`open` opens
         without parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces a run, never anything else.
 
-        Raises ``FileExistsError`` or another ``OSError``; what did not end well leaves no run.
+        Raises ``FileExistsError`` or another ``OSError``; what did not end well leaves no run. :class:`AnalysisError` if there are no
+        traces (:meth:`Memory.save` keeps memory).
         """
         self._native.save(os.fspath(path), overwrite)
+
+    def _of(self) -> str:
+        return ", ".join(self._paths)
 
     def __len__(self) -> int:
         """Number of traces."""
@@ -448,11 +396,11 @@ class Run(AnalysisMethods):
         return True
 
     def __repr__(self) -> str:
-        if not self.traces:
-            return f"Run of {' and '.join(self.parts)}: {', '.join(self._paths)}"
         events = sum(trace.events for trace in self.traces)
         head = f"Run of {len(self)} trace{'' if len(self) == 1 else 's'}, {events:,} events"
         lines = [f"  rank {t.rank}: {t.name} ({t.format}, {t.events:,} events, {len(t.steps)} steps)" for t in self.traces]
+        if not self.traces:
+            head = f"Run of {' and '.join(self.parts) or 'no traces'}: {self._of()}"
         if len(lines) > 10:
             lines[10:] = [f"  ... {len(lines) - 10} more"]
         if not self.read_report.is_clean:
@@ -503,12 +451,8 @@ def _source(paths: tuple[str, ...], trace: str) -> str | None:
     return os.path.abspath(files[0]) if len(files) == 1 else None
 
 
-def _problem(fields: dict[str, Any]) -> Problem:
-    return Problem(**{**fields, "offsets": tuple(fields["offsets"])})
-
-
 def _trace_info(fields: dict[str, Any]) -> TraceInfo:
     return TraceInfo(**{**fields, "steps": tuple(fields["steps"]), "metadata": tuple(map(tuple, fields["metadata"]))})
 
 
-__all__ = ["AnalysisInfo", "Problem", "ReadReport", "Run", "TraceInfo", "analyses", "open"]
+__all__ = ["AnalysisInfo", "Run", "TraceInfo", "analyses", "open"]

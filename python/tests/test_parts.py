@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 import stackline as sl
+from recording import needs_recorder, succeeds
 
 STACKS = "main;train;forward 30\nmain;train;backward 50\nmain;load 20\n"
+
+
+CODES = {"SL051", "SL052"}
+"""Of the program of memory below, as `stackline findings` has them."""
 
 
 @pytest.fixture
@@ -37,13 +42,14 @@ def test_a_profile_has_its_calls(stacks: Path) -> None:
     times = {node.name: node.time for node in tree.nodes}
     assert times == {"main": 100, "train": 80, "forward": 30, "backward": 50, "load": 20}
     assert [node.name for node in tree.search("**/train/*")] == ["forward", "backward"]
-    assert tree.metric == next(iter(tree.root.metrics)) and "ms" not in repr(tree)
+    assert tree.metric == "samples" and tree.root.metrics["samples"] == 100 and "100 of samples" in repr(tree)
+    assert repr(tree.phases()["other"]) == "<CallTotals 100>"
 
 
 def test_times_of_a_profile_are_nanoseconds(tmp_path: Path) -> None:
     tree = sl.open(speedscope(tmp_path / "p.speedscope.json", "milliseconds")).call_tree()
     assert [(node.name, node.time) for node in tree.nodes] == [("main", 7_000_000), ("step", 4_000_000)]
-    assert "7.000 ms" in repr(tree) and tree.metric.endswith("_time")
+    assert "7.000 ms" in repr(tree) and tree.metric == "real_time"
 
 
 def test_bytes_of_a_profile_are_bytes(tmp_path: Path) -> None:
@@ -62,13 +68,19 @@ def test_what_needs_a_trace_says_what_there_is(stacks: Path) -> None:
         run.critical_path,
         run.findings,
         run.sweep,
-        lambda: run.call_tree(steps=1),
         lambda: run.what_if("remove kernel:*"),
         lambda: run.save(stacks.parent / "run.stackline"),
     ):
         with pytest.raises(sl.AnalysisError, match=r"is a profile.*Run\.call_tree\(\) has its calls"):
             ask()
     assert not (stacks.parent / "run.stackline").exists()
+    for ask in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
+        with pytest.raises(sl.AnalysisError, match="neither ranks nor steps"):
+            ask()
+    asked = []
+    with pytest.raises(sl.AnalysisError, match=r"rules of your own look at what ran.*stacks\.txt"):
+        run.findings(rules=[sl.rule(code="MY001")(lambda run: asked.append(run))])
+    assert not asked
     with pytest.raises(sl.ReadError, match="memory"):
         run.memory()
 
@@ -98,8 +110,12 @@ def test_memory_alone_opens(tmp_path: Path) -> None:
         run.events()
     with pytest.raises(ValueError, match="peaks is 0"):
         run.memory(peaks=0)
-    codes = [row["code"] for row in run.findings().to_pylist()]
-    assert codes and all(code.startswith("SL") for code in codes)
+    assert {row["code"] for row in run.findings().to_pylist()} == CODES
+    with pytest.raises(sl.AnalysisError, match="neither steps nor ranks"):
+        run.findings(steps=1)
+    for ask in (lambda: run.findings(rank=0), lambda: run.memory(rank=0), lambda: sl.diff(run, run)):
+        with pytest.raises(sl.AnalysisError, match="is of memory"):
+            ask()
 
 
 def test_a_trace_that_tells_nothing_of_memory(small_trace: Path) -> None:
@@ -107,3 +123,45 @@ def test_a_trace_that_tells_nothing_of_memory(small_trace: Path) -> None:
     assert run.parts == ("traces",)
     with pytest.raises(sl.ReadError, match="no memory events"):
         run.memory()
+
+
+@needs_recorder
+def test_a_recording_of_the_package_has_its_calls(tmp_path: Path) -> None:
+    program = """
+    @sl.span("busy")
+    def busy():
+        return sum(range(1000))
+
+    with sl.record("run.stackline", sample_hz=0):
+        for _ in range(20):
+            busy()
+    """
+    succeeds(tmp_path, program)
+    run = sl.open(tmp_path / "run.stackline")
+    assert run.parts == ("calls",) and run.read_report.is_clean
+    nodes = {node.name: node for node in run.call_tree().nodes}
+    assert nodes["busy"].calls == 20 and nodes["busy"].time > 0
+    with pytest.raises(sl.AnalysisError, match=r"without single calls.*Run\.call_tree\(\)"):
+        run.events()
+    assert {row["name"] for row in sl.diff(run, run)["paths"].to_pylist()} >= {"busy"} or sl.diff(run, run)["paths"].to_pylist()
+
+
+@needs_recorder
+def test_of_several_recordings_none_stands_for_all(tmp_path: Path) -> None:
+    program = """
+    for name in ("one", "two"):
+        with sl.record(f"runs/{name}.stackline", sample_hz=0), sl.span(name):
+            pass
+    """
+    (tmp_path / "runs").mkdir()
+    succeeds(tmp_path, program)
+    with pytest.raises(sl.ReadError, match="one.stackline is a recording without single calls"):
+        sl.open(tmp_path / "runs")
+
+
+def test_a_damaged_profile_says_so(tmp_path: Path) -> None:
+    path = speedscope(tmp_path / "p.json", "milliseconds")
+    path.write_text(path.read_text()[:-3])
+    run = sl.open(path)
+    assert run.parts == ("calls",) and not run.read_report.is_clean
+    assert "problems while reading" in repr(run) and run.read_report[0].trace == "p.json"

@@ -3,8 +3,9 @@
 use crate::corpus_support;
 
 use stackline_analyze::critical_path::exact::{Exact, Stretch, WindowChoice};
-use stackline_model::{EventId, EventKind, Trace};
+use stackline_model::{EventId, EventKind, Trace, TrackId};
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// Looking at all spans of a thread for each hop takes long: of longer paths so many hops, evenly.
 const HOPS: usize = 1_500;
@@ -15,17 +16,26 @@ fn is_host_span(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.events.dur[event.index()] > 0 && !is_gpu && !is_mark
 }
 
+/// The spans of each thread: start, end, event.
+#[derive(Default)]
+struct Threads(HashMap<TrackId, Vec<(i64, i64, EventId)>>);
+
+impl Threads {
+    fn around(&mut self, trace: &Trace, hop: &Stretch) -> Vec<EventId> {
+        let spans = self.0.entry(hop.track).or_insert_with(|| {
+            let spans = trace.track_events(hop.track).iter().copied().filter(|&e| is_host_span(trace, e));
+            spans.map(|e| (trace.events.start[e.index()], trace.events.end(e), e)).collect()
+        });
+        spans.iter().filter(|&&(start, end, _)| start < hop.end && end > hop.start).map(|&(_, _, e)| e).collect()
+    }
+}
+
 /// How long a stretch is, and for how long of it another name ran: at each moment that of the span around it that began last, and of
 /// those that began together the shortest.
-fn wrong(trace: &Trace, hop: &Stretch) -> (i64, i64) {
+fn wrong(trace: &Trace, threads: &mut Threads, hop: &Stretch) -> (i64, i64) {
     let end = |e: EventId| trace.events.end(e);
     let start = |e: EventId| trace.events.start[e.index()];
-    let around: Vec<EventId> = trace
-        .track_events(hop.track)
-        .iter()
-        .copied()
-        .filter(|&e| is_host_span(trace, e) && start(e) < hop.end && end(e) > hop.start)
-        .collect();
+    let around = threads.around(trace, hop);
     let mut cuts: Vec<i64> = around.iter().flat_map(|&e| [start(e), end(e)]).collect();
     cuts.extend([hop.start, hop.end]);
     cuts.retain(|at| (hop.start..=hop.end).contains(at));
@@ -53,11 +63,12 @@ fn hops_are_named_by_what_ran() {
         let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
         let host: Vec<Stretch> =
             exact.stretches(&path).filter(|hop| matches!(hop.rule, "innermost_span" | "gap")).collect();
+        let mut threads = Threads::default();
         let every = host.len().div_ceil(HOPS).max(1);
         let (all, wrong) = host
             .iter()
             .step_by(every)
-            .map(|hop| wrong(trace, hop))
+            .map(|hop| wrong(trace, &mut threads, hop))
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         println!("{name}: {} host hops, {wrong} of {all} ns named wrongly", host.len());
         worst.borrow_mut().push((1_000 * wrong / all.max(1), name.to_owned()));

@@ -1,7 +1,8 @@
 //! Sums of calls: opens the tables of recordings, or their streams where there are no tables that hold all of them, and profiles.
 
-use crate::{Error, symbols};
-use stackline_ingest::{ReadOptions, recording};
+use crate::open::read_options;
+use crate::{Error, OpenOptions, symbols};
+use stackline_ingest::recording;
 use stackline_model::CallTree;
 use stackline_store::{CallsEntry, WriteOptions};
 use stackline_symbols::Symbolizer;
@@ -23,9 +24,18 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 /// # Errors
 /// If it is neither, or nothing of it can be read.
 pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
+    open_calls_watched(run, &OpenOptions::default())
+}
+
+/// The same; the caller may see how much of a profile was read, and stop.
+///
+/// # Errors
+/// As [`open_calls`]; and if the watch was cancelled.
+pub fn open_calls_watched(run: &Path, options: &OpenOptions) -> Result<CallTree, Error> {
     let is_file_or_pipe = run.exists() && !run.is_dir() || run == Path::new("-");
     if is_file_or_pipe {
-        return match stackline_ingest::read_profile(run, &ReadOptions::default()) {
+        return match stackline_ingest::read_profile(run, &read_options(options)) {
+            Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
             Err(stackline_ingest::Error::NoCalls { .. }) => Err(Error::NoCalls { path: run.to_owned() }),
             other => Ok(other?),
         };

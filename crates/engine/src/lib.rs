@@ -27,7 +27,7 @@ mod run;
 mod symbols;
 mod watch;
 
-pub use calls::{has_calls, merge_calls, open_calls};
+pub use calls::{has_calls, merge_calls, open_calls, open_calls_watched};
 pub use clocks::{RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;

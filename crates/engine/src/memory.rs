@@ -107,15 +107,19 @@ pub fn memory_within(trace: &Trace) -> Option<MemoryTrace> {
     from_trace(trace)
 }
 
-/// The memory trace of inputs whose traces were opened before: what one of them holds beside its traces, else that of the first
-/// of the traces that tells of memory. The same as [`open_memory`] gives of a single input.
+/// The memory trace of inputs whose traces were opened before: what the first of them holds beside its traces that holds any, else that of
+/// the first of the traces that tells of memory. The same as [`open_memory`] gives of a single input.
 ///
 /// # Errors
 /// If nothing in them tells of memory, or what does cannot be read.
 pub fn memory_of(inputs: &[PathBuf], traces: &[Trace], options: &OpenOptions) -> Result<MemoryTrace, Error> {
-    let [path, others @ ..] = inputs else { return Err(Error::NoInput) };
-    let beside = if others.is_empty() { memory_beside(path, options)? } else { None };
-    beside.map_or_else(|| of_traces(path, traces), Ok)
+    let path = inputs.first().ok_or(Error::NoInput)?;
+    for input in inputs {
+        if let Some(beside) = memory_beside(input, options)? {
+            return Ok(beside);
+        }
+    }
+    of_traces(path, traces)
 }
 
 /// `None` in place of the error that nothing tells of memory.

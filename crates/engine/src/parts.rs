@@ -1,6 +1,6 @@
-//! Opens inputs as the parts of a run that they hold, for whoever can show more than traces.
+//! The parts of an opened run: traces, calls, memory.
 
-use crate::{Error, OpenOptions, has_calls, note_lost, open, open_calls, open_memory};
+use crate::{Error, OpenOptions, has_calls, note_lost, open, open_calls_watched, open_memory};
 use stackline_model::{CallTree, MemoryTrace, TraceSet};
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ impl Parts {
     pub fn open_with_calls(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
         let (calls, opened) = std::thread::scope(|scope| {
             let calls = match inputs {
-                [run] if has_calls(run) => Some(scope.spawn(|| open_calls(run))),
+                [run] if has_calls(run) => Some(scope.spawn(|| open_calls_watched(run, options))),
                 _ => None,
             };
             let opened = open(inputs, options);
@@ -53,12 +53,13 @@ impl Parts {
         };
         let mut parts = Self::default();
         match (&error, inputs) {
-            (Error::OnlyCalls { path, report }, [_]) => {
-                let mut tree = calls.map_or_else(|| open_calls(path), Ok)?;
+            // Of several inputs, or a directory of runs, one must not stand for all.
+            (Error::OnlyCalls { path, report }, [input]) if path == input => {
+                let mut tree = calls.map_or_else(|| open_calls_watched(path, options), Ok)?;
                 note_lost(&mut tree.report, report);
                 parts.calls = Some(tree);
             }
-            (Error::OnlyMemory { path }, [_]) => parts.memory = Some(open_memory(path, options)?),
+            (Error::OnlyMemory { path }, [input]) if path == input => parts.memory = Some(open_memory(path, options)?),
             _ => return Err(error),
         }
         Ok(Self { without_traces: Some(error), ..parts })

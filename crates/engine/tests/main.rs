@@ -11,4 +11,5 @@
 
 mod memory_findings;
 mod memory_processes;
+mod parts;
 mod rank_clocks;

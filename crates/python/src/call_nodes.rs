@@ -204,10 +204,15 @@ impl NativeCallNode {
         for (name, value) in self.held.index.metrics(part, self.at) {
             dict.set_item(name, value.sum)?;
         }
-        dict.set_item("time", self.time_of(Measure::Time, part).sum)?;
+        let CallValue { sum, count } = self.time_of(Measure::Time, part);
+        for (name, value) in [("time", sum), ("count", count)] {
+            // Profiles may count what is called so.
+            if !dict.contains(name)? {
+                dict.set_item(name, value)?;
+            }
+        }
         dict.set_item("gpu_time", self.time_of(Measure::Gpu, part).sum)?;
         dict.set_item("cpu_time", self.time_of(Measure::Cpu, part).sum)?;
-        dict.set_item("count", self.time_of(Measure::Time, part).count)?;
         Ok(dict)
     }
 
@@ -248,7 +253,8 @@ impl NativeCallNode {
         self.held.index.phase(self.at).name()
     }
 
-    /// GPU time where the tree has any, else CPU time: of the node and all below it, in ns, over all steps.
+    /// GPU time where the tree has any, else CPU time: of the node and all below it, in ns, over all steps. Of a profile
+    /// without either what ``CallTree.metric`` says.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Time, Part::All).sum)
@@ -351,7 +357,7 @@ impl NativeCallNode {
             line.map_or_else(|| format!(" at {file}"), |line| format!(" at {file}:{line}"))
         });
         let time = self.time_of(Measure::Time, Part::All).sum;
-        format!("<{} {}{place}, {}>", self.kind(), self.name(), amount(&self.held, time))
+        format!("<{} {}{place}, {}>", self.kind(), self.name(), amount(self.held.index.main().1, time))
     }
 }
 

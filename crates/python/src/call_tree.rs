@@ -25,13 +25,11 @@ pub(crate) fn call_tree(
 ) -> PyResult<NativeCallTree> {
     let run = run.get();
     if let Some(held) = &run.calls {
-        // It has no ranks and no steps.
-        return match rank.is_some() || steps.is_some() {
-            true => {
-                Err(run.needs_traces(py).err().unwrap_or_else(|| analysis_error(py, "there are no ranks and no steps")))
-            }
-            false => Ok(NativeCallTree(Arc::clone(held))),
-        };
+        if rank.is_some() || steps.is_some() {
+            let reason = format!("{} holds sums of calls: it has neither ranks nor steps to choose from", run.name());
+            return Err(analysis_error(py, &reason));
+        }
+        return Ok(NativeCallTree(Arc::clone(held)));
     }
     let at = position(py, run, rank)?;
     let scope = Scope { steps, whole, ..Scope::default() };
@@ -87,8 +85,8 @@ impl NativeCallTree {
         self.0.index.steps
     }
 
-    /// What ``time`` of a node is: ``"gpu_time"`` where there are GPU operations, else ``"cpu_time"`` or, of a profile without times,
-    /// what it counts.
+    /// What ``time`` of a node is: ``"gpu_time"`` where there are GPU operations, else ``"cpu_time"``; of a profile without
+    /// either, such as ``"real_time"`` or the name of what it counts.
     #[getter]
     fn metric(&self) -> &str {
         self.0.index.main().0
@@ -113,18 +111,24 @@ impl NativeCallTree {
 
     /// Operators by name, most time first: each with all that it called, wherever no other operator called it.
     fn by_operator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (_, unit) = self.0.index.main();
         let totals = self.0.index.by_operator().into_iter().map(|(name, total)| {
             let phases = total.phases.into_iter().map(|(phase, ns)| (phase.to_owned(), ns)).collect();
-            (name.to_owned(), NativeCallTotals::new([total.time, total.gpu, total.cpu], total.calls, phases))
+            (
+                name.to_owned(),
+                NativeCallTotals { values: [total.time, total.gpu, total.cpu], calls: total.calls, phases, unit },
+            )
         });
         by_time(py, totals.collect())
     }
 
     /// Time by phase of training, most first: ``forward``, ``loss``, ``backward``, ``update``, ``data_load`` ...
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (_, unit) = self.0.index.main();
         let phases = self.0.index.by_phase().into_iter();
         let totals = phases.map(|(phase, values)| {
-            (phase.to_owned(), NativeCallTotals::new(values, 0, vec![(phase.to_owned(), values[0].sum)]))
+            let phases = vec![(phase.to_owned(), values[0].sum)];
+            (phase.to_owned(), NativeCallTotals { values, calls: 0, phases, unit })
         });
         by_time(py, totals.collect())
     }
@@ -137,13 +141,17 @@ impl NativeCallTree {
     fn __repr__(&self) -> String {
         let time = self.0.index.value(Measure::Time, Part::All, CallTree::ROOT).sum;
         let (nodes, steps) = (self.__len__(), self.steps());
-        format!("<CallTree of {nodes} nodes, {steps} steps, {} of {}>", amount(&self.0, time), self.metric())
+        format!(
+            "<CallTree of {nodes} nodes, {steps} steps, {} of {}>",
+            amount(self.0.index.main().1, time),
+            self.metric()
+        )
     }
 }
 
 /// A sum of a tree's times (or of what it counts) for people.
-pub(crate) fn amount(held: &Held, sum: u64) -> String {
-    match held.index.main().1 {
+pub(crate) fn amount(unit: Unit, sum: u64) -> String {
+    match unit {
         Unit::Ns => format!("{:.3} ms", sum as f64 / 1e6),
         Unit::None => sum.to_string(),
         unit => format!("{sum} {}", unit.suffix()),
@@ -165,17 +173,13 @@ pub(crate) struct NativeCallTotals {
     values: [CallValue; 3],
     calls: u64,
     phases: Vec<(String, u64)>,
-}
-
-impl NativeCallTotals {
-    fn new(values: [CallValue; 3], calls: u64, phases: Vec<(String, u64)>) -> Self {
-        Self { values, calls, phases }
-    }
+    /// Of its time.
+    unit: Unit,
 }
 
 #[pymethods]
 impl NativeCallTotals {
-    /// GPU time where there are GPU operations, else CPU time, in ns.
+    /// GPU time where there are GPU operations, else CPU time, in ns; of a profile what ``CallTree.metric`` says.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[0].sum)
@@ -218,6 +222,6 @@ impl NativeCallTotals {
     fn __repr__(&self) -> String {
         // Of phases nobody counts calls.
         let calls = if self.calls > 0 { format!(", {} calls", self.calls) } else { String::new() };
-        format!("<CallTotals {:.3} ms{calls}>", self.values[0].sum as f64 / 1e6)
+        format!("<CallTotals {}{calls}>", amount(self.unit, self.values[0].sum))
     }
 }

@@ -40,12 +40,14 @@ pub(crate) fn diff(
     let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {
         let one = |run: &Py<NativeRun>| {
             let run = run.get();
+            if run.calls.is_none() {
+                run.needs_traces(py)?;
+            }
             let checked = stackline_engine::check_steps(&run.set.traces, &scope);
             checked.map_err(|error| engine_error(py, &error, Path::new("")))?;
             if let Some(calls) = &run.calls {
                 return Ok(Compared::Calls(Arc::clone(calls), run.name()));
             }
-            run.needs_traces(py)?;
             Ok(Compared::Traces(Arc::clone(&run.set), run.ranks.clone()))
         };
         runs.iter().map(one).collect()

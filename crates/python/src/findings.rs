@@ -17,8 +17,8 @@ use stackline_engine::{
 use stackline_model::{MemoryTrace, TraceSet, Unit};
 use std::sync::Arc;
 
-/// What to change in the program of one trace, or of a file of memory. Steps include both ends. `said`: what rules in Python found, a JSON message
-/// each.
+/// What to change in the program of one trace, or of a file of memory. Steps include both ends. `said`: what rules in
+/// Python found, a JSON message each.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, said))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
@@ -46,6 +46,9 @@ pub(crate) fn findings(
     let options =
         Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads };
     if let (Some(memory), None) = (&run.memory, rank) {
+        if steps.is_some() {
+            return Err(analysis_error(py, "a memory trace has neither steps nor ranks to choose from"));
+        }
         let memory = Arc::clone(memory);
         let look = move || findings_of_memory(&memory, &options, &|_| true);
         return table(py, Ok(quiet(py, &Watch::new(), look)?));

@@ -9,7 +9,7 @@ use crate::worker::{interruptible, quiet, settled};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::analyses;
-use stackline_analyze::calls::CallIndex;
+use stackline_analyze::calls::{CallIndex, fold_imports};
 use stackline_analyze::steps::default_window;
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
 use stackline_engine::{Error, OF_WHOLE_TRACE, OpenOptions, Parts, RunOptions, Watch, WriteOptions};
@@ -69,7 +69,12 @@ pub(crate) fn open(
     let read = interruptible(py, &watch, tell, move || {
         let parts = Parts::open(&paths, &options)?;
         let set = Arc::new(parts.traces);
-        let held = |tree| Held { index: CallIndex::new(tree, 0), events: Vec::new(), set: Arc::clone(&set), at: 0 };
+        let held = |tree| Held {
+            index: CallIndex::new(fold_imports(tree), 0),
+            events: Vec::new(),
+            set: Arc::clone(&set),
+            at: 0,
+        };
         Ok(NativeRun {
             ranks: stackline_engine::ranks(&set),
             threads,
@@ -102,11 +107,11 @@ pub(crate) fn analyses_list() -> Vec<(&'static str, &'static str)> {
 
 #[pymethods]
 impl NativeRun {
-    /// What it holds: `traces`, `calls`, `memory`.
+    /// `traces` or, of a file without any, what stands in their place: `calls`, `memory`.
     #[getter]
     fn parts(&self) -> Vec<&'static str> {
         let there = [
-            ("traces", self.without_traces.is_none()),
+            ("traces", !self.set.traces.is_empty()),
             ("calls", self.calls.is_some()),
             ("memory", self.memory.is_some()),
         ];
@@ -116,6 +121,9 @@ impl NativeRun {
     /// The memory that it tells of: all of it, or of one rank.
     fn memory(&self, py: Python<'_>, rank: Option<i64>, peaks: usize) -> PyResult<NativeMemory> {
         if let Some(trace) = &self.memory {
+            if rank.is_some() {
+                self.needs_traces(py)?;
+            }
             let trace = Arc::clone(trace);
             return quiet(py, &Watch::new(), move || NativeMemory::new(trace, peaks));
         }
@@ -123,6 +131,7 @@ impl NativeRun {
         let watch = Watch::new();
         let options = OpenOptions { threads: self.threads, watch: watch.clone(), ..OpenOptions::default() };
         let (set, inputs) = (Arc::clone(&self.set), Arc::clone(&self.inputs));
+        let first = inputs.first().cloned().unwrap_or_default();
         let found = quiet(py, &watch, move || {
             let trace = match at {
                 Some(at) => stackline_engine::memory_of_rank(&inputs, &set.traces[at], &options),
@@ -130,7 +139,7 @@ impl NativeRun {
             };
             trace.map(|trace| NativeMemory::new(Arc::new(trace), peaks))
         })?;
-        found.map_err(|error| engine_error(py, &error, Path::new("")))
+        found.map_err(|error| engine_error(py, &error, &first))
     }
 
     /// Rank of each trace.
@@ -165,7 +174,8 @@ impl NativeRun {
     /// What reading had to repair, skip or lose, trace after trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
-            let name = self.name();
+            let file = self.inputs.first().and_then(|input| input.file_name());
+            let name = file.map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
             report.problems.iter().map(|problem| told(py, problem, &name, 0)).collect()
         };
         if let Some(calls) = &self.calls {

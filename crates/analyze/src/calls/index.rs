@@ -170,8 +170,8 @@ impl CallIndex {
         self.phases.iter().any(|phase| matches!(phase, Phase::Backward | Phase::Update))
     }
 
-    /// Name and unit of what [`Measure::Time`] is: `gpu_time` where GPUs worked, else `cpu_time` or, of a tree without either, what was
-    /// measured instead.
+    /// Name and unit of what [`Measure::Time`] is: `gpu_time` where GPUs worked, else `cpu_time` or, of a tree without
+    /// either, what was measured instead.
     pub fn main(&self) -> (&str, Unit) {
         let Some((at, unit)) = self.main else { return ("cpu_time", Unit::Ns) };
         let name = match () {

@@ -155,6 +155,8 @@ pub struct GpuOrder {
     pub overlong: FxHashSet<GpuId>,
     /// Per operation: whether one that is not recorded may have run between it and the one before it on its stream.
     pub after_loss: Vec<bool>,
+    /// Whether no two processes have a stream of one number on a device of one number.
+    pub is_one_process: bool,
     dep_offset: Vec<u32>,
     deps: Vec<GpuDep>,
     /// Waits that no record explains and no rule could.
@@ -198,7 +200,7 @@ impl GpuOrder {
             let calls = trace.events.ids().filter(|&e| kinds.of(trace, e).is_some_and(waits));
             uncertain.extend(calls.filter(|&call| disagrees(call)));
         }
-        let Streams { of, previous, rank, .. } = streams;
+        let Streams { of, previous, rank, is_one_process, .. } = streams;
         Self {
             stream: of,
             previous,
@@ -210,6 +212,7 @@ impl GpuOrder {
             clocks_disagree,
             overlong,
             after_loss,
+            is_one_process,
             dep_offset,
             deps,
             unexplained_waits: unexplained,

@@ -16,7 +16,7 @@ mod probe;
 use crate::symbols::Library;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 pub use compiler::Compilation;
 pub(crate) use fields::{describe, look, settled};
@@ -255,17 +255,22 @@ fn planted_ns() -> u64 {
 }
 
 /// As [`on_start`], but it takes [`planted_ns`] longer in the mean: for many operators at once, since a wait has to be longer
-/// than it takes to look at the clock.
+/// than it takes to look at the clock. What one takes too long (another program had the processor), the next ones take less.
 unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
-    const AT_ONCE_NS: u64 = 10_000;
-    static DUE_NS: AtomicU64 = AtomicU64::new(0);
-    let due_ns = DUE_NS.fetch_add(planted_ns(), Ordering::Relaxed) + planted_ns();
+    const AT_ONCE_NS: i64 = 10_000;
+    static DUE_NS: AtomicI64 = AtomicI64::new(0);
+    let planted_ns = i64::try_from(planted_ns()).unwrap_or(i64::MAX);
+    let due_ns = DUE_NS.fetch_add(planted_ns, Ordering::Relaxed).saturating_add(planted_ns);
     if due_ns >= AT_ONCE_NS {
-        DUE_NS.store(0, Ordering::Relaxed);
-        let until = crate::clock::monotonic_ns().saturating_add_unsigned(due_ns);
-        while crate::clock::monotonic_ns() < until {
-            std::hint::spin_loop();
-        }
+        let begin = crate::clock::monotonic_ns();
+        // No hint that it spins: a hypervisor may take the processor away for it.
+        let waited_ns = loop {
+            let waited_ns = crate::clock::monotonic_ns().saturating_sub(begin);
+            if waited_ns >= due_ns {
+                break waited_ns;
+            }
+        };
+        DUE_NS.fetch_sub(waited_ns, Ordering::Relaxed);
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { on_start(context, function) }

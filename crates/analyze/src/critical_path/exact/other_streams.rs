@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// How soon after another stream's work an operation starts that was waiting for it, in ns.
 const SOON_NS: i64 = 50_000;
 
-/// A device of one of the processes of a file.
+/// A device by its number and, where several processes of a file number their own, the process.
 type Device = (Key, i32);
 
 /// Operations by device, in the order in which they ended.
@@ -28,7 +28,7 @@ impl<'a> OtherStreams<'a> {
         let mut by_end: BTreeMap<Device, Vec<(i64, GpuId)>> = BTreeMap::new();
         let mut launched = FxHashSet::default();
         for gpu in trace.gpu.ids().filter(|gpu| order.stream[gpu.index()] != u32::MAX) {
-            let device = device(trace, gpu);
+            let device = device(trace, order, gpu);
             by_end.entry(device).or_default().push((end(trace, gpu), gpu));
             let row = gpu.index();
             if trace.gpu.launch[row].is_some() || trace.gpu.operator[row].is_some() {
@@ -41,8 +41,8 @@ impl<'a> OtherStreams<'a> {
         Self { trace, order, by_end, launched }
     }
 
-    /// Dependencies of operations that start long after all that `edges` know to have held them back. `nodes` has the node of each
-    /// operation.
+    /// Dependencies of operations that start long after all that `edges` know to have held them back. `nodes` has the
+    /// node of each operation.
     pub(super) fn dependencies(&self, graph: &ActivityGraph, edges: &[NewEdge], nodes: &[u32]) -> Vec<NewEdge> {
         let mut released = vec![i64::MIN; graph.len()];
         for edge in edges {
@@ -62,8 +62,8 @@ impl<'a> OtherStreams<'a> {
     fn held_back_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
         let began = start(self.trace, gpu);
         let waited = began.saturating_sub(after);
-        let device = device(self.trace, gpu);
-        // Where no launch is recorded, nothing else tells what the program did meanwhile: the device's own work is the best guess.
+        let device = device(self.trace, self.order, gpu);
+        // Where no launch is recorded, nothing else tells what the program did meanwhile.
         let (earliest, reason) = if !self.launched.contains(&device) {
             (after, Reason::OtherStreamUnlaunched)
         } else if after != i64::MIN && waited > LONG_GAP_NS {
@@ -83,7 +83,9 @@ impl<'a> OtherStreams<'a> {
     }
 }
 
-fn device(trace: &Trace, gpu: GpuId) -> Device {
+fn device(trace: &Trace, order: &GpuOrder, gpu: GpuId) -> Device {
+    // Elsewhere the rows of one device may be processes of their own (TensorFlow 1 has one for each stream).
     let track = trace.events.track[trace.gpu.event[gpu.index()].index()];
-    (trace.tracks.pid(track), trace.gpu.device[gpu.index()])
+    let process = if order.is_one_process { Key::None } else { trace.tracks.pid(track) };
+    (process, trace.gpu.device[gpu.index()])
 }

@@ -50,9 +50,9 @@ pub(super) struct Plan {
     edges: Vec<PlanEdge>,
     /// Per position whether what bound it is inferred.
     is_inferred: Vec<bool>,
-    /// Positions of operations without launch that started long after all that is known to have held them back: maybe as early as the
-    /// program launched them.
-    without_cause: FxHashSet<u32>,
+    /// Per position whether it is an operation without launch that started long after all that is known to have held it
+    /// back: maybe as soon as the program launched it.
+    without_cause: Vec<bool>,
     /// Who takes turns at locks and full queues: after an edit there may be nothing to wait for.
     pub(super) turns: Turns,
     /// The longest overlap of two operations of a stream, in ns; 0 if none do.
@@ -87,7 +87,7 @@ impl Plan {
             offset: Vec::with_capacity(node.len() + 1),
             edges: Vec::with_capacity(graph.edges.len()),
             is_inferred: Vec::with_capacity(node.len()),
-            without_cause: FxHashSet::default(),
+            without_cause: Vec::with_capacity(node.len()),
             turns,
             most_overlap: most_overlap(graph),
             is_sync: Vec::with_capacity(node.len()),
@@ -110,7 +110,7 @@ impl Plan {
         let node = self.node[at as usize];
         let start = graph.start[node as usize];
         let binding = graph.binding[node as usize];
-        let (mut inferred, mut is_sync) = (false, false);
+        let (mut inferred, mut is_sync, mut without_cause) = (false, false, false);
         for i in graph.edge_range(node) {
             let edge = &graph.edges[i];
             let from = self.position[edge.from as usize];
@@ -128,9 +128,7 @@ impl Plan {
             is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
             let waited = start - graph.end[edge.from as usize];
-            if is_binding && edge.dependency.is_without_launch() && waited > UNLAUNCHED_GAP_NS {
-                self.without_cause.insert(at);
-            }
+            without_cause |= is_binding && edge.dependency.is_without_launch() && waited > UNLAUNCHED_GAP_NS;
             let follows = self.most_overlap > 0
                 && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamAmidLoss);
             if follows {
@@ -168,6 +166,7 @@ impl Plan {
             }
         }
         self.is_inferred.push(inferred);
+        self.without_cause.push(without_cause);
         self.is_sync.push(is_sync);
         self.offset.push(self.edges.len() as u32);
     }
@@ -276,7 +275,7 @@ impl Plan {
             let shift = if from == NONE { 0 } else { shifts[from as usize] };
             terms.sure = terms.sure.max(Some(shift - slack));
         }
-        if mode == Mode::Pessimistic && self.without_cause.contains(&at) {
+        if mode == Mode::Pessimistic && self.without_cause[at as usize] {
             terms.sure = terms.sure.max(Some(0));
         }
         let shift = terms.shift();
