@@ -137,7 +137,7 @@ class Memory:
 
 
 def checked_peaks(peaks: int) -> int:
-    """How many peaks get a name."""
+    """The number of peaks that get a name, if it is 1 to 1000; else raises ``ValueError``."""
     if not 1 <= peaks <= 1000:
         raise ValueError(f"peaks is {peaks}; give 1 to 1000")
     return peaks

@@ -16,6 +16,22 @@ fn turns() -> Trace {
     mini.trace()
 }
 
+/// What the path through all of the trace spends its time on, in ns.
+fn spent(trace: &Trace) -> Vec<(Category, i64)> {
+    let path = Exact::new(trace).path(&WindowChoice::Whole).unwrap();
+    path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect()
+}
+
+/// Kernels of 100 µs one after the other: process, stream, device and start of each.
+fn in_turn(kernels: [(i64, i64, i64, i64); 3]) -> Trace {
+    let mut mini = Mini::default();
+    for (pid, stream, device, start) in kernels {
+        let args = json!({ "stream": stream, "device": device, "correlation": start + 1 });
+        mini.push("kernel", "kernel", (pid, stream), (start, 100), args);
+    }
+    mini.trace()
+}
+
 #[test]
 fn the_path_goes_over_to_the_stream_that_worked() {
     let trace = turns();
@@ -24,8 +40,7 @@ fn the_path_goes_over_to_the_stream_that_worked() {
     let worked: Vec<&str> =
         path.hops.iter().filter(|hop| hop.rule == "record").map(|hop| trace.name(hop.event)).collect();
     assert_eq!(worked, ["a", "b", "c", "d"]);
-    let spent: Vec<(Category, i64)> = path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect();
-    assert_eq!(spent, [(Category::GpuCompute, 286_000), (Category::GpuQueue, 20_000)]);
+    assert_eq!(spent(&trace), [(Category::GpuCompute, 286_000), (Category::GpuQueue, 20_000)]);
     let between = path.hops.iter().find(|hop| hop.end == 305_000).unwrap();
     assert_eq!((between.rule, between.evidence.name()), ("other_stream_without_launch", "inferred"));
 }
@@ -63,38 +78,21 @@ fn idle_time_stays_unknown() {
     let mut mini = Mini::default();
     mini.kernel("a", 7, 0, 100, 1);
     mini.kernel("b", 9, 5_000, 100, 2);
-    let trace = mini.trace();
-    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
-    let spent: Vec<(Category, i64)> = path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect();
-    assert_eq!(spent, [(Category::GpuCompute, 200_000), (Category::Unknown, 4_900_000)]);
+    assert_eq!(spent(&mini.trace()), [(Category::GpuCompute, 200_000), (Category::Unknown, 4_900_000)]);
 }
 
 /// TensorFlow 1 has a process for each stream of a device.
 #[test]
 fn streams_that_are_processes_are_of_one_device() {
-    let mut mini = Mini::default();
-    for (pid, start, name) in [(1, 0, "a"), (2, 105, "b"), (1, 210, "c")] {
-        let args = json!({ "stream": pid, "device": 0, "correlation": start + 1 });
-        mini.push("kernel", name, (pid, 0), (start, 100), args);
-    }
-    let trace = mini.trace();
-    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
-    let spent: Vec<(Category, i64)> = path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect();
-    assert_eq!(spent, [(Category::GpuCompute, 300_000), (Category::GpuQueue, 10_000)]);
+    let trace = in_turn([(1, 1, 0, 0), (2, 2, 0, 105), (1, 1, 0, 210)]);
+    assert_eq!(spent(&trace), [(Category::GpuCompute, 300_000), (Category::GpuQueue, 10_000)]);
 }
 
 /// What another device does holds nothing back.
 #[test]
 fn devices_are_told_apart() {
-    let mut mini = Mini::default();
-    for (device, start, name) in [(0, 0, "a"), (1, 105, "b"), (0, 210, "c")] {
-        let args = json!({ "stream": 7, "device": device, "correlation": start + 1 });
-        mini.push("kernel", name, (device, 7), (start, 100), args);
-    }
-    let trace = mini.trace();
-    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
-    let spent: Vec<(Category, i64)> = path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect();
-    assert_eq!(spent, [(Category::GpuCompute, 200_000), (Category::Unknown, 110_000)]);
+    let trace = in_turn([(0, 7, 0, 0), (1, 7, 1, 105), (0, 7, 0, 210)]);
+    assert_eq!(spent(&trace), [(Category::GpuCompute, 200_000), (Category::Unknown, 110_000)]);
 }
 
 /// A call that is recorded of a device tells that calls were: then times alone conclude nothing.

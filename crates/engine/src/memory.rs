@@ -107,8 +107,8 @@ pub fn memory_within(trace: &Trace) -> Option<MemoryTrace> {
     from_trace(trace)
 }
 
-/// The memory trace of inputs whose traces were opened before: what the first of them holds beside its traces that holds any, else that of
-/// the first of the traces that tells of memory. The same as [`open_memory`] gives of a single input.
+/// The memory trace of inputs whose traces were opened before: that of the first input that holds one beside its traces, else
+/// that of the first of the traces that tells of memory. The same as [`open_memory`] gives of a single input.
 ///
 /// # Errors
 /// If nothing in them tells of memory, or what does cannot be read.

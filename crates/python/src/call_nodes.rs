@@ -357,7 +357,7 @@ impl NativeCallNode {
             line.map_or_else(|| format!(" at {file}"), |line| format!(" at {file}:{line}"))
         });
         let time = self.time_of(Measure::Time, Part::All).sum;
-        format!("<{} {}{place}, {}>", self.kind(), self.name(), amount(self.held.index.main().1, time))
+        format!("<{} {}{place}, {}>", self.kind(), self.name(), amount(self.held.index.time_metric().1, time))
     }
 }
 

@@ -89,7 +89,7 @@ impl NativeCallTree {
     /// either, such as ``"real_time"`` or the name of what it counts.
     #[getter]
     fn metric(&self) -> &str {
-        self.0.index.main().0
+        self.0.index.time_metric().0
     }
 
     /// Whether anything runs backward or updates parameters; else it is inference.
@@ -111,7 +111,7 @@ impl NativeCallTree {
 
     /// Operators by name, most time first: each with all that it called, wherever no other operator called it.
     fn by_operator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (_, unit) = self.0.index.main();
+        let (_, unit) = self.0.index.time_metric();
         let totals = self.0.index.by_operator().into_iter().map(|(name, total)| {
             let phases = total.phases.into_iter().map(|(phase, ns)| (phase.to_owned(), ns)).collect();
             (
@@ -124,7 +124,7 @@ impl NativeCallTree {
 
     /// Time by phase of training, most first: ``forward``, ``loss``, ``backward``, ``update``, ``data_load`` ...
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (_, unit) = self.0.index.main();
+        let (_, unit) = self.0.index.time_metric();
         let phases = self.0.index.by_phase().into_iter();
         let totals = phases.map(|(phase, values)| {
             let phases = vec![(phase.to_owned(), values[0].sum)];
@@ -143,7 +143,7 @@ impl NativeCallTree {
         let (nodes, steps) = (self.__len__(), self.steps());
         format!(
             "<CallTree of {nodes} nodes, {steps} steps, {} of {}>",
-            amount(self.0.index.main().1, time),
+            amount(self.0.index.time_metric().1, time),
             self.metric()
         )
     }

@@ -1,4 +1,4 @@
-//! An opened set of traces.
+//! An opened run.
 
 use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error, save_error};

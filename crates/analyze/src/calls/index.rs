@@ -72,8 +72,8 @@ pub struct CallIndex {
     gpu: Option<usize>,
     cpu: Option<usize>,
     stalls: Option<usize>,
-    /// Column of what a node takes before all else, and its unit.
-    main: Option<(usize, Unit)>,
+    /// Column of [`Measure::Time`], and its unit.
+    time: Option<(usize, Unit)>,
     /// By frame.
     names: Vec<String>,
     /// By node.
@@ -107,10 +107,10 @@ impl CallIndex {
         let stalls = named(STALLS);
         let times = || measured.iter().position(|metric| metric.unit() == Unit::Ns && metric.adds_up());
         let at = gpu.or(cpu).or_else(times).or((!measured.is_empty()).then_some(0));
-        let main = at.and_then(|at| Some((at, measured.get(at)?.unit())));
+        let time = at.and_then(|at| Some((at, measured.get(at)?.unit())));
         let names = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();
         let (children, phases) = (tree.children(), phases(&tree));
-        Self { tree, children, steps, columns, gpu, cpu, stalls, main, names, phases }
+        Self { tree, children, steps, columns, gpu, cpu, stalls, time, names, phases }
     }
 
     /// Number of nodes, the root included.
@@ -172,8 +172,8 @@ impl CallIndex {
 
     /// Name and unit of what [`Measure::Time`] is: `gpu_time` where GPUs worked, else `cpu_time` or, of a tree without
     /// either, what was measured instead.
-    pub fn main(&self) -> (&str, Unit) {
-        let Some((at, unit)) = self.main else { return ("cpu_time", Unit::Ns) };
+    pub fn time_metric(&self) -> (&str, Unit) {
+        let Some((at, unit)) = self.time else { return ("cpu_time", Unit::Ns) };
         let name = match () {
             () if self.gpu.is_some() => "gpu_time",
             () if self.cpu.is_some() => "cpu_time",
@@ -185,7 +185,7 @@ impl CallIndex {
     /// A time of a part of a node; of all that is 0 if it was not measured.
     pub fn value(&self, measure: Measure, part: Part, node: CallNodeId) -> CallValue {
         let column = match measure {
-            Measure::Time => self.main.map(|(at, _)| at),
+            Measure::Time => self.time.map(|(at, _)| at),
             Measure::Gpu => self.gpu,
             Measure::Cpu => self.cpu,
         };

@@ -58,7 +58,7 @@ impl<'a> OtherStreams<'a> {
         operations.filter_map(dependency).collect()
     }
 
-    /// The operation of another stream behind which one may have waited that was free to start at `after`.
+    /// The operation of another stream that may have held `gpu` back, which else was free to start at `after`; and why that is concluded.
     fn held_back_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
         let began = start(self.trace, gpu);
         let waited = began.saturating_sub(after);
@@ -77,8 +77,8 @@ impl<'a> OtherStreams<'a> {
         let by_end = self.by_end.get(&device)?;
         let until = by_end.partition_point(|&(end, _)| end <= began + ROUNDING_NS);
         let stream = |gpu: GpuId| self.order.stream[gpu.index()];
-        let ended = by_end[..until].iter().rev().take_while(|(end, _)| *end > earliest).map(|&(_, other)| other);
-        let on = ended.into_iter().find(|&other| stream(other) != stream(gpu) && start(self.trace, other) < began)?;
+        let mut ended = by_end[..until].iter().rev().take_while(|(end, _)| *end > earliest).map(|&(_, other)| other);
+        let on = ended.find(|&other| stream(other) != stream(gpu) && start(self.trace, other) < began)?;
         Some((on, reason))
     }
 }

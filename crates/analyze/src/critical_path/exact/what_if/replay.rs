@@ -127,24 +127,15 @@ impl Plan {
             };
             is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
-            let waited = start - graph.end[edge.from as usize];
-            without_cause |= is_binding && edge.dependency.is_without_launch() && waited > UNLAUNCHED_GAP_NS;
+            let observed = start - graph.end[edge.from as usize];
+            without_cause |= is_binding && edge.dependency.is_without_launch() && observed > UNLAUNCHED_GAP_NS;
             let follows = self.most_overlap > 0
                 && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamAmidLoss);
             if follows {
                 self.next_on_stream.insert(from, at);
             }
             let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
-            self.edges.push(PlanEdge {
-                observed: waited,
-                from,
-                class,
-                is_binding,
-                is_inferred,
-                is_sync,
-                follows,
-                edge,
-            });
+            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, follows, edge });
         }
         // Room on the device alone releases nothing.
         let has_edges = self.edges.len() > self.offset[at as usize] as usize;
