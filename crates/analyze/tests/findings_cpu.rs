@@ -28,42 +28,6 @@ fn only(found: &[Finding]) -> i64 {
 }
 
 #[test]
-fn waits_for_others() {
-    let waits = steps(|p| p.python("concurrent/futures/_base.py(428): Future.result", |p| p.work(500)));
-    let found = waits.of("SL039");
-    assert!((499..=510).contains(&only(&found)), "{}", text(&found));
-    assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("train.py"), Some(10)));
-    let none = steps(|p| p.python("concurrent/futures/_base.py(428): Future.results", |p| p.work(500)));
-    assert_eq!(none.of("SL039"), []);
-}
-
-/// The line is the one that waits, where samples within the call saw it: calls know where their function begins.
-#[test]
-fn waits_are_told_at_the_line_that_waits() {
-    let waits = steps(|p| {
-        p.python("fetch.py(7): fetch", |p| {
-            p.python("queue.py(154): Queue.get", |p| {
-                p.work(300);
-                p.wait_sample(1, "fetch.py(7): fetch", 300);
-                p.work(200);
-            });
-        });
-    });
-    let found = waits.of("SL039");
-    assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
-}
-
-#[test]
-fn waits_for_data_are_another_rule_s() {
-    let starved = steps(|p| {
-        p.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |p| {
-            p.python("queue.py(154): Queue.get", |p| p.work(500));
-        });
-    });
-    assert_eq!(starved.of("SL039"), []);
-}
-
-#[test]
 fn loops_of_small_operators() {
     let in_loop = |calls: usize, us: i64| {
         steps(move |p| {

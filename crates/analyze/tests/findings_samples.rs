@@ -2,10 +2,9 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, read, text};
+use findings_support::{Program, text};
 use serde_json::json;
 use stackline_analyze::findings::{Confidence, Finding};
-use std::collections::BTreeSet;
 
 const LOGS: &str = "logging/__init__.py(1489): Logger.info";
 /// Steps of 1 ms in an operator and then `LULL_US` between two operators; a sample stands for 10 ms.
@@ -366,74 +365,6 @@ fn busy_threads_are_not_summed() {
     assert!(only.gain.unwrap().high_ns < 3_200_000, "{:?}", only.gain);
 }
 
-/// Three looks at two threads that wait beside each other, and a third that waits all the time and is asked rarely.
-#[test]
-fn waiting_threads_are_not_summed() {
-    let mut program = Program::new();
-    for number in 0..STEPS {
-        program.step(number, |p| {
-            p.python("train.py(10): step", |p| {
-                p.thread_span(2, ("cpu_op", "aten::mm"), (p.now, 1000), json!({}));
-                p.thread_span(3, ("cpu_op", "aten::mm"), (p.now, 10), json!({}));
-                p.op("aten::mm", |p| p.work(1000));
-                for _ in 0..3 {
-                    p.work(LULL_US / 3);
-                    p.wait_sample(1, "train.py(20): next_batch", LULL_US / 3);
-                    p.wait_sample(2, "train.py(20): next_batch", LULL_US / 3);
-                }
-                p.wait_sample(3, "train.py(90): idle", LULL_US + 1000);
-                p.work(1);
-                p.thread_span(2, ("cpu_op", "aten::add"), (p.now, 10), json!({}));
-                p.op("aten::add", |p| p.work(10));
-            });
-        });
-    }
-    let found = program.of("SL039");
-    let of_batch: Vec<&Finding> =
-        found.iter().filter(|found| found.place.function.as_deref() == Some("next_batch")).collect();
-    let [only] = of_batch[..] else { panic!("{}", text(&found)) };
-    // 3 of 4 ms, and not 6; nearly all looks found it waiting.
-    assert!((70.0..78.0).contains(&only.facts[0].value), "{:?}", only.facts);
-    let gain = only.gain.unwrap();
-    assert!((2_800_000..3_100_000).contains(&gain.ns) && gain.low_ns > 2_500_000, "{gain:?}");
-}
-
-/// Between two operators it is asked where it waits; between two others it waits where it is not.
-#[test]
-fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
-    let program = |cpu: bool| {
-        let mut program = Program::new();
-        for number in 0..STEPS {
-            program.step(number, |p| {
-                p.python("train.py(10): step", |p| {
-                    p.op("aten::mm", |p| p.work(1000));
-                    p.work(LULL_US / 2);
-                    p.wait_sample(1, "train.py(20): next_batch", LULL_US);
-                    p.work(LULL_US / 2);
-                    p.op("aten::add", |p| p.work(10));
-                    p.work(LULL_US / 2);
-                    if cpu || number == 0 {
-                        p.sample(1, "train.py(50): write", LULL_US);
-                    }
-                    p.work(LULL_US / 2);
-                    p.op("aten::relu", |p| p.work(10));
-                });
-            });
-        }
-        program
-    };
-    let functions = |cpu: bool| {
-        let found = program(cpu).of("SL039").into_iter();
-        found
-            .map(|found| found.place.function.unwrap_or_default())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(functions(false), ["next_batch", "step"]);
-    assert_eq!(functions(true), ["next_batch"], "there it computes");
-}
-
 /// Operators that take longer now and then would not without what keeps the processor from them: so says the upper bound.
 #[test]
 fn slow_operators_are_in_the_upper_bound_of_busy_python() {
@@ -453,33 +384,4 @@ fn slow_operators_are_in_the_upper_bound_of_busy_python() {
     };
     // Half of the steps lose 500 µs.
     assert!((200_000..=300_000).contains(&(high(1500) - high(1000))), "{} {}", high(1500), high(1000));
-}
-
-/// Two lines of one function: the wait is behind the first one.
-#[test]
-fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
-    let mut program = Program::new();
-    for number in 0..4 {
-        program.step(number, |p| {
-            p.python("train.py(10): step", |p| {
-                p.op("aten::item", |p| p.work(1000));
-                p.sample(1, "train.py(90): tidy", 100);
-                p.work(50_000);
-                p.op("aten::mm", |p| p.work(1000));
-            });
-        });
-    }
-    program.recorded(json!({"usable_milli": 2000}));
-    let mut document: serde_json::Value = serde_json::from_str(&program.text(json!({"id": 0}))).unwrap();
-    for event in document["traceEvents"].as_array_mut().unwrap() {
-        match event["name"].as_str() {
-            Some("aten::item") => event["sf"] = 12.into(),
-            Some("aten::mm") => event["sf"] = 40.into(),
-            _ => {}
-        }
-    }
-    document["stackFrames"] = json!({"12": {"name": "train.py(12): step"}, "40": {"name": "train.py(40): step"}});
-    let found = find(&read(&document.to_string()), &[]).findings;
-    let wait = found.iter().find(|found| found.rule.code == "SL039").unwrap();
-    assert_eq!(wait.place.text(), "train.py:12 in step");
 }

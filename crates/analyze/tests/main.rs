@@ -47,6 +47,7 @@ mod findings_repeated;
 mod findings_samples;
 mod findings_support;
 mod findings_uncovered;
+mod findings_waits;
 mod gpu_time_and_coverage;
 mod gpu_traces;
 mod hta_exact;

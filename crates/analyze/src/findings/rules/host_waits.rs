@@ -4,6 +4,7 @@ use super::dataloader_starved::is_next;
 use super::logging_in_step;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::{Seen, Spans};
+use crate::findings::waits::WaitNames;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::host_collectives::host_collectives;
 use crate::intervals;
@@ -25,8 +26,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "some lines; errors of the other one are seen later",
     wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all. \
                  Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
-                 and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. These, and waits in recordings \
-                 without looks, are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
+                 and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. With `--real-hz` samples of \
+                 wall-clock time see them, if the function that waits is one of Python's; other waits are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
                  waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone. \
                  Where hardly anything but logging or saving is done there, they are its own (SL029).",
     source: "field practice",
@@ -38,6 +39,16 @@ pub(super) const RULE: Rule = Rule {
         about: "least part of the critical path that one place waits, in percent",
     }],
     elsewhere: &[
+        Elsewhere::of(
+            "that wait for a thread to start",
+            |draft| draft.title.ends_with(START),
+            "Start threads once, before the loop, and hand them what to do over a queue, or use a pool. Where the machine has fewer \
+             processors than threads that run, a new thread waits for its turn: run fewer beside the program.",
+            (
+                "thread = threading.Thread(target=work, args=(batch,))\nthread.start()",
+                "pool.submit(work, batch)  # ThreadPoolExecutor, made before the loop",
+            ),
+        ),
         Elsewhere::of(
             "that wait for a lock",
             |draft| draft.title.ends_with(LOCK),
@@ -86,6 +97,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+const START: &str = "a thread to start";
 const LOCK: &str = "a lock";
 const CONDITION: &str = "a lock or another thread";
 const QUEUE: &str = "a queue";
@@ -101,6 +113,8 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
     ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
     ("a thread", &["threading.py(", "): join"]),
+    // Of all that a sample saw, the outermost function of a library counts.
+    (START, &["threading.py(", "): start"]),
     (CONDITION, &["threading.py(", "): wait"]),
     // What is built in has no file: `with lock` enters it.
     (LOCK, &["<built-in method acquire of _thread."]),
@@ -144,15 +158,19 @@ pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let frames = calls(subject);
-    let on_path = subject.path_inside(&frames);
+    let on_path = subject.path_while(&frames);
     let by_place = subject.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of)));
-    let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
-    let unnamed = subject.waits_between(&frames, is_next, is_logging).into_iter();
-    named.chain(unnamed.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
+    let of = WaitNames {
+        wait: &|name| kind_of(name).is_some(),
+        data: &is_next,
+        logging: &|name| logging_in_step::kind_of(name).is_some(),
+    };
+    let sampled = subject.waits_between(&frames, &of).into_iter();
+    named.chain(sampled.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
 }
 
-/// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
+/// Waits that samples saw, or that a thread does not compute between two operators for longer than samples of its CPU time explain.
 fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
     // Threads wait beside each other: no more goes than what one of them waits.
     let share = subject.percent(seen.of_one_thread() as i64);

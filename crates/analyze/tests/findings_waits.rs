@@ -1,0 +1,208 @@
+//! Findings on steps that wait for another thread.
+
+use crate::findings_support;
+
+use findings_support::{Program, find, read, text};
+use serde_json::json;
+use stackline_analyze::findings::Finding;
+use std::collections::BTreeSet;
+
+const STEPS: usize = 40;
+/// Between two operators of a step.
+const LULL_US: i64 = 3000;
+
+/// Four steps of 1 ms and what `inside` adds to each.
+fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                inside(p);
+            });
+        });
+    }
+    program
+}
+
+#[test]
+fn waits_for_others() {
+    let waits = steps(|p| p.python("concurrent/futures/_base.py(428): Future.result", |p| p.work(500)));
+    let found = waits.of("SL039");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!((499..=510).contains(&(only.gain_ns() / 1000)), "{}", text(&found));
+    assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("train.py"), Some(10)));
+    let none = steps(|p| p.python("concurrent/futures/_base.py(428): Future.results", |p| p.work(500)));
+    assert_eq!(none.of("SL039"), []);
+}
+
+/// The line is the one that waits, where samples within the call saw it: calls know where their function begins.
+#[test]
+fn waits_are_told_at_the_line_that_waits() {
+    let waits = steps(|p| {
+        p.python("fetch.py(7): fetch", |p| {
+            p.python("queue.py(154): Queue.get", |p| {
+                p.work(300);
+                p.wait_sample(1, "fetch.py(7): fetch", 300);
+                p.work(200);
+            });
+        });
+    });
+    let found = waits.of("SL039");
+    assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
+}
+
+/// The path goes over to the thread that is waited for, from its start: what one waits for is all of that, not the return alone.
+#[test]
+fn waits_last_as_long_as_the_path_is_elsewhere() {
+    let mut thread = 1;
+    let waits = steps(|p| {
+        thread += 1;
+        p.python("queue.py(154): Queue.get", |p| {
+            p.thread_span(thread, ("python_function", "data.py(3): produce"), (p.now, 500), json!({}));
+            p.work(505);
+        });
+        p.op("aten::add", |p| p.work(10));
+    });
+    let found = waits.of("SL039");
+    let facts: Vec<f64> = found.iter().map(|found| found.facts[1].value).collect();
+    // 505 of 1,515 µs and what lies between steps.
+    assert!(facts.len() == 1 && (30.0..34.0).contains(&facts[0]), "{facts:?} {}", text(&found));
+}
+
+#[test]
+fn waits_for_data_are_another_rule_s() {
+    let starved = steps(|p| {
+        p.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |p| {
+            p.python("queue.py(154): Queue.get", |p| p.work(500));
+        });
+    });
+    assert_eq!(starved.of("SL039"), []);
+}
+
+/// Three looks at two threads that wait beside each other, and a third that waits all the time and is asked rarely.
+#[test]
+fn waiting_threads_are_not_summed() {
+    let mut program = Program::new();
+    for number in 0..STEPS {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.thread_span(2, ("cpu_op", "aten::mm"), (p.now, 1000), json!({}));
+                p.thread_span(3, ("cpu_op", "aten::mm"), (p.now, 10), json!({}));
+                p.op("aten::mm", |p| p.work(1000));
+                for _ in 0..3 {
+                    p.work(LULL_US / 3);
+                    p.wait_sample(1, "train.py(20): next_batch", LULL_US / 3);
+                    p.wait_sample(2, "train.py(20): next_batch", LULL_US / 3);
+                }
+                p.wait_sample(3, "train.py(90): idle", LULL_US + 1000);
+                p.work(1);
+                p.thread_span(2, ("cpu_op", "aten::add"), (p.now, 10), json!({}));
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+    }
+    let found = program.of("SL039");
+    let of_batch: Vec<&Finding> =
+        found.iter().filter(|found| found.place.function.as_deref() == Some("next_batch")).collect();
+    let [only] = of_batch[..] else { panic!("{}", text(&found)) };
+    // 3 of 4 ms, and not 6; nearly all looks found it waiting.
+    assert!((70.0..78.0).contains(&only.facts[0].value), "{:?}", only.facts);
+    let gain = only.gain.unwrap();
+    assert!((2_800_000..3_100_000).contains(&gain.ns) && gain.low_ns > 2_500_000, "{gain:?}");
+}
+
+/// Between two operators it is asked where it waits; between two others it waits where it is not.
+#[test]
+fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
+    let program = |cpu: bool| {
+        let mut program = Program::new();
+        for number in 0..STEPS {
+            program.step(number, |p| {
+                p.python("train.py(10): step", |p| {
+                    p.op("aten::mm", |p| p.work(1000));
+                    p.work(LULL_US / 2);
+                    p.wait_sample(1, "train.py(20): next_batch", LULL_US);
+                    p.work(LULL_US / 2);
+                    p.op("aten::add", |p| p.work(10));
+                    p.work(LULL_US / 2);
+                    if cpu || number == 0 {
+                        p.sample(1, "train.py(50): write", LULL_US);
+                    }
+                    p.work(LULL_US / 2);
+                    p.op("aten::relu", |p| p.work(10));
+                });
+            });
+        }
+        program
+    };
+    let functions = |cpu: bool| {
+        let found = program(cpu).of("SL039").into_iter();
+        found
+            .map(|found| found.place.function.unwrap_or_default())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(functions(false), ["next_batch", "step"]);
+    assert_eq!(functions(true), ["next_batch"], "there it computes");
+}
+
+/// Two of three samples of wall-clock time are in a wait, the third one in what the program does itself.
+#[test]
+fn samples_of_wall_clock_time_see_waits() {
+    let program = |wait: &str| {
+        let mut program = Program::new();
+        for number in 0..STEPS {
+            program.step(number, |p| {
+                p.python("train.py(10): step", |p| {
+                    p.op("aten::mm", |p| p.work(1000));
+                    for name in [wait, wait, "train.py(50): parse"] {
+                        p.work(LULL_US / 3);
+                        p.real_sample(1, name, LULL_US / 3);
+                        p.sample(1, "train.py(50): parse", LULL_US / 3);
+                    }
+                    p.work(1);
+                    p.op("aten::add", |p| p.work(10));
+                });
+            });
+        }
+        program
+    };
+    let found = program("threading.py(295): Condition.wait").of("SL039");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!(only.title.ends_with("a lock or another thread"), "{}", text(&found));
+    let (gain, us) = (only.gain.unwrap(), 1000);
+    assert!((1900 * us..2100 * us).contains(&gain.ns), "{gain:?}");
+    assert!(gain.low_ns > 1600 * us && gain.high_ns < 2400 * us, "{gain:?}");
+    assert_eq!(program("train.py(60): compute").of("SL039"), [], "it computes all the time");
+}
+
+/// Two lines of one function: the wait is behind the first one.
+#[test]
+fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::item", |p| p.work(1000));
+                p.sample(1, "train.py(90): tidy", 100);
+                p.work(50_000);
+                p.op("aten::mm", |p| p.work(1000));
+            });
+        });
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    let mut document: serde_json::Value = serde_json::from_str(&program.text(json!({"id": 0}))).unwrap();
+    for event in document["traceEvents"].as_array_mut().unwrap() {
+        match event["name"].as_str() {
+            Some("aten::item") => event["sf"] = 12.into(),
+            Some("aten::mm") => event["sf"] = 40.into(),
+            _ => {}
+        }
+    }
+    document["stackFrames"] = json!({"12": {"name": "train.py(12): step"}, "40": {"name": "train.py(40): step"}});
+    let found = find(&read(&document.to_string()), &[]).findings;
+    let wait = found.iter().find(|found| found.rule.code == "SL039").unwrap();
+    assert_eq!(wait.place.text(), "train.py:12 in step");
+}
