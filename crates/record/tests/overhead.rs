@@ -4,24 +4,35 @@ use crate::support::{Stream, recorded, streams, torch};
 use stackline_recording::{FrameKey, Metric};
 use std::path::Path;
 
-/// `python - STEPS LAYERS WIDTH`: trains, and prints the median of its steps' times in ns.
+/// `python - STEPS LAYERS WIDTH`: trains, and prints the median of its steps' times in ns, and how many times as long those take in which
+/// operators waited (`STACKLINE_PLANTED_NS`) as those between them: the median of all such stretches, 1 without.
 const PROGRAM: &str = r#"
-import statistics, sys, time
+import ctypes, itertools, os, sys, time
+from statistics import median
 import torch
 torch.set_num_threads(1)
 steps, layers, width = map(int, sys.argv[1:])
 model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 x = torch.randn(128, width)
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
 times = []
 with torch.profiler.record_function("training"):
     for step in range(steps):
+        before = waits.value
         begin = time.perf_counter_ns()
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-        times.append(time.perf_counter_ns() - begin)
-print(int(statistics.median(times)))
+        took = time.perf_counter_ns() - begin
+        times.append((waits.value > before, took))
+stretches = [(waited, [took for _, took in of]) for waited, of in itertools.groupby(times, lambda of: of[0])]
+compared = [
+    median(before[-3:] + after[1:4]) / median(own[1:])
+    for (_, before), (waited, own), (_, after) in zip(stretches, stretches[1:], stretches[2:])
+    if not waited and len(own) > 1 and len(after) > 1
+]
+print(median(took for _, took in times), median(compared or [1]))
 "#;
 
 /// Layers, each as wide as the second number says.
@@ -31,14 +42,15 @@ const LARGE: Model = [2, 512];
 const SMALL: Model = [12, 160];
 
 /// Runs it. Returns what it printed, too.
-fn trained(python: &Path, steps: u64, [layers, width]: Model, variables: &[(&str, &str)]) -> (Stream, f64) {
+fn trained(python: &Path, steps: u64, [layers, width]: Model, variables: &[(&str, &str)]) -> (Stream, [f64; 2]) {
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(python, run.path());
     let arguments = [steps, layers, width].map(|number| number.to_string());
     let output = command.envs(variables.iter().copied()).args(["-c", PROGRAM]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-    (streams(run.path()).pop().unwrap(), printed)
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let (step_ns, times_as_long) = printed.trim().split_once(' ').unwrap();
+    (streams(run.path()).pop().unwrap(), [step_ns, times_as_long].map(|number| number.parse().unwrap()))
 }
 
 /// How often an operator was called, or all operators and backward nodes.
@@ -115,24 +127,23 @@ fn unrecorded_steps_are_counted_and_missing_alike() {
 fn a_planted_cost_is_told() {
     let Some(python) = torch() else { return };
     // On a machine whose steps differ by a third, 50 comparisons of a program that is not recorded at all tell between -1.5 %
-    // and +1.5 %: eight times as many tell the planted cost. What small operators cost by themselves differs as much from
-    // process to process.
-    const STEPS: u64 = 10_000;
+    // and +1.5 %: eight times as many tell the planted cost.
+    const STEPS: u64 = 9_000;
     let told = |planted_ns: u64| {
         let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &planted_ns.to_string())];
-        let (stream, step_ns) = trained(&python, STEPS, LARGE, &variables);
+        let (stream, [step_ns, times_as_long]) = trained(&python, STEPS, LARGE, &variables);
         let overhead = stream.overhead.unwrap();
-        println!("{planted_ns} ns an operator: {overhead:?}");
-        (overhead.fraction.unwrap().median, overhead.unrecorded_steps, stream, step_ns)
+        let longer = times_as_long - 1.0;
+        println!("{planted_ns} ns an operator: {overhead:?}, steps take {longer} longer");
+        (overhead, longer, calls(&stream, None), step_ns)
     };
-    let (without, unrecorded, stream, recorded_step_ns) = told(0);
-    let step_ns = recorded_step_ns / (1.0 + without);
-    let operators = calls(&stream, None) as f64 / (STEPS - unrecorded) as f64;
+    let (without, _, calls, step_ns) = told(0);
+    let operators = calls as f64 / (STEPS - without.unrecorded_steps) as f64;
     for wanted in [0.01, 0.05, 0.20] {
-        let each = (wanted * step_ns / operators) as u64;
-        let (with, _, _, recorded_step_ns) = told(each);
-        // Of this run's own steps: the machine may have become slower since.
-        let planted = each as f64 * operators / (recorded_step_ns / (1.0 + with));
-        assert!((with - without - planted).abs() < 0.015, "{with} with {planted} planted, {without} without");
+        // What a wait costs is more than its own time: caches cool meanwhile. The program's own clock has all of it.
+        let (with, longer, ..) = told((wanted * step_ns / operators) as u64);
+        let with = with.fraction.unwrap().median;
+        assert!((with - longer).abs() < 0.015, "{with} with {wanted} planted, steps take {longer} longer");
+        assert!(longer > wanted, "{longer} with {wanted} planted");
     }
 }

@@ -254,6 +254,10 @@ fn planted_ns() -> u64 {
     *PLANTED.get_or_init(|| std::env::var("STACKLINE_PLANTED_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
+/// For the same tests: how often an operator waited. A program that reads it knows in which of its steps operators were reported.
+#[unsafe(no_mangle)]
+static STACKLINE_PLANTED_WAITS: AtomicU64 = AtomicU64::new(0);
+
 /// As [`on_start`], but it takes [`planted_ns`] longer in the mean: for many operators at once, since a wait has to be longer
 /// than it takes to look at the clock. What one takes too long (another program had the processor), the next ones take less.
 unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
@@ -271,6 +275,7 @@ unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u
             }
         };
         DUE_NS.fetch_sub(waited_ns, Ordering::Relaxed);
+        STACKLINE_PLANTED_WAITS.fetch_add(1, Ordering::Relaxed);
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { on_start(context, function) }
