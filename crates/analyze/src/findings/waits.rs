@@ -7,6 +7,7 @@ use super::subject::Subject;
 use crate::critical_path::exact::{Category, Hop};
 use crate::frame_names::frame;
 use crate::recording::Recording;
+use rustc_hash::FxHashSet;
 use stackline_model::{EventId, Key, Trace};
 use std::collections::BTreeMap;
 
@@ -75,22 +76,23 @@ impl Subject<'_> {
     }
 
     /// Time of the path while each of some calls waits, in ns: in the call, and on other threads if the path comes back to its thread when it
-    /// returns. What the GPU runs meanwhile is not what the thread waits for.
+    /// returns. Not what operators take there: that work has to be done anyway.
     pub(super) fn path_while(&self, calls: &[EventId]) -> Vec<i64> {
         let trace = self.trace();
-        let hops: Vec<Hop> = self.path().hops.iter().collect();
-        let is_of_gpu = |hop: &Hop| hop.event.is_some() && trace.kind(hop.event).is_gpu_work();
+        let hops: Vec<Hop> = if calls.is_empty() { Vec::new() } else { self.path().hops.iter().collect() };
         let inside = self.path_inside(calls);
         let of = |(&call, inside): (&EventId, i64)| {
+            let track = trace.events.track[call.index()];
             let (start, end) = (trace.events.start[call.index()], trace.events.end(call));
-            let after = hops.partition_point(|hop| hop.end <= end);
-            if hops.get(after).is_none_or(|hop| hop.track != trace.events.track[call.index()]) {
+            let first = hops.partition_point(|hop| hop.end <= start);
+            let behind = hops.partition_point(|hop| hop.end <= end);
+            if hops.get(behind).or(hops.last()).is_none_or(|hop| hop.track != track) {
                 return inside;
             }
-            let first = hops.partition_point(|hop| hop.end <= start);
-            let during = hops[first..=after].iter().filter(|&hop| hop.category != Category::Unknown && !is_of_gpu(hop));
-            let ns = |hop: &Hop| (hop.end.min(end) - hop.start.max(start)).max(0);
-            during.map(ns).sum::<i64>().max(inside)
+            let is_idle = |hop: &Hop| matches!(hop.category, Category::HostPython | Category::ThreadHandover);
+            let others = hops[first..].iter().take_while(|hop| hop.start < end).filter(|hop| hop.track != track);
+            let ns = |hop: &Hop| hop.end.min(end) - hop.start.max(start);
+            inside + others.filter(|hop| is_idle(hop)).map(ns).sum::<i64>()
         };
         calls.iter().zip(inside).map(of).collect()
     }
@@ -168,15 +170,21 @@ impl Subject<'_> {
         of: &WaitNames<'_>,
     ) -> Option<(Place, Seen)> {
         let time = self.unexplained(interlude, known, of.data)?.without(interlude.part(sampled.len()).ns)?;
+        // What is left beside those may be the error of counting.
+        if !sampled.is_empty() && time.low == 0.0 {
+            return None;
+        }
         if self.nearly_all(interlude, |name| (of.logging)(self.trace().strings.get(name))).is_some() {
             return None;
         }
         let (before, behind) = interlude.stretches[0];
         // Samples of CPU time are where it computes.
-        let others: Vec<EventId> = interlude.wall.events.iter().copied().filter(|e| !sampled.contains(e)).collect();
-        let place = self.line_of_most(&others).unwrap_or_else(|| self.place_between(before, behind));
+        let sampled: FxHashSet<EventId> = sampled.iter().copied().collect();
+        let others = |of: &[EventId]| of.iter().copied().filter(|e| !sampled.contains(e)).collect::<Vec<_>>();
+        let place = self.line_of_most(&others(&interlude.wall.events));
+        let place = place.unwrap_or_else(|| self.place_between(before, behind));
         let mut seen = Seen { time, ..Seen::default() };
-        seen.add(interlude, time, interlude.samples().iter().copied().filter(|e| !sampled.contains(e)).collect());
+        seen.add(interlude, time, others(interlude.samples()));
         Some((place, seen))
     }
 
