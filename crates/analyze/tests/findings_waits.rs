@@ -156,36 +156,6 @@ fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
     assert_eq!(functions(true), ["next_batch"], "there it computes");
 }
 
-/// Two of three samples of wall-clock time are in a wait, the third one in what the program does itself.
-#[test]
-fn samples_of_wall_clock_time_see_waits() {
-    let program = |wait: &str| {
-        let mut program = Program::new();
-        for number in 0..STEPS {
-            program.step(number, |p| {
-                p.python("train.py(10): step", |p| {
-                    p.op("aten::mm", |p| p.work(1000));
-                    for name in [wait, wait, "train.py(50): parse"] {
-                        p.work(LULL_US / 3);
-                        p.real_sample(1, name, LULL_US / 3);
-                        p.sample(1, "train.py(50): parse", LULL_US / 3);
-                    }
-                    p.work(1);
-                    p.op("aten::add", |p| p.work(10));
-                });
-            });
-        }
-        program
-    };
-    let found = program("threading.py(295): Condition.wait").of("SL039");
-    let [only] = &found[..] else { panic!("{}", text(&found)) };
-    assert!(only.title.ends_with("a lock or another thread"), "{}", text(&found));
-    let (gain, us) = (only.gain.unwrap(), 1000);
-    assert!((1900 * us..2100 * us).contains(&gain.ns), "{gain:?}");
-    assert!(gain.low_ns > 1600 * us && gain.high_ns < 2400 * us, "{gain:?}");
-    assert_eq!(program("train.py(60): compute").of("SL039"), [], "it computes all the time");
-}
-
 /// Two lines of one function: the wait is behind the first one.
 #[test]
 fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {

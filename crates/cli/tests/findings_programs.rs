@@ -81,6 +81,7 @@ programs! {
     dataloader_starved
     #[ignore = "long: ./dev test --long"]
     gc_pauses
+    #[ignore = "long: ./dev test --long"]
     logging_in_step
     #[ignore = "long: ./dev test --long"]
     needless_copies
@@ -95,6 +96,7 @@ programs! {
     small_operators
     #[ignore = "long: ./dev test --long"]
     too_few_threads
+    #[ignore = "long: ./dev test --long"]
     unfused_optimizer
     #[ignore = "long: ./dev test --long"]
     waits

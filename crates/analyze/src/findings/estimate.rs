@@ -18,12 +18,6 @@ impl Estimate {
         Self { ns, high: self.high.max(ns), ..self }
     }
 
-    /// What is left beside what takes so many ns, if anything.
-    pub(super) fn without(self, ns: f64) -> Option<Self> {
-        let left = |of: f64| (of - ns).max(0.0);
-        Some(Self { ns: left(self.ns), low: left(self.low), high: left(self.high) }).filter(|left| left.ns > 0.0)
-    }
-
     /// The sum of times that were estimated independently of each other: their errors partly even out.
     pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut below, mut above) = (Self::default(), 0.0, 0.0);

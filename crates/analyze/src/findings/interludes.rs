@@ -329,7 +329,7 @@ impl Interlude {
     }
 
     /// How long that takes which so many of its samples saw, in ns.
-    pub(super) fn part(&self, seen: usize) -> Estimate {
+    fn part(&self, seen: usize) -> Estimate {
         let (all, time) = (self.samples().len(), self.ns as f64);
         let (least, most) = shared(seen, all);
         let share = seen as f64 / all.max(1) as f64;

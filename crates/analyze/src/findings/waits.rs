@@ -8,18 +8,8 @@ use crate::critical_path::exact::{Category, Hop};
 use crate::frame_names::frame;
 use crate::recording::Recording;
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, Key, Trace};
+use stackline_model::{EventId, Key, Trace, TrackId};
 use std::collections::BTreeMap;
-
-/// What names of functions say of waits.
-pub(super) struct WaitNames<'t> {
-    /// Functions that wait.
-    pub(super) wait: &'t dyn Fn(&str) -> bool,
-    /// What waits for data, which is told elsewhere.
-    pub(super) data: &'t dyn Fn(&str) -> bool,
-    /// What writes or saves something, whose waits are its own.
-    pub(super) logging: &'t dyn Fn(&str) -> bool,
-}
 
 /// What two places have in common: something between them is somewhere there.
 fn between(before: Place, behind: &Place) -> Place {
@@ -66,66 +56,66 @@ impl Interlude {
 impl Subject<'_> {
     /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
     /// in spans whose name passes a test, does not count; nor do waits that belong to what else is done there, which another test tells.
-    pub(super) fn waits_between(&self, known: &[EventId], of: &WaitNames<'_>) -> Vec<(Place, Seen)> {
-        let known = Spans::of(self.trace(), known);
-        let sampled = |interlude| (interlude, self.samples_of_waits(interlude, &known, of));
-        let sampled: Vec<(&Interlude, Vec<EventId>)> = self.interludes().all.iter().map(sampled).collect();
-        let left_over =
-            sampled.iter().filter_map(|(interlude, named)| self.waits_left_over(interlude, named, &known, of));
-        self.waits_sampled(&sampled).into_iter().chain(left_over).collect()
+    pub(super) fn waits_between(
+        &self,
+        known: &[EventId],
+        is_other: impl Fn(&str) -> bool,
+        has_waits: impl Fn(&str) -> bool,
+    ) -> Vec<(Place, Seen)> {
+        let left_over = self.waits_left_over(known, &is_other, &has_waits);
+        let Some(looks_ns) = self.interludes().looks_ns else { return left_over };
+        self.waits_looked_at(looks_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
-    /// Time of the path while each of some calls waits, in ns: in the call, and on other threads if the path comes back to its thread when it
-    /// returns. Not what operators take there: that work has to be done anyway.
-    pub(super) fn path_while(&self, calls: &[EventId]) -> Vec<i64> {
+    /// Time of the path during each of some calls that wait, in ns: in the call and, if it is one of a thread with steps, to which the path
+    /// comes back when it returns, what other threads do meanwhile. Not operators there: that work has to be done anyway.
+    pub(super) fn path_during(&self, calls: &[EventId]) -> Vec<i64> {
         let trace = self.trace();
-        let hops: Vec<Hop> = if calls.is_empty() { Vec::new() } else { self.path().hops.iter().collect() };
         let inside = self.path_inside(calls);
+        let with_steps: FxHashSet<TrackId> =
+            trace.steps.iter().map(|step| trace.events.track[step.event.index()]).collect();
+        let track = |call: EventId| trace.events.track[call.index()];
+        if !calls.iter().any(|&call| with_steps.contains(&track(call))) {
+            return inside;
+        }
+        let hops: Vec<Hop> = self.path().hops.iter().collect();
         let of = |(&call, inside): (&EventId, i64)| {
-            let track = trace.events.track[call.index()];
             let (start, end) = (trace.events.start[call.index()], trace.events.end(call));
-            let first = hops.partition_point(|hop| hop.end <= start);
-            let behind = hops.partition_point(|hop| hop.end <= end);
-            if hops.get(behind).or(hops.last()).is_none_or(|hop| hop.track != track) {
+            let behind = hops.get(hops.partition_point(|hop| hop.end <= end)).or(hops.last());
+            let comes_back = behind.is_some_and(|hop| hop.track == track(call));
+            if !comes_back || !with_steps.contains(&track(call)) {
                 return inside;
             }
-            let is_idle = |hop: &Hop| matches!(hop.category, Category::HostPython | Category::ThreadHandover);
-            let others = hops[first..].iter().take_while(|hop| hop.start < end).filter(|hop| hop.track != track);
-            let ns = |hop: &Hop| hop.end.min(end) - hop.start.max(start);
-            inside + others.filter(|hop| is_idle(hop)).map(ns).sum::<i64>()
+            let during = hops[hops.partition_point(|hop| hop.end <= start)..].iter().take_while(|hop| hop.start < end);
+            let is_waited_for = |hop: &&Hop| match hop.category {
+                Category::ThreadHandover => true,
+                Category::HostPython => hop.event.is_some(),
+                _ => false,
+            };
+            let others = during.filter(|hop| hop.track != track(call)).filter(is_waited_for);
+            inside + others.map(|hop| hop.end.min(end) - hop.start.max(start)).sum::<i64>()
         };
         calls.iter().zip(inside).map(of).collect()
     }
 
-    /// Samples that saw a thread wait: those of looks at threads that wait, else those of wall-clock time in a function of a library that does.
-    fn samples_of_waits(&self, interlude: &Interlude, known: &Spans, of: &WaitNames<'_>) -> Vec<EventId> {
-        let strings = &self.trace().strings;
-        let has =
-            |sample, test: &dyn Fn(&str) -> bool| self.frames_of_sample(sample).any(|name| test(strings.get(name)));
-        let of_library = |sample| self.frames_of_sample(sample).take_while(|&name| !self.is_own_name(name));
-        let waits = |sample| of_library(sample).any(|name| (of.wait)(strings.get(name))) && !has(sample, of.logging);
-        let looked_at = interlude.waits.events.iter().copied();
-        let on_the_clock = interlude.wall.events.iter().copied().filter(|&sample| waits(sample));
-        let own = |&sample: &EventId| !known.hold(self.trace(), sample) && !has(sample, of.data);
-        match self.interludes().looks_ns {
-            Some(_) => looked_at.filter(own).collect(),
-            None => on_the_clock.filter(own).collect(),
-        }
-    }
-
-    /// By samples that saw threads wait.
-    fn waits_sampled(&self, sampled: &[(&Interlude, Vec<EventId>)]) -> Vec<(Place, Seen)> {
-        let times = self.trace().attr("wait_time_ns");
+    /// By samples of threads that wait.
+    fn waits_looked_at(
+        &self,
+        looks_ns: f64,
+        known: &[EventId],
+        is_other: &impl Fn(&str) -> bool,
+    ) -> Vec<(Place, Seen)> {
+        let trace = self.trace();
+        let (known, times) = (Spans::of(trace, known), trace.attr("wait_time_ns"));
+        let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
         let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
-        for (interlude, samples) in sampled {
+        for interlude in &self.interludes().all {
             let mut by_place: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
-            samples.iter().for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
+            let own = interlude.waits.events.iter().filter(|&&e| !known.hold(trace, e) && !is_others(e));
+            own.for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
             for (place, samples) in by_place {
-                let ns = || samples.iter().filter_map(|&sample| times.i64(sample)).sum();
-                let time = match self.interludes().looks_ns {
-                    Some(looks_ns) => interlude.seen_waiting(samples.len(), ns(), looks_ns),
-                    None => interlude.part(samples.len()),
-                };
+                let ns = samples.iter().filter_map(|&sample| times.i64(sample)).sum();
+                let time = interlude.seen_waiting(samples.len(), ns, looks_ns);
                 let (seen, all) = found.entry(place).or_default();
                 seen.add(interlude, time, samples);
                 all.push(time);
@@ -161,31 +151,29 @@ impl Subject<'_> {
         Some(time).filter(|time| time.ns > 0.0 && is_sure)
     }
 
-    /// A wait that nothing explains, beside those that samples saw, unless it belongs to what else is done there.
+    /// Waits that nothing explains, but those that belong to what else is done there.
     fn waits_left_over(
         &self,
-        interlude: &Interlude,
-        sampled: &[EventId],
-        known: &Spans,
-        of: &WaitNames<'_>,
-    ) -> Option<(Place, Seen)> {
-        let time = self.unexplained(interlude, known, of.data)?.without(interlude.part(sampled.len()).ns)?;
-        // What is left beside those may be the error of counting.
-        if !sampled.is_empty() && time.low == 0.0 {
-            return None;
-        }
-        if self.nearly_all(interlude, |name| (of.logging)(self.trace().strings.get(name))).is_some() {
-            return None;
-        }
-        let (before, behind) = interlude.stretches[0];
-        // Samples of CPU time are where it computes.
-        let sampled: FxHashSet<EventId> = sampled.iter().copied().collect();
-        let others = |of: &[EventId]| of.iter().copied().filter(|e| !sampled.contains(e)).collect::<Vec<_>>();
-        let place = self.line_of_most(&others(&interlude.wall.events));
-        let place = place.unwrap_or_else(|| self.place_between(before, behind));
-        let mut seen = Seen { time, ..Seen::default() };
-        seen.add(interlude, time, others(interlude.samples()));
-        Some((place, seen))
+        known: &[EventId],
+        is_other: &impl Fn(&str) -> bool,
+        has_waits: &impl Fn(&str) -> bool,
+    ) -> Vec<(Place, Seen)> {
+        let trace = self.trace();
+        let known = Spans::of(trace, known);
+        let wait = |interlude: &Interlude| {
+            let time = self.unexplained(interlude, &known, is_other)?;
+            if self.nearly_all(interlude, |name| has_waits(trace.strings.get(name))).is_some() {
+                return None;
+            }
+            let (before, behind) = interlude.stretches[0];
+            // Samples of CPU time are where it computes.
+            let place = self.line_of_most(&interlude.wall.events);
+            let place = place.unwrap_or_else(|| self.place_between(before, behind));
+            let mut seen = Seen { time, ..Seen::default() };
+            seen.add(interlude, time, interlude.samples().to_vec());
+            Some((place, seen))
+        };
+        self.interludes().all.iter().filter_map(wait).collect()
     }
 
     /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between

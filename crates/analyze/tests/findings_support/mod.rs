@@ -154,14 +154,6 @@ impl Program {
         );
     }
 
-    /// A sample of wall-clock time of a thread, at line 21.
-    pub(crate) fn real_sample(&mut self, tid: i64, name: &str, us: i64) {
-        let args = json!({"real_time_ns": us * 1000, (LINE): 21});
-        self.events.push(
-            json!({"ph": "P", "cat": "real_sample", "name": name, "pid": 7, "tid": tid, "ts": self.now, "args": args}),
-        );
-    }
-
     /// A counter's new value.
     pub(crate) fn counter(&mut self, name: &str, value: i64) {
         self.events.push(json!({"ph": "C", "name": name, "pid": 0, "ts": self.now, "args": {"value": value}}));

@@ -254,7 +254,8 @@ fn planted_ns() -> u64 {
     *PLANTED.get_or_init(|| std::env::var("STACKLINE_PLANTED_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
-/// For the same tests: how often an operator waited. A program that reads it knows in which of its steps operators were reported.
+/// For the same tests: how often an operator waited. A program that reads it knows in which of its steps operators were reported, if what
+/// is planted makes at least one wait a step.
 #[unsafe(no_mangle)]
 static STACKLINE_PLANTED_WAITS: AtomicU64 = AtomicU64::new(0);
 

@@ -4,7 +4,6 @@ use super::dataloader_starved::is_next;
 use super::logging_in_step;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::{Seen, Spans};
-use crate::findings::waits::WaitNames;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::host_collectives::host_collectives;
 use crate::intervals;
@@ -24,10 +23,11 @@ pub(super) const RULE: Rule = Rule {
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
     cost: "some lines; errors of the other one are seen later",
-    wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all. \
+    wrong_when: "The other one takes longer than a step: then it is what has to become faster. What it does while the step waits counts as \
+                 waiting, if it is on the critical path and no operator. The gain is that of no wait at all. \
                  Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
-                 and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. With `--real-hz` samples of \
-                 wall-clock time see them, if the function that waits is one of Python's; other waits are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
+                 and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. These, and waits in recordings \
+                 without looks, are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
                  waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone. \
                  Where hardly anything but logging or saving is done there, they are its own (SL029).",
     source: "field practice",
@@ -113,7 +113,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
     ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
     ("a thread", &["threading.py(", "): join"]),
-    // Of all that a sample saw, the outermost function of a library counts.
+    // It waits for the other thread to have begun.
     (START, &["threading.py(", "): start"]),
     (CONDITION, &["threading.py(", "): wait"]),
     // What is built in has no file: `with lock` enters it.
@@ -144,7 +144,7 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-/// Calls that wait, as far as samples do not say more of it. Waits for data are SL009's.
+/// Calls that wait, as far as samples do not say more of it. Waits for data are SL009's, as are those of its threads.
 pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
     let trace = subject.trace();
     let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -152,25 +152,22 @@ pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
     if subject.interludes().tell_waits() {
         frames = subject.not_between(frames);
     }
-    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_next(trace.name(e))));
+    let is_of_data = |name: &str| is_next(name) || name.starts_with("torch/utils/data/");
+    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
     frames
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let frames = calls(subject);
-    let on_path = subject.path_while(&frames);
+    let on_path = subject.path_during(&frames);
     let by_place = subject.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of)));
-    let of = WaitNames {
-        wait: &|name| kind_of(name).is_some(),
-        data: &is_next,
-        logging: &|name| logging_in_step::kind_of(name).is_some(),
-    };
-    let sampled = subject.waits_between(&frames, &of).into_iter();
-    named.chain(sampled.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
+    let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
+    let unnamed = subject.waits_between(&frames, is_next, is_logging).into_iter();
+    named.chain(unnamed.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
 }
 
-/// Waits that samples saw, or that a thread does not compute between two operators for longer than samples of its CPU time explain.
+/// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
 fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
     // Threads wait beside each other: no more goes than what one of them waits.
     let share = subject.percent(seen.of_one_thread() as i64);
