@@ -152,7 +152,7 @@ pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
     if subject.interludes().tell_waits() {
         frames = subject.not_between(frames);
     }
-    let is_of_data = |name: &str| is_next(name) || name.starts_with("torch/utils/data/");
+    let is_of_data = |name: &str| is_next(name) || name.contains("torch/utils/data/");
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
     frames
 }
