@@ -2,24 +2,10 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, text};
+use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
 use stackline_analyze::findings::{self, Confidence, Finding, Support};
 use stackline_model::{Problem, Severity};
-
-/// Four steps of 1 ms and what `inside` adds to each.
-fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
-    let mut program = Program::new();
-    for number in 0..4 {
-        program.step(number, |p| {
-            p.python("train.py(10): step", |p| {
-                p.op("aten::mm", |p| p.work(1000));
-                inside(p);
-            });
-        });
-    }
-    program
-}
 
 /// The only finding, and its gain in µs.
 fn only(found: &[Finding]) -> i64 {

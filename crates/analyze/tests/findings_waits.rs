@@ -2,7 +2,7 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, read, text};
+use findings_support::{Program, find, host_steps as steps, read, text};
 use serde_json::json;
 use stackline_analyze::findings::Finding;
 use std::collections::BTreeSet;
@@ -10,20 +10,6 @@ use std::collections::BTreeSet;
 const STEPS: usize = 40;
 /// Between two operators of a step.
 const LULL_US: i64 = 3000;
-
-/// Four steps of 1 ms and what `inside` adds to each.
-fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
-    let mut program = Program::new();
-    for number in 0..4 {
-        program.step(number, |p| {
-            p.python("train.py(10): step", |p| {
-                p.op("aten::mm", |p| p.work(1000));
-                inside(p);
-            });
-        });
-    }
-    program
-}
 
 #[test]
 fn waits_for_others() {

@@ -208,6 +208,20 @@ pub(crate) fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
     program
 }
 
+/// Four steps of 1 ms without a GPU, and what `inside` adds to each.
+pub(crate) fn host_steps(mut inside: impl FnMut(&mut Program)) -> Program {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                inside(p);
+            });
+        });
+    }
+    program
+}
+
 /// A trace from its text.
 pub(crate) fn read(text: &str) -> Trace {
     read_bytes("program.json", text.as_bytes(), &ReadOptions::default()).unwrap()

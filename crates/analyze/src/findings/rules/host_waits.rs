@@ -2,6 +2,7 @@
 
 use super::dataloader_starved::is_next;
 use super::logging_in_step;
+use super::rebuilt_constants::LOADER;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::{Seen, Spans};
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
@@ -144,7 +145,7 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-/// Calls that wait, as far as samples do not say more of it. Waits for data are SL009's, as are those of its threads.
+/// Calls that wait, as far as samples do not say more of it. Waits for data, and those of a data loader's own threads, are SL009's.
 pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
     let trace = subject.trace();
     let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -152,7 +153,7 @@ pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
     if subject.interludes().tell_waits() {
         frames = subject.not_between(frames);
     }
-    let is_of_data = |name: &str| is_next(name) || name.contains("torch/utils/data/");
+    let is_of_data = |name: &str| is_next(name) || name.contains(LOADER);
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
     frames
 }

@@ -67,7 +67,7 @@ const DERIVED: &[&[&str]] = &[
 const UPLOADS: &[&[&str]] = &[&["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"]];
 
 /// Parts of names of what runs while a batch is made.
-const LOADER: &str = "torch/utils/data/";
+pub(super) const LOADER: &str = "torch/utils/data/";
 
 /// Fewer steps show nothing that is done in each.
 const LEAST_STEPS: usize = 3;
