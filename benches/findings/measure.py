@@ -6,7 +6,7 @@ Each program of `programs/` is recorded; of its findings, the one is taken whose
 
     python benches/findings/measure.py --stackline target/release/stackline
 
-prints a table in Markdown. Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
+prints a table in Markdown; with `--calls` the programs are recorded as sums of calls, which is what `stackline record` does by default. Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ def run(arguments: list[str]) -> None:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
 
 
-def predicted(stackline: str, program: Path, folder: Path, steps: int) -> tuple[dict[str, object] | None, int]:
+def predicted(options: argparse.Namespace, program: Path, folder: Path) -> tuple[dict[str, object] | None, int]:
     """The finding that belongs to the program's problem, if there is one, and its place among all."""
     code, line = expected(program)
     folder.mkdir(exist_ok=True)
     recording = folder / f"{program.stem}.stackline"
-    command = [sys.executable, str(program), "--steps", str(steps)]
+    command = [sys.executable, str(program), "--steps", str(options.steps)]
     also = [option for found in ALSO.findall(program.read_text()) for option in found.split()]
-    run([stackline, "record", *RECORD, *also, "-o", str(recording), "--", *command])
+    how = [] if options.calls else RECORD
+    run([options.stackline, "record", *how, *also, "-o", str(recording), "--", *command])
     listing = subprocess.run(
-        [stackline, "findings", str(recording), "--format", "json"], capture_output=True, text=True, check=True
+        [options.stackline, "findings", str(recording), "--format", "json"], capture_output=True, text=True, check=True
     )
     rows = json.loads(listing.stdout)["tables"]["findings"]["rows"]
     for rank, row in enumerate(rows, start=1):
-        if row["code"] == code and (line is None or (row["file"], row["line"]) == (program.name, line)):
+        if row["code"] == code and (line is None or (Path(row["file"] or "").name, row["line"]) == (program.name, line)):
             return row, rank
     return None, 0
 
@@ -77,7 +78,7 @@ def step_ms(program: Path, folder: Path, steps: int, *options: str) -> float:
 def measure(program: Path, options: argparse.Namespace, folder: Path) -> str:
     findings, before, after = [], [], []
     for number in range(options.rounds):
-        findings.append(predicted(options.stackline, program, folder / str(number), options.steps))
+        findings.append(predicted(options, program, folder / str(number)))
         before.append(step_ms(program, folder, options.steps))
         after.append(step_ms(program, folder, options.steps, "--mended"))
     step, gained = statistics.median(before), statistics.median(b - a for b, a in zip(before, after))
@@ -97,6 +98,7 @@ def main() -> None:
     parser.add_argument("--stackline", default="stackline")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", action="store_true", help="record sums of calls, no single ones")
     parser.add_argument("programs", nargs="*", help="only these, by name")
     options = parser.parse_args()
     print("| program | finding | at | rank | step, ms | predicted gain, ms | measured gain, ms | ratio |")

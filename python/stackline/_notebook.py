@@ -89,9 +89,7 @@ def register(shell: Any) -> None:
         with recording:
             result = shell.run_cell(code)
         if recording.has_ended:
-            # Findings need the time of each single call.
-            command = "findings" if arguments.get("mode") == "trace" else "calls"
-            print(f"stackline: recorded into {path}. Next: stackline {command} {path}", file=sys.stderr)
+            print(f"stackline: recorded into {path}. Next: stackline findings {path}", file=sys.stderr)
         if not result.success:
             raise _Stop("the cell failed")
 

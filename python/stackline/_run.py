@@ -306,7 +306,7 @@ class Run(AnalysisMethods):
         is_own = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
         own = with_settings(own, [text for text in chosen if is_own[text]])
         chosen = [text for text in chosen if not is_own[text]]
-        if own and not self.traces:
+        if own and "memory" in self.parts and not self.traces:
             raise AnalysisError(f"rules of your own look at what ran, and {self._of()} holds no trace; leave out rules=")
         said = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
         return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, said))

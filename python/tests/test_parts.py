@@ -66,7 +66,6 @@ def test_what_needs_a_trace_says_what_there_is(stacks: Path) -> None:
         run.tracks,
         run.kernels,
         run.critical_path,
-        run.findings,
         run.sweep,
         lambda: run.what_if("remove kernel:*"),
         lambda: run.save(stacks.parent / "run.stackline"),
@@ -77,10 +76,8 @@ def test_what_needs_a_trace_says_what_there_is(stacks: Path) -> None:
     for ask in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
         with pytest.raises(sl.AnalysisError, match="neither ranks nor steps"):
             ask()
-    asked = []
-    with pytest.raises(sl.AnalysisError, match=r"rules of your own look at what ran.*stacks\.txt"):
-        run.findings(rules=[sl.rule(code="MY001")(lambda run: asked.append(run))])
-    assert not asked
+    with pytest.raises(sl.AnalysisError, match=r"it has no times \(samples alone\)"):
+        run.findings()
     with pytest.raises(sl.ReadError, match="memory"):
         run.memory()
 
@@ -97,6 +94,27 @@ def test_what_counts_no_time_is_not_compared(stacks: Path) -> None:
     run = sl.open(stacks)
     with pytest.raises(sl.AnalysisError, match="without times"):
         sl.diff(run, run)
+
+
+def test_rules_of_your_own_look_at_calls(tmp_path: Path, stacks: Path) -> None:
+    @sl.rule(code="MY001", needs="python_frames")
+    def slow_step(call_tree, run):
+        for node in call_tree.search("**/step"):
+            sl.flag_issue(node, "slow", gain=node.time / 2)
+
+    @sl.rule(code="MY002", needs="gpu_work")
+    def kernels(call_tree):
+        raise AssertionError("there is no GPU work")
+
+    profile = speedscope(tmp_path / "p.speedscope.json", "milliseconds")
+    text = profile.read_text().replace('{"name":"step"}', '{"name":"step","file":"/srv/me/train.py","line":12}')
+    profile.write_text(text)
+    found = sl.open(profile).findings(rules=[slow_step, kernels])
+    rows = [(row["code"], row["file"], row["line"], row["gain_ns"]) for row in found.to_pylist()]
+    assert rows == [("MY001", "/srv/me/train.py", 12, 2e6)]
+    # Where there are no times rules find what they find, and built-in ones nothing.
+    everything = sl.rule(code="MY003")(lambda call_tree: [sl.Finding("seen", node) for node in call_tree.search("**/load")])
+    assert [row["title"] for row in sl.open(stacks).findings(rules=[everything]).to_pylist()] == ["seen (load)"]
 
 
 def test_memory_alone_opens(tmp_path: Path) -> None:

@@ -338,7 +338,7 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     *said, runs = done.stdout.splitlines()
     assert runs == "cell-2.stackline cell.stackline notebook-2.stackline notebook-3.stackline notebook.stackline"
-    assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline calls cell.stackline"
+    assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline findings cell.stackline"
     assert "Next: stackline findings notebook-2.stackline" in done.stderr, "single calls were recorded"
     assert "\n".join(said).count("Traceback") == 1, "the failure of the cell is shown, once"
     for usage in ("invalid choice: 'all'", "--without knows", "steps is '5'", "there is nothing to run"):

@@ -95,6 +95,8 @@ export interface Findings {
   readonly steps: number;
   /** Whether steps take until the GPU work that they launched is done; reports of before do not say. */
   readonly with_gpu_work?: boolean;
+  /** Of sums of calls: times are those of one thread. */
+  readonly is_of_calls?: boolean;
   readonly together: Gain | null;
   readonly left_out: number;
   /** How high the memory of each device stands at most, as far as anything tells of it. */

@@ -17,8 +17,12 @@ type Found = (String, String, u64, f64);
 /// Small operators are small on machines that are busy or slow, too.
 const SMALL: [&str; 4] = ["--set", "SL015.mean_us=200", "--set", "SL038.median_us=200"];
 
-/// With samples of all that threads do.
-const ALL_TIME: &[&str] = &["--real-hz", "499"];
+/// Each call, with samples of all that threads do.
+const ALL_TIME: &[&str] = &["--mode", "trace", "--real-hz", "499"];
+/// Each call, as users record that.
+const TRACE: &[&str] = &["--mode", "trace"];
+/// Sums of calls, which is what is recorded if nobody says otherwise.
+const CALLS: &[&str] = &[];
 
 /// What is found in a recording of a program, recorded in some way.
 fn found_in(python: &Path, how: &[&str], program: &str, options: &[&str]) -> Vec<Found> {
@@ -26,7 +30,7 @@ fn found_in(python: &Path, how: &[&str], program: &str, options: &[&str]) -> Vec
     let run = folder.path().join("run.stackline");
     let script = programs().join(program);
     let paths = [run.to_str().unwrap(), python.to_str().unwrap(), script.to_str().unwrap()];
-    let record = [&["record", "--mode", "trace"], how, &["-o", paths[0], "--", paths[1], paths[2]], options].concat();
+    let record = [&["record"], how, &["-o", paths[0], "--", paths[1], paths[2]], options].concat();
     let recorded = stackline(&record)
         .env("STACKLINE_RECORDER", recorder())
         .env("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -55,7 +59,9 @@ fn finds(how: &[&str], program: &str) {
     let Some(python) = torch() else { return };
     let (code, line) = expected(program);
     let found = found_in(&python, how, program, &["--steps", "20"]);
-    let fits = |(c, file, l, _): &&Found| *c == code && (line == 0 || file == program && *l == line);
+    // Sums of calls have the whole path.
+    let is_it = |file: &str| Path::new(file).file_name().is_some_and(|name| name == program);
+    let fits = |(c, file, l, _): &&Found| *c == code && (line == 0 || is_it(file) && *l == line);
     let gain = |found: &[Found]| found.iter().find(fits).map(|found| found.3);
     let before = gain(&found);
     assert!(before.is_some(), "{program}: {code} at line {line} is not among {found:?}");
@@ -105,16 +111,40 @@ programs! {
 #[test]
 #[ignore = "long: ./dev test --long"]
 fn padding() {
-    finds(&["--shapes"], "padding.py");
+    finds(&["--mode", "trace", "--shapes"], "padding.py");
 }
 
 #[test]
 fn waits_are_seen_as_users_record() {
-    finds(&[], "waits.py");
+    finds(TRACE, "waits.py");
 }
 
 #[test]
 #[ignore = "long: ./dev test --long"]
 fn waits_for_queues_are_seen_as_users_record() {
-    finds(&[], "queue_wait.py");
+    finds(TRACE, "queue_wait.py");
+}
+
+#[test]
+fn waits_are_seen_in_sums_of_calls() {
+    finds(CALLS, "waits.py");
+}
+
+/// What rules over sums of calls know.
+#[test]
+#[ignore = "long: ./dev test --long"]
+fn sums_of_calls_tell_what_takes_time() {
+    const PROGRAMS: [&str; 10] = [
+        "busy_python.py",
+        "dataloader_few_workers.py",
+        "dataloader_starved.py",
+        "gc_pauses.py",
+        "logging_in_step.py",
+        "queue_wait.py",
+        "recompilation.py",
+        "resize_in_pipeline.py",
+        "small_operators.py",
+        "unfused_optimizer.py",
+    ];
+    PROGRAMS.iter().for_each(|program| finds(CALLS, program));
 }

@@ -18,6 +18,7 @@ mod docs;
 mod errors;
 mod fault_handlers;
 mod findings;
+mod findings_calls;
 mod findings_kept;
 mod findings_programs;
 #[path = "common/findings.rs"]

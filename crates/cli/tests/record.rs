@@ -208,8 +208,8 @@ fn runs_are_named_after_the_script_and_a_free_number() {
     let recorder = folder.path().join("recorder.so");
     std::fs::write(&recorder, "").unwrap();
     let runs: [(&str, &str, &[&str]); 4] = [
-        ("work.stackline", "calls", &[]),
-        ("work-2.stackline", "calls", &["--mode", "profile"]),
+        ("work.stackline", "findings", &[]),
+        ("work-2.stackline", "findings", &["--mode", "profile"]),
         ("work-3.stackline", "findings", &["--mode", "trace"]),
         ("work-4.stackline", "memory", &["--mode", "trace", "--memory"]),
     ];

@@ -60,6 +60,15 @@ pub fn is_compilation(span: &str) -> bool {
     number == "?" || number.contains('/') && number.chars().all(of_number)
 }
 
+/// Whether a span is of a function that is compiled again: `Recompile 0/3: …`, or the backward of one, `Compile 0/3: lazy backward`.
+#[must_use]
+pub fn is_recompilation(span: &str) -> bool {
+    let number = |prefix: &&str| span.strip_prefix(*prefix)?.split(':').next()?.split_once('/');
+    let again =
+        |(_, attempt): (&str, &str)| attempt.split('_').next().is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 0));
+    is_compilation(span) && COMPILATION_PREFIXES.iter().find_map(number).is_some_and(again)
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_compilation;

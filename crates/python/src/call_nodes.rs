@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
 use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part};
-use stackline_analyze::findings::{Place, place_of};
+use stackline_analyze::findings::{Place, place_of, place_of_call};
 use stackline_model::{CallFrameKind, CallNodeId, CallTree, EventId, TraceSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -33,6 +33,10 @@ impl Held {
         let callers = std::iter::successors(Some(node), |&node| self.index.parent(node));
         let of = |node| self.events(node).first().map(|&(_, event)| place_of(&self.set.traces[self.at], event));
         let mut places = callers.into_iter().filter_map(of);
+        // Sums of calls are of no events.
+        if self.set.traces.is_empty() {
+            return place_of_call(&self.index.tree, node);
+        }
         let own = places.next().unwrap_or_default();
         if own.file.is_some() {
             return own;

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{
-    Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_with, findings_table, merge,
+    Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_in_calls, find_with, findings_table,
+    merge,
 };
 use stackline_engine::{
     Job, OpenOptions, Watch, findings_of_memory, findings_with_memory, if_any, memory_of, memory_of_rank,
@@ -52,6 +53,13 @@ pub(crate) fn findings(
         let memory = Arc::clone(memory);
         let look = move || findings_of_memory(&memory, &options, &|_| true);
         return table(py, Ok(quiet(py, &Watch::new(), look)?));
+    }
+    if let Some(held) = run.calls.as_ref().filter(|_| run.set.traces.is_empty()) {
+        let held = Arc::clone(held);
+        let look = move || find_in_calls(&held.index.tree, rank, &options, &others, &|_| true);
+        let found = quiet(py, &Watch::new(), look)?;
+        let found = found.map_err(|reason| analysis_error(py, &reason.to_string()))?;
+        return NativeTable::from_model(&findings_table(&found));
     }
     let (set, inputs) = (Arc::clone(&run.set), Arc::clone(&run.inputs));
     // Rules of the user's own said where events are: of one trace.
@@ -142,6 +150,11 @@ pub(crate) fn missing_needs(
     names: Vec<String>,
 ) -> PyResult<Vec<String>> {
     let run = run.get();
+    if let Some(held) = run.calls.as_ref().filter(|_| run.set.traces.is_empty()) {
+        let is_missing =
+            |name: &String| Need::from_name(name).is_some_and(|need| !need.is_met_by_calls(&held.index.tree));
+        return Ok(names.into_iter().filter(is_missing).collect());
+    }
     let trace = &run.set.traces[position(py, run, rank)?];
     let is_missing = |name: &String| Need::from_name(name).is_some_and(|need| !need.is_met(trace));
     Ok(names.into_iter().filter(is_missing).collect())

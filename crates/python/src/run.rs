@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::analyses;
 use stackline_analyze::calls::{CallIndex, fold_imports};
+use stackline_analyze::findings::steps_of_calls;
 use stackline_analyze::steps::default_window;
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
 use stackline_engine::{Error, OF_WHOLE_TRACE, OpenOptions, Parts, RunOptions, Watch, WriteOptions};
@@ -69,11 +70,10 @@ pub(crate) fn open(
     let read = interruptible(py, &watch, tell, move || {
         let parts = Parts::open(&paths, &options)?;
         let set = Arc::new(parts.traces);
-        let held = |tree| Held {
-            index: CallIndex::new(fold_imports(tree), 0),
-            events: Vec::new(),
-            set: Arc::clone(&set),
-            at: 0,
+        let held = |tree| {
+            let tree = fold_imports(tree);
+            let steps = steps_of_calls(&tree);
+            Held { index: CallIndex::new(tree, steps), events: Vec::new(), set: Arc::clone(&set), at: 0 }
         };
         Ok(NativeRun {
             ranks: stackline_engine::ranks(&set),

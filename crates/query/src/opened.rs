@@ -233,6 +233,10 @@ impl Opened {
 
     /// Of all ranks and their memory, as the command line finds them without `--rank`.
     fn find_all(&self) -> Result<Findings, String> {
+        if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
+            let found = findings::find_in_calls(tree, None, &self.how(), &findings::Others::default(), &|_| true);
+            return found.map_err(|reason| reason.to_string());
+        }
         let memory = if self.has_memory() { self.memory(None).ok() } else { None };
         if let (true, Some(memory)) = (self.is_memory_alone(), memory) {
             return Ok(Findings::of_memory_alone(memory.findings.clone()));

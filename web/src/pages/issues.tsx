@@ -24,12 +24,10 @@ export function Issues({ meta }: { meta: Meta }) {
   return (
     <section aria-labelledby="issues-title">
       <h1 id="issues-title">Issues</h1>
-      {meta.has.events || meta.has.memory ? (
+      {meta.has.events || meta.has.memory || (meta.recording && !meta.has.timeline) ? (
         <Shown asked={asked}>{({ document }) => <List found={document} />}</Shown>
-      ) : meta.has.timeline ? (
-        <NoEvents />
       ) : (
-        <p class="notice">This recording holds sums of calls and no single ones, which rules look at: record with <code>--mode trace</code>.</p>
+        <NoEvents />
       )}
     </section>
   );
@@ -53,6 +51,10 @@ export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) &&
 
 function lengthOf(found: Findings): string {
   const { steps, step_ns } = found;
+  if (found.is_of_calls) {
+    const of = "of one thread";
+    return steps > 0 ? `a step takes ${duration(step_ns)} ${of} (mean of ${count(steps)})` : `${duration(step_ns)} ${of}`;
+  }
   if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with all its work"} (${lengthWords(found)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
 }

@@ -34,10 +34,13 @@ export function Overview({ meta }: { meta: Meta }) {
           {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
         </>
       ) : meta.has.timeline ? null : (
-        <p class="notice">
-          This recording holds sums of calls and no single ones, so there are no steps, no critical path and no timeline:
-          record with <code>--mode trace</code> to get them. The flame graph and the source show where the time went.
-        </p>
+        <>
+          <p class="notice">
+            This recording holds sums of calls and no single ones, so there are no single steps, no critical path and no timeline:
+            record with <code>--mode trace</code> to get them. The issues, the flame graph and the source show where the time went.
+          </p>
+          <Top isLost={lostOf(meta).length > 0} />
+        </>
       )}
     </section>
   );

@@ -114,6 +114,7 @@ impl Findings {
             notes: Vec::new(),
             alone_ns: None,
             is_incomplete: false,
+            is_of_calls: false,
             ranks: Vec::new(),
             peaks: Vec::new(),
             uncovered: super::Uncovered::default(),

@@ -1,7 +1,8 @@
 //! What rules that users wrote say: lines of JSON, checked before they are believed.
 
-use super::finding::{Confidence, Draft, Fact, STATED, Support, Worth};
+use super::finding::{Confidence, Draft, Fact, Finding, STATED, Support, Worth};
 use super::place::Place;
+use super::price::gain_of;
 use super::rank::{Proposal, Reason, Unchecked};
 use super::rule::{Area, Need, RuleInfo};
 use crate::critical_path::exact::what_if::{Edit, Gain};
@@ -230,6 +231,37 @@ impl Others {
         let info = RuleInfo { code, name, area, about, why, advice, example: None, cost, page: None };
         self.rules.push((Arc::new(info), rule));
         Ok(())
+    }
+
+    /// What they found in sums of calls. There is nothing to replay: what is not stated is not known.
+    pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
+        let finding = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
+            let said = checked.said.clone();
+            let (file, line, function) = (said.file, said.line, said.function);
+            let worth = match said.gain {
+                Some((low_ns, ns, high_ns)) => Worth::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
+                None => Worth::None,
+            };
+            let gain = gain_of(&worth, None, step_ns);
+            Finding {
+                rule: Arc::clone(rule),
+                title: said.title,
+                place: Place { file, line, function, module: said.module, operator: said.operator },
+                change: None,
+                events: Vec::new(),
+                facts: checked.facts.clone(),
+                support: checked.support,
+                confidence: checked.confidence,
+                gain,
+                memory: None,
+                on_top_ns: None,
+                method: if gain.is_some() { STATED } else { "" },
+                edits: Vec::new(),
+                edit_labels: Vec::new(),
+                ranks: Vec::new(),
+            }
+        };
+        self.found.iter().map(finding).collect()
     }
 
     /// What they propose. Events that a trace does not have are left out.

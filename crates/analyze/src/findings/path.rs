@@ -2,7 +2,7 @@
 
 use super::place::launch_of;
 use crate::frame_names::frame;
-use stackline_model::{EventId, EventKind, Trace};
+use stackline_model::{CallTree, EventId, EventKind, Trace};
 use std::collections::BTreeSet;
 
 /// The call path of an event, outermost first and without itself: names of what it ran in, of GPU work that of its launch. Where a stack
@@ -34,4 +34,9 @@ fn stack_of(trace: &Trace, event: EventId) -> Vec<&str> {
 /// The files that Python frames of a trace name.
 pub fn files_of(trace: &Trace) -> BTreeSet<&str> {
     trace.strings.iter().filter_map(|name| Some(frame(name)?.0)).collect()
+}
+
+/// The files that frames of a tree of calls are in.
+pub fn files_of_calls(tree: &CallTree) -> BTreeSet<&str> {
+    tree.frames.iter().filter_map(|frame| Some(tree.strings.get(frame.file()?))).collect()
 }

@@ -123,6 +123,8 @@ pub struct Findings {
     pub alone_ns: Option<i64>,
     /// Whether a part of the trace was lost.
     pub is_incomplete: bool,
+    /// Whether it is of sums of calls, and no trace: times are those of one thread, and there is no path.
+    pub is_of_calls: bool,
     /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
     pub ranks: Vec<RankTimes>,
     /// The devices whose memory was looked at.
@@ -265,6 +267,7 @@ pub fn find_with(
         notes,
         alone_ns,
         is_incomplete,
+        is_of_calls: false,
         ranks,
         peaks: Vec::new(),
         uncovered,
@@ -340,7 +343,7 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
 }
 
 /// What rules say of a step, where there are so many. Without any all of the trace is one; and one is not each.
-fn words_for(steps: usize, text: &str) -> String {
+pub(super) fn words_for(steps: usize, text: &str) -> String {
     const THE_ONE: &str = " in the one step looked at";
     match steps {
         0 => text.replace(", a step", "").replace(" a step", "").replace(" in each step", ""),

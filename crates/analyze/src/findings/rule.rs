@@ -2,7 +2,7 @@
 
 use super::finding::Draft;
 use super::subject::Subject;
-use stackline_model::{EventKind, Trace};
+use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, Trace};
 use std::sync::Arc;
 
 /// What a rule is about.
@@ -95,6 +95,8 @@ pub enum Need {
     PythonTimes,
     /// What ran: a file of memory alone does not tell it.
     Events,
+    /// When each call began and ended: sums of calls do not tell it.
+    SingleCalls,
     /// Allocations of memory.
     Memory,
     /// Who touches memory.
@@ -150,6 +152,7 @@ impl Need {
             Self::Processors => "processors",
             Self::PythonTimes => "python_times",
             Self::Events => "events",
+            Self::SingleCalls => "single_calls",
             Self::Memory => "memory",
             Self::MemoryAccesses => "memory_accesses",
             Self::MemoryRanges => "memory_ranges",
@@ -185,6 +188,9 @@ impl Need {
             }
             Self::PythonTimes => "no samples of CPU time (`stackline record` without --sample-hz 0)",
             Self::Events => "no events but those of memory",
+            Self::SingleCalls => {
+                "sums of calls alone, and no single ones (`stackline record --mode trace`, or torch.profiler)"
+            }
             Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
             Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
             Self::MemoryRanges => "no records of which bytes are touched",
@@ -202,7 +208,7 @@ impl Need {
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
             Self::Step => !trace.steps.is_empty(),
             Self::Steps => trace.steps.len() >= 2,
-            Self::Events => true,
+            Self::Events | Self::SingleCalls => true,
             // Only several traces, and memory traces, have these.
             Self::Ranks | Self::Memory | Self::MemoryAccesses | Self::MemoryRanges | Self::MemoryEnd => false,
             Self::Shapes => trace.key("Input Dims").is_some(),
@@ -226,6 +232,23 @@ impl Need {
                 trace.gpu.event.iter().any(|&e| types.of_event(e) == crate::kernel_type::KernelType::Communication)
                     || !crate::host_collectives::host_collectives(trace).is_empty()
             }
+        }
+    }
+
+    /// Whether a tree of calls holds it, for rules that look at such.
+    pub fn is_met_by_calls(self, tree: &CallTree) -> bool {
+        let any = |wanted: CallFrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
+        let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
+        match self {
+            Self::GpuWork => is_measured(CallMetric::GpuTime),
+            Self::RuntimeCalls => any(CallFrameKind::Runtime),
+            Self::Operators => any(CallFrameKind::Operator),
+            Self::PythonFrames => any(CallFrameKind::Python),
+            Self::BackwardLinks => any(CallFrameKind::Backward),
+            Self::PythonTimes => is_measured(CallMetric::CpuTime) || is_measured(CallMetric::RealTime),
+            Self::Step => super::steps_of_calls(tree) > 0,
+            Self::Steps => super::steps_of_calls(tree) > 1,
+            _ => false,
         }
     }
 }
@@ -254,13 +277,37 @@ impl Setting {
     }
 }
 
+/// Programs of some kind.
+#[derive(Clone, Copy)]
+pub enum Programs {
+    /// All.
+    Any,
+    /// Those that use JAX.
+    Jax,
+    /// Those that have no GPU.
+    WithoutGpu,
+    /// Those of which a trace tells it.
+    Where(fn(&Subject<'_>) -> bool),
+}
+
+impl Programs {
+    fn hold(self, subject: &Subject<'_>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Jax => subject.uses_jax(),
+            Self::WithoutGpu => !subject.uses_gpu(),
+            Self::Where(is_one) => is_one(subject),
+        }
+    }
+}
+
 /// What to do in programs of some kind, where a rule's own advice would not fit.
 #[derive(Clone, Copy)]
 pub struct Elsewhere {
     /// Which programs: the end of a sentence that begins with "in programs".
     pub programs: &'static str,
     /// Whether what is looked at is of one.
-    pub is_one: fn(&Subject<'_>) -> bool,
+    pub which: Programs,
     /// Which of what it found in them; mostly all.
     pub fits: fn(&Draft) -> bool,
     /// What to do.
@@ -277,17 +324,17 @@ impl Elsewhere {
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
-        Self { programs, is_one: |_| true, fits, advice, example }
+        Self { programs, which: Programs::Any, fits, advice, example }
     }
 
     /// Of programs that use JAX, where what PyTorch offers is of no use.
     pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "that use JAX", is_one: |subject| subject.uses_jax(), fits: |_| true, advice, example }
+        Self { programs: "that use JAX", which: Programs::Jax, fits: |_| true, advice, example }
     }
 
     /// Of programs that have no GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", is_one: |subject| !subject.uses_gpu(), fits: |_| true, advice, example }
+        Self { programs: "without a GPU", which: Programs::WithoutGpu, fits: |_| true, advice, example }
     }
 }
 
@@ -370,8 +417,13 @@ impl Rule {
 
     /// The same where it found something, with the advice that fits that.
     pub(super) fn info_of(&self, subject: &Subject<'_>, draft: &Draft) -> Arc<RuleInfo> {
+        self.info_where(draft, |programs| programs.hold(subject))
+    }
+
+    /// The same where a test says of which kinds the program is.
+    pub(super) fn info_where(&self, draft: &Draft, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
-        let fits = |other: &&Elsewhere| (other.fits)(draft) && (other.is_one)(subject);
+        let fits = |other: &&Elsewhere| (other.fits)(draft) && holds(other.which);
         let Some(other) = self.elsewhere.iter().find(fits) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));

@@ -37,8 +37,9 @@ fn processes(run: &Path, tree: &CallTree) -> Table {
         .text("command", of.iter().map(|process| process.command.join(" ")))
         .note(format!("Measured: {}.", metric_names(tree).join(", ")))
         .note(format!(
-            "It keeps sums of calls: stackline calls {run} and stackline view {run} show them. Findings, steps, the timeline \
-             and the critical path need single calls: stackline record --mode trace -- COMMAND."
+            "It keeps sums of calls: stackline calls {run} and stackline view {run} show them, stackline findings {run} tells what \
+             to change. Single steps, the timeline, the critical path and gains by replay need single calls: stackline record \
+             --mode trace -- COMMAND."
         ))
 }
 

@@ -39,12 +39,12 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
             let held = match report::run(args, common) {
                 Ok(held) => held,
                 Err(error) => {
-                    let held = match report::instead(args, common, &error)? {
-                        Some(Command::Memory(args)) => memory::run(&args, common)?,
-                        Some(Command::Calls(args)) => calls::run(&args, common).map(|()| false)?,
+                    let (held, next) = match report::instead(args, common, &error)? {
+                        Some(Command::Memory(args)) => (memory::run(&args, common)?, "view"),
+                        Some(Command::Calls(args)) => (calls::run(&args, common).map(|()| false)?, "findings"),
                         _ => return Err(error),
                     };
-                    report::say_next_instead(&args.inputs.inputs, common)?;
+                    report::say_next_instead(next, &args.inputs.inputs, common)?;
                     held
                 }
             };

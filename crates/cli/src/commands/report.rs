@@ -114,9 +114,9 @@ pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error)
 }
 
 /// The command to go on with where another one answered in place of `report`.
-pub(crate) fn say_next_instead(inputs: &[PathBuf], common: &Common) -> Result<()> {
+pub(crate) fn say_next_instead(next: &str, inputs: &[PathBuf], common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    if is_for_people { say(&format!("Next: {}", command_line("view", inputs))) } else { Ok(()) }
+    if is_for_people { say(&format!("Next: {}", command_line(next, inputs))) } else { Ok(()) }
 }
 
 /// The command to go on with, for people who read the report on a terminal or in a log.

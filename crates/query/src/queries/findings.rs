@@ -23,6 +23,7 @@ pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         ("nearest", nearest(found)),
         ("uncovered_text", uncovered),
         ("with_gpu_work", found.with_gpu_work.into()),
+        ("is_of_calls", found.is_of_calls.into()),
     ];
     let extra: Vec<_> = keys(found).into_iter().chain(looked).map(|(key, value)| (key, value.into())).collect();
     let tables = findings::tables(found);

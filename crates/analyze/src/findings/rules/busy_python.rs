@@ -98,7 +98,7 @@ impl<'s, 'a> Names<'s, 'a> {
     }
 }
 
-fn is_framework(name: &str) -> bool {
+pub(super) fn is_framework(name: &str) -> bool {
     name.starts_with(MODULE_PREFIX) || FRAMEWORKS.iter().any(|folder| is_in(name, folder))
 }
 
@@ -169,7 +169,7 @@ fn is_start(subject: &Subject<'_>, times: usize) -> bool {
     times < 2 && subject.trace().steps.is_empty()
 }
 
-fn title(share: f64) -> String {
+pub(super) fn title(share: f64) -> String {
     format!("what Python does here outside of operators takes {share:.0} % of the time (the gain is that of half)")
 }
 

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Edit;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Recording, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Confidence, Draft, Elsewhere, Fact, Programs, Recording, Rule, Setting, Subject, Support, Worth,
+};
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -38,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
     elsewhere: &[
         Elsewhere {
             programs: "whose processors are all busy",
-            is_one: |subject| Room::of(subject, &takes(subject)).is_full(),
+            which: Programs::Where(|subject| Room::of(subject, &takes(subject)).is_full()),
             fits: |_| true,
             advice: "Make loading cheaper: see SL010, or load once and keep what was loaded. More workers would find no processor; with \
                      torch.set_num_threads(1) in them and fewer threads in the program those that there are get more of it.",

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support};
+use crate::findings::{
+    Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Programs, Rule, Setting, Subject, Support,
+};
 use stackline_model::{EventId, EventKind, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +59,7 @@ pub(super) const RULE: Rule = Rule {
         ),
         Elsewhere {
             programs: "that torch.compile compiles already",
-            is_one: |subject| is_compiled(subject.trace()),
+            which: Programs::Where(|subject| is_compiled(subject.trace())),
             fits: |_| true,
             advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
                  torch.cuda.make_graphed_callables around more; compile what is left outside (SL027, SL036); larger batches make kernels \

@@ -32,6 +32,7 @@ mod memory;
 mod misaligned_products;
 mod needless_gradient_sync;
 mod no_tensor_cores;
+pub(super) mod of_calls;
 mod operators_in_loops;
 mod oversubscribed;
 mod padding;

@@ -1,6 +1,6 @@
 //! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
 
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Programs, Rule, Setting, Subject, Support};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
 
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     elsewhere: &[Elsewhere {
         programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
-        is_one: |subject| !subject.gpus().iter().any(knows_tf32),
+        which: Programs::Where(|subject| !subject.gpus().iter().any(knows_tf32)),
         fits: |_| true,
         advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
                  A100); keep dimensions multiples of 8.",

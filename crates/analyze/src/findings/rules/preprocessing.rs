@@ -98,6 +98,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     kinds.into_iter().filter_map(|(kind, frames)| draft(subject, kind, &frames)).collect()
 }
 
+/// What prepares data wherever it is called.
+pub(super) fn kind_anywhere(name: &str) -> Option<&'static str> {
+    super::kind_in(FRAMES, name)
+}
+
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name).or_else(|| super::kind_in(WHERE_LOADED, name))
 }

@@ -42,7 +42,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Parts of names of kernels that update many tensors at once.
-const OF_MANY_TENSORS: &[&str] = &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
+pub(super) const OF_MANY_TENSORS: &[&str] =
+    &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
@@ -131,9 +132,9 @@ fn in_passes(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<
 
 /// What fused AdamW takes on a CPU: so much for each parameter, and this part of what operators take beyond so much each: likely, at
 /// least, and at most. How much of that time is computing, and how much is memory or another thread's, is not known.
-const PARAMETER_NS: i64 = 3_000;
-const OPERATOR_NS: i64 = 2_500;
-const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
+pub(super) const PARAMETER_NS: i64 = 3_000;
+pub(super) const OPERATOR_NS: i64 = 2_500;
+pub(super) const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
 
 fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft> {
     let operators = subject.outermost(&subject.operators_in(spans));

@@ -1,6 +1,7 @@
 //! `findings`: what to change, where, and what it gains.
 
 pub(super) mod baseline;
+mod calls;
 mod conditions;
 mod memory;
 mod own;
@@ -49,9 +50,14 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
             evidence.gather(rank, trace, found);
         }
     };
-    let (session, mut found) = match common.rank {
-        Some(_) => ranks::of_one(args, common, (&options, own), &keep, &mut see)?,
-        None => ranks::of_all(args, common, (&options, own), &keep, &mut see)?,
+    let mut own = own;
+    let looked = match common.rank {
+        Some(_) => ranks::of_one(args, common, (&options, &mut own), &keep, &mut see),
+        None => ranks::of_all(args, common, (&options, &mut own), &keep, &mut see),
+    };
+    let (session, mut found) = match looked {
+        Err(error) => calls::instead(error, common, (&options, own), &suppressions, &keep)?,
+        looked => looked?,
     };
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();

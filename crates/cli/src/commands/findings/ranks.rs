@@ -15,13 +15,13 @@ use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// How to look, and rules of the user's own that are being run.
-type How<'o> = (&'o Options, Option<OwnRules>);
+type How<'o> = (&'o Options, &'o mut Option<OwnRules>);
 
 /// Sees each rank's trace while it is at hand, with what was found in it.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
-fn others(own: Option<OwnRules>) -> Result<Others> {
-    Ok(own.map(OwnRules::finish).transpose()?.unwrap_or_default())
+fn others(own: &mut Option<OwnRules>) -> Result<Others> {
+    Ok(own.take().map(OwnRules::finish).transpose()?.unwrap_or_default())
 }
 
 /// Of the rank that was chosen.
@@ -59,7 +59,7 @@ struct Looked {
 pub(super) fn of_all<'a>(
     args: &FindingsArgs,
     common: &'a Common,
-    (options, mut own): How<'_>,
+    (options, own): How<'_>,
     keep: &dyn Fn(&Finding) -> bool,
     see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
@@ -87,7 +87,7 @@ pub(super) fn of_all<'a>(
         looked.infos.push(TraceInfo::new(&trace, rank));
         looked.reports.push(trace.report.clone());
         looked.memory = looked.memory.take().or_else(|| stackline_engine::memory_within(&trace));
-        match findings::find_with(&trace, options, &others(own.take())?, keep) {
+        match findings::find_with(&trace, options, &others(own)?, keep) {
             Ok(found) => {
                 see(rank, &trace, &found);
                 looked.found.push((rank, found));

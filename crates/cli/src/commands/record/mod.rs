@@ -83,14 +83,14 @@ fn is_part(args: &RecordArgs, common: &Common) -> bool {
     common.steps.is_some() || args.every.is_some() || args.after.is_some() || args.duration.is_some()
 }
 
-/// The command to look at the recording with: what to change is told where the single calls of operators are known,
-/// and who wastes memory if that was asked for.
+/// The command to look at the recording with: what to change is told where the calls of operators are known, and who wastes memory if
+/// that was asked for.
 fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
     let is_operator = |kind| matches!(kind, CallFrameKind::Operator | CallFrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
     match args.mode {
         Some(Mode::Trace) if has_operators && args.memory => "memory",
-        Some(Mode::Trace) if has_operators => "findings",
+        _ if has_operators => "findings",
         _ => "calls",
     }
 }

@@ -158,6 +158,7 @@ fn length(found: &Findings) -> String {
         return format!("{ranks} ranks, of which rank {} is slowest: {what} takes {ns}{with}", slowest.rank);
     }
     match found.steps {
+        0 if found.is_of_calls => format!("the thread that runs it takes {}", human::duration(found.step_ns)),
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
         1 => format!("its step takes {}{with}", human::duration(found.step_ns)),
         n => format!("a step takes {}{with} (mean of {n})", human::duration(found.step_ns)),

@@ -18,7 +18,8 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
     let head = match found.uncovered.is_most() {
         true if found.findings.is_empty() => "No rule covers it; most time is in:".to_owned(),
         true => {
-            format!("Findings cover {covered:.0} % of the critical path. No rule covers the rest; most of it is in:")
+            let all = whole(found);
+            format!("Findings cover {covered:.0} % of {all}. No rule covers the rest; most of it is in:")
         }
         false => "Large, and no rule covers it:".to_owned(),
     };
@@ -33,8 +34,11 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
     let place = if is_place { format!(" at {place}") } else { String::new() };
     let (of_window, of_path) = (group.percent, group.path_percent);
+    let all = whole(found);
     // A call that waits is not on the path: what it waits for is.
-    let share = if group.is_wait() && group.kind.is_of_events() {
+    let share = if found.is_of_calls {
+        format!("{of_path:.0} % of {all}")
+    } else if group.is_wait() && group.kind.is_of_events() {
         let waits = group.wait_percent;
         format!("{of_window:.0} % of the window; {waits:.0} % of the critical path waits meanwhile, cause not recorded")
     } else if group.kind == LargeKind::Call && of_window > of_path {
@@ -42,7 +46,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else if group.kind == LargeKind::Frame {
         format!("{of_window:.0} % of the window with what it calls, {of_path:.0} % of the critical path by itself")
     } else {
-        format!("{of_path:.0} % of the critical path")
+        format!("{of_path:.0} % of {all}")
     };
     let meanwhile = group.meanwhile.as_ref().map(|(name, percent)| {
         let name = cut(name);
@@ -64,8 +68,17 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         "" => String::new(),
         advice => format!(". To see more: {advice}"),
     };
-    let words = group.kind.words(group.count);
+    let words = match found.is_of_calls && group.kind == LargeKind::Frame {
+        true if group.count == 1 => "sample",
+        true => "samples",
+        false => group.kind.words(group.count),
+    };
     format!("{name} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
+}
+
+/// What shares are parts of.
+fn whole(found: &Findings) -> &'static str {
+    if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }
 
 /// A name, no longer than a line takes.

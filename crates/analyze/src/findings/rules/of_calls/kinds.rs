@@ -1,0 +1,107 @@
+//! What calls do that is no computing, each sample counted once: loading, collecting, logging, waiting.
+
+use super::super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation};
+use super::subject::{ByLine, Called, KindOf};
+use super::thread::Time;
+use crate::findings::Rule;
+use stackline_model::CallNodeId;
+use stackline_model::names::is_recompilation;
+
+/// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
+const LOOKED_FOR: [(&Rule, KindOf); 6] = [
+    (&recompilation::RULE, |name| is_recompilation(name).then_some("recompilation")),
+    (&dataloader_starved::RULE, |name| dataloader_starved::is_next(name).then_some("loading")),
+    (&garbage_collection::RULE, |name| garbage_collection::is_collection(name).then_some("collection")),
+    (&logging_in_step::RULE, logging_in_step::kind_of),
+    (&preprocessing::RULE, preprocessing::kind_anywhere),
+    (&host_waits::RULE, host_waits::kind_of),
+];
+
+/// Waits of which no frame tells for what.
+pub(super) const UNNAMED: &str = "a file, the network, a lock or sleep";
+
+/// By rule, what was found where; and by node whether any rule has it.
+pub(super) struct Kinds {
+    found: Vec<(&'static Rule, ByLine)>,
+    /// Preparing of data while it is loaded: a part of the loading.
+    prepared: ByLine,
+    is_taken: Vec<bool>,
+}
+
+impl Kinds {
+    pub(super) fn of(called: &Called<'_>) -> Self {
+        let tables: Vec<_> = LOOKED_FOR.iter().map(|&(rule, kind_of)| (rule, called.kinds(kind_of))).collect();
+        let which = |node| {
+            let at = |(at, (_, kinds)): (usize, &(&Rule, Vec<Option<&'static str>>))| {
+                Some((at, called.kind_at(kinds, node)?))
+            };
+            tables.iter().enumerate().find_map(at)
+        };
+        let outermost = outermost(called, which);
+        let mut found: Vec<(&'static Rule, ByLine)> =
+            LOOKED_FOR.iter().map(|&(rule, _)| (rule, ByLine::new())).collect();
+        let mut is_taken = vec![false; called.tree.nodes.len()];
+        for node in called.nodes() {
+            let own = called.thread.own[node.index()];
+            if let Some((top, (rule, kind))) = outermost[node.index()] {
+                is_taken[node.index()] = true;
+                add(called, &mut found[rule].1, (kind, top, node), own);
+            } else if own.waits_ns > 0 && !called.in_operator[node.index()] && called.is_users(node) {
+                // What the same line computes is no wait.
+                add(called, &mut found[WAITS].1, (UNNAMED, node, node), own.waiting());
+            }
+        }
+        let is_loading = |node: CallNodeId| matches!(outermost[node.index()], Some((_, (LOADING, _))));
+        let prepared = prepared(called, is_loading);
+        Self { found, prepared, is_taken }
+    }
+
+    pub(super) fn by_rule(&self) -> impl Iterator<Item = (&'static Rule, &ByLine)> {
+        self.found.iter().map(|(rule, found)| (*rule, found))
+    }
+
+    pub(super) fn prepared(&self) -> &ByLine {
+        &self.prepared
+    }
+
+    /// Whether a node belongs to what a rule looks for.
+    pub(super) fn is_taken(&self, node: CallNodeId) -> bool {
+        self.is_taken.get(node.index()).copied().unwrap_or(false)
+    }
+}
+
+/// Where loading stands among what is looked for,
+const LOADING: usize = 1;
+/// and where waits do.
+const WAITS: usize = LOOKED_FOR.len() - 1;
+
+fn add(called: &Called<'_>, found: &mut ByLine, (kind, top, node): (&'static str, CallNodeId, CallNodeId), own: Time) {
+    let seen = found.entry((called.line(top), kind)).or_default();
+    seen.time.add(own);
+    if node == top {
+        seen.nodes.push(top);
+    }
+}
+
+/// By node, the outermost node at or above it that a test knows, and what the test says of it.
+fn outermost<K: Copy>(called: &Called<'_>, which: impl Fn(CallNodeId) -> Option<K>) -> Vec<Option<(CallNodeId, K)>> {
+    let mut found = vec![None; called.tree.nodes.len()];
+    for node in called.tree.nodes.ids().skip(1) {
+        let above = found[called.tree.nodes.parent[node.index()].index()];
+        found[node.index()] = above.or_else(|| which(node).map(|kind| (node, kind)));
+    }
+    found
+}
+
+/// What is prepared while data is loaded.
+fn prepared(called: &Called<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
+    let kinds = called.kinds(preprocessing::kind_of);
+    let outermost = outermost(called, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
+    let mut found = ByLine::new();
+    for node in called.nodes() {
+        if let Some((top, kind)) = outermost[node.index()] {
+            add(called, &mut found, (kind, top, node), called.thread.own[node.index()]);
+        }
+    }
+    found
+}

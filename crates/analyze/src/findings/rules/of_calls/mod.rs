@@ -1,0 +1,309 @@
+//! Rules over calling context trees: recordings without single calls, and profiles.
+//!
+//! Such a tree sums up how often what was called from where, and the time of it; it has no order and no times of day, so that nothing can
+//! be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`, section 4.3, judges so, too). Each sample
+//! counts for one finding alone: the outermost frame that a rule knows has it.
+
+mod busy;
+mod draft;
+mod kinds;
+mod named;
+mod operators;
+mod steps;
+mod subject;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod uncovered;
+
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::price::scaled;
+use crate::findings::rank::{order, within_step, words_for};
+use crate::findings::{
+    Draft, Fact, Finding, Findings, MemoryFindings, Need, Options, Others, Programs, Reason, Rule, RuleInfo, Settings,
+    Support, Unchecked, Worth,
+};
+use draft::{BY_TIME, CallDraft};
+use kinds::Kinds;
+use stackline_model::words::{count, duration};
+use stackline_model::{CallTree, Severity};
+use std::sync::Arc;
+use subject::Called;
+pub use subject::place_of_call;
+use thread::Known;
+
+/// Rules that look at calls, and what finds what they tell of.
+const RULES: [&Rule; 9] = [
+    &super::dataloader_starved::RULE,
+    &super::preprocessing::RULE,
+    &super::unfused_optimizer::RULE,
+    &super::garbage_collection::RULE,
+    &super::recompilation::RULE,
+    &super::logging_in_step::RULE,
+    &super::operators_in_loops::RULE,
+    &super::host_waits::RULE,
+    &super::busy_python::RULE,
+];
+
+/// Rules that cannot look without samples.
+const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
+
+/// Rules that cannot look where no operator was counted,
+const BY_OPERATORS: [&str; 3] = ["SL015", "SL026", "SL038"];
+/// and those for which what is done again and again must be known.
+const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
+
+/// Why nothing can be looked for in calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCalls {
+    /// No time of any thread was measured, but maybe other things: what was.
+    NoTimes(Vec<String>),
+    /// No process is of this rank; those that there are.
+    NoRank(i64, Vec<i64>),
+    /// Steps were chosen, and a tree of calls has them all in one.
+    Steps,
+}
+
+impl std::fmt::Display for NoCalls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoTimes(measured) if measured.is_empty() => f.write_str("nothing was measured in it"),
+            Self::NoTimes(measured) => write!(
+                f,
+                "it has no times ({} alone): findings tell what takes time; stackline calls shows what there is",
+                measured.join(", ")
+            ),
+            Self::NoRank(wanted, known) if known.is_empty() => {
+                write!(f, "no rank {wanted}: none of its processes says which rank it is")
+            }
+            Self::NoRank(wanted, known) => {
+                let known: Vec<String> = known.iter().map(i64::to_string).collect();
+                write!(f, "no rank {wanted}; there are {}", known.join(", "))
+            }
+            Self::Steps => f.write_str(
+                "its calls are summed over all steps: none can be chosen (stackline record --mode trace keeps each)",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoCalls {}
+
+/// Looks for what takes time in a tree of calls (imports folded, [`crate::calls::fold_imports`]), and ranks it by that time. Findings that
+/// do not pass `keep` are ignored.
+///
+/// # Errors
+/// If no time was measured, or what was chosen is not there.
+pub fn find_in_calls(
+    tree: &CallTree,
+    rank: Option<i64>,
+    options: &Options,
+    others: &Others,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, NoCalls> {
+    if options.scope.steps.is_some() {
+        return Err(NoCalls::Steps);
+    }
+    let merged = steps::with_steps_as_one(tree);
+    let tree = merged.as_ref().unwrap_or(tree);
+    let Some(called) = Called::new(tree, rank, &options.settings) else {
+        return match no_times(tree, rank) {
+            // What users look for themselves need not be times.
+            NoCalls::NoTimes(_) if others.rules().next().is_some() => Ok(without_times(others, keep)),
+            reason => Err(reason),
+        };
+    };
+    let kinds = Kinds::of(&called);
+    let mut drafts = named::find(&called, &kinds);
+    drafts.extend(operators::find(&called, &kinds));
+    drafts.extend(busy::find(&called, &kinds));
+    let step_ns = called.per_step(called.window_ns());
+    let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
+    let is_incomplete = tree.report.problems.iter().any(|problem| problem.severity == Severity::Lost);
+    let uncovered = uncovered::find(&called, &kinds, &drafts);
+    let mut priced: Vec<Finding> =
+        drafts.iter().map(|draft| finished(&called, draft, step_ns, is_incomplete)).collect();
+    priced.extend(others.findings_of_calls(step_ns));
+    let (found, small): (Vec<Finding>, Vec<Finding>) =
+        priced.into_iter().partition(|finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1)));
+    let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
+    findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    let together = together(&findings, step_ns);
+    let mut found = Findings {
+        step_ns,
+        steps: called.steps.count,
+        findings,
+        ignored,
+        together,
+        rules: super::of_traces().map(Rule::info).chain(others.rules().cloned()).collect(),
+        unchecked: unchecked(&called).chain(others.unchecked.iter().cloned()).collect(),
+        small,
+        notes: notes(&called, is_incomplete),
+        is_incomplete,
+        is_of_calls: true,
+        uncovered,
+        ..Findings::of_memory(MemoryFindings::default())
+    };
+    found.rules.dedup();
+    Ok(found)
+}
+
+/// How many steps the loop of a tree of calls has; 0 if nothing marks any.
+#[must_use]
+pub fn steps_of_calls(tree: &CallTree) -> usize {
+    let merged = steps::with_steps_as_one(tree);
+    Called::new(merged.as_ref().unwrap_or(tree), None, &Settings::default()).map_or(0, |called| called.steps.count)
+}
+
+/// What rules of the user's own found where no time was measured.
+fn without_times(others: &Others, keep: &dyn Fn(&Finding) -> bool) -> Findings {
+    let (findings, ignored) = others.findings_of_calls(0).into_iter().partition(keep);
+    let unchecked = |rule| Unchecked { rule: Rule::info(rule), reason: Reason::Missing(Need::PythonTimes) };
+    Findings {
+        findings,
+        ignored,
+        rules: super::of_traces().map(Rule::info).chain(others.rules().cloned()).collect(),
+        unchecked: super::of_traces().map(unchecked).chain(others.unchecked.iter().cloned()).collect(),
+        is_of_calls: true,
+        ..Findings::of_memory(MemoryFindings::default())
+    }
+}
+
+fn no_times(tree: &CallTree, rank: Option<i64>) -> NoCalls {
+    if let Some(rank) = rank {
+        let mut known: Vec<i64> = tree.processes.iter().filter_map(|process| process.rank.map(i64::from)).collect();
+        known.sort_unstable();
+        known.dedup();
+        if !known.contains(&rank) {
+            return NoCalls::NoRank(rank, known);
+        }
+    }
+    NoCalls::NoTimes(tree.measured().iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
+}
+
+fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete: bool) -> Finding {
+    let words = |text: &str| words_for(called.steps.count, text);
+    let facts = draft.facts.iter().map(|fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit });
+    let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
+    let gain = within_step(scaled(draft.gain, per), step_ns);
+    // The host may run ahead of a GPU that it does not wait for.
+    let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
+    let is_repair = !draft.is_hope && !draft.is_within_other;
+    Finding {
+        rule: info_of(called, draft),
+        title: words(&draft.title),
+        place: draft.place.clone(),
+        change: None,
+        events: Vec::new(),
+        facts: facts.collect(),
+        support: Support::Inferred,
+        confidence: if is_incomplete { draft.confidence.lower() } else { draft.confidence },
+        gain: Some(gain),
+        memory: None,
+        on_top_ns: is_repair.then_some(gain.ns),
+        method: BY_TIME,
+        edits: Vec::new(),
+        edit_labels: Vec::new(),
+        ranks: Vec::new(),
+    }
+}
+
+/// What people are told of a rule that found something, with the advice that fits that.
+fn info_of(called: &Called<'_>, draft: &CallDraft) -> Arc<RuleInfo> {
+    let told = Draft {
+        title: draft.title.clone(),
+        place: draft.place.clone(),
+        events: Vec::new(),
+        facts: draft.facts.clone(),
+        support: Support::Inferred,
+        confidence: draft.confidence,
+        worth: Worth::None,
+    };
+    draft.rule.info_where(&told, |programs| match programs {
+        Programs::Any => true,
+        Programs::Jax => called.uses_jax(),
+        Programs::WithoutGpu => !called.uses_gpu,
+        Programs::Where(_) => false,
+    })
+}
+
+/// What all gain together that have times of their own.
+fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
+    let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
+    let first = gains.next()?;
+    let all = gains.fold(first, |all, gain| Gain {
+        ns: all.ns.saturating_add(gain.ns),
+        low_ns: all.low_ns.saturating_add(gain.low_ns),
+        high_ns: all.high_ns.saturating_add(gain.high_ns),
+    });
+    let ns = all.ns.min(step_ns);
+    Some(Gain { ns, low_ns: all.low_ns.min(ns), high_ns: all.high_ns.min(step_ns).max(ns) })
+}
+
+/// Rules that could not look: all that need more than calls, and those for which nothing was measured.
+fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c {
+    let has_operators = called.in_operator.iter().any(|&inside| inside);
+    let missing = move |rule: &&Rule| {
+        let is = |codes: &[&str]| codes.contains(&rule.code);
+        match () {
+            () if !RULES.iter().any(|own| own.code == rule.code) => Some(Need::SingleCalls),
+            () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Need::PythonTimes),
+            () if !has_operators && is(&BY_OPERATORS) => Some(Need::Operators),
+            () if called.steps.count == 0 && is(&BY_STEPS) => Some(Need::Step),
+            () => None,
+        }
+    };
+    let unchecked = move |rule| Some(Unchecked { rule: Rule::info(rule), reason: Reason::Missing(missing(&rule)?) });
+    super::of_traces().filter_map(unchecked)
+}
+
+/// What was looked at, a sentence each.
+fn notes(called: &Called<'_>, is_incomplete: bool) -> Vec<String> {
+    let mut notes = vec![looked_at(called)];
+    let once: u64 = (0..called.thread.own.len())
+        .filter(|&node| called.steps.is_once[node])
+        .map(|node| called.thread.own[node].ns)
+        .sum();
+    if once > 0 {
+        notes.push(format!("imports and compilations, {} of that thread, are left out", duration(draft::signed(once))));
+    }
+    if !called.knows_waits() && called.thread.known == Known::Cpu {
+        notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+    }
+    if called.thread.known == Known::Operators {
+        notes.push("there are no samples: what is done between operators is in no number".to_owned());
+    }
+    if called.uses_gpu {
+        notes.push("times are the host's: where it runs ahead of the GPU, less is gained, or nothing".to_owned());
+    }
+    if is_incomplete {
+        notes.push("a part was lost, as the read report says: times are those of what is left".to_owned());
+    }
+    notes
+}
+
+fn looked_at(called: &Called<'_>) -> String {
+    let (tree, steps) = (called.tree, &called.steps);
+    let text = |id| tree.strings.get(id);
+    let thread = tree.threads.get(called.thread.id.index());
+    let name = thread.map(|thread| text(thread.name)).filter(|name| !name.is_empty()).unwrap_or("one thread");
+    let process = thread.and_then(|thread| tree.processes.get(thread.process.index()));
+    let of = match process {
+        Some(process) if tree.processes.len() > 1 => {
+            let rank = process.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+            format!(" of process {}{rank}", process.pid)
+        }
+        _ => String::new(),
+    };
+    let threads = tree.threads.len();
+    let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
+    match (&steps.marks, steps.function) {
+        (Some(marks), Some((function, file))) => format!(
+            "times are those of {name}{of}{which}, in the loop of {} in {}: {} steps, marked by {marks}",
+            text(function),
+            text(file),
+            count(i64::try_from(steps.count).unwrap_or(i64::MAX))
+        ),
+        _ => format!("times are those of {name}{of}{which}, from begin to end: nothing marks its steps"),
+    }
+}

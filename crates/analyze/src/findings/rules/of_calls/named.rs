@@ -1,0 +1,132 @@
+//! Findings of calls that are known by name: loading, preparing, collecting, logging, waiting.
+
+use super::super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation};
+use super::draft::{CallDraft, bounded, confidence, facts, signed};
+use super::kinds::Kinds;
+use super::steps::TAKE;
+use super::subject::{Called, Seen};
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::{Fact, Place, Rule};
+use stackline_model::words::duration;
+use stackline_model::{CallFrameId, CallNodeId};
+
+pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
+    let mut drafts = Vec::new();
+    for (rule, found) in kinds.by_rule() {
+        match rule.code {
+            code if code == dataloader_starved::RULE.code => {
+                let all = found.values().fold(Seen::default(), |mut all, seen| {
+                    all.time.add(seen.time);
+                    all.nodes.extend(&seen.nodes);
+                    all
+                });
+                let most = found.iter().max_by_key(|(_, seen)| seen.time.ns).map(|(&(line, _), _)| called.place(line));
+                drafts.extend(most.and_then(|place| loading(called, place, &all)));
+            }
+            _ => drafts.extend(found.iter().filter_map(|(&(line, kind), seen)| one(called, rule, (line, kind), seen))),
+        }
+    }
+    let prepared = kinds.prepared().iter();
+    drafts.extend(prepared.filter_map(|(&(line, kind), seen)| {
+        let mut draft = one(called, &preprocessing::RULE, (line, kind), seen)?;
+        draft.is_within_other = true;
+        Some(draft)
+    }));
+    drafts
+}
+
+/// One whose time goes with it.
+fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &str), seen: &Seen) -> Option<CallDraft> {
+    let share = called.percent(seen.time.ns);
+    if seen.time.ns == 0 || share < least_share(called, rule) {
+        return None;
+    }
+    let a_step = duration(called.per_step(seen.time.ns));
+    let times = || seen.nodes.iter().map(|node| called.thread.calls[node.index()]).sum::<u64>().max(1);
+    let title = match rule.code {
+        code if code == garbage_collection::RULE.code => format!("Python collects garbage for {a_step} a step"),
+        code if code == recompilation::RULE.code => format!(
+            "torch.compile compiles again {} times, {} each time",
+            times(),
+            duration(signed(seen.time.ns / times()))
+        ),
+        code if code == logging_in_step::RULE.code => format!("{kind} holds up the work for {a_step} a step"),
+        code if code == host_waits::RULE.code => format!("steps wait {share:.0} % of the time for {kind}"),
+        _ => format!("{kind} holds up the work for {share:.0} % of the time"),
+    };
+    Some(CallDraft {
+        rule,
+        title,
+        place: called.place(line),
+        facts: facts(called, seen.time),
+        confidence: confidence(seen.time),
+        gain: bounded(called, seen.time),
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: seen.time.ns,
+    })
+}
+
+/// The least part of the time that a rule reports, in percent; nothing of one without such a setting.
+fn least_share(called: &Called<'_>, rule: &'static Rule) -> f64 {
+    let has_share = rule.settings.iter().any(|setting| setting.name == "share");
+    if has_share { called.setting(rule, "share") } else { 0.0 }
+}
+
+/// What it costs to take a batch from a worker, in ns: likely, and at most (`dataloader_starved`).
+const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
+/// More workers are no sensible advice.
+const MOST_WORKERS: u64 = 16;
+/// Its functions are called for loaders with workers alone.
+const OF_WORKERS: &str = "_MultiProcessingDataLoaderIter";
+
+fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> {
+    let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
+    let share = called.percent(ns);
+    if ns == 0 || share < called.setting(rule, "share") {
+        return None;
+    }
+    let has_workers = called.tree.nodes.ids().any(|node| called.name(node).contains(OF_WORKERS));
+    let rest = called.window_ns().saturating_sub(ns).max(1);
+    let batches = batches(called);
+    let takes = batches.max(called.per());
+    let workers = if has_workers { MOST_WORKERS } else { ns.div_ceil(rest).clamp(1, MOST_WORKERS) };
+    // They load beside the computing: what is left is what takes longer, and the taking of batches.
+    let left = |take: u64| (ns / workers).saturating_sub(rest).saturating_add(takes.saturating_mul(take));
+    let [likely, most] = TAKE_NS.map(|take| signed(ns.saturating_sub(left(take))));
+    // Whether there are processors for them is not known; what was mostly seen to wait needs none.
+    let mostly_waits = seen.time.waits_ns.saturating_sub(seen.time.measured_ns) > ns / 2;
+    let counted = bounded(called, seen.time);
+    let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
+    let how = match (has_workers, workers) {
+        (true, _) => "its workers are too slow".to_owned(),
+        (false, 1) => {
+            "its loading runs in the program itself (the gain is that of 1 worker with a processor of its own)"
+                .to_owned()
+        }
+        _ => format!(
+            "its loading runs in the program itself (the gain is that of {workers} workers, each with a processor of its own)"
+        ),
+    };
+    let mut facts = facts(called, seen.time);
+    if batches > 0 {
+        facts.insert(0, Fact::count("batches", usize::try_from(batches).unwrap_or(usize::MAX)));
+    }
+    Some(CallDraft {
+        rule,
+        title: format!("the program waits for data {share:.0} % of the time: {how}"),
+        place,
+        facts,
+        confidence: confidence(seen.time),
+        gain: Gain { ns: likely, low_ns: low_ns.min(likely), high_ns: counted.high_ns.max(likely) },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: ns,
+    })
+}
+
+/// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
+fn batches(called: &Called<'_>) -> u64 {
+    let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE);
+    called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum()
+}

@@ -1,0 +1,234 @@
+//! Findings of calls that are known by how often operators run: unfused optimizers (SL015) and loops of small operators (SL038).
+
+use super::super::{operators_in_loops, unfused_optimizer};
+use super::draft::{CallDraft, bounded, signed};
+use super::kinds::Kinds;
+use super::steps::{OPTIMIZER_STEP, below};
+use super::subject::Called;
+use super::thread::Time;
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::{Confidence, Fact, Place};
+use stackline_model::{CallFrame, CallFrameKind, CallNodeId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
+    let operators = Operators::of(called);
+    let optimizers = operators.optimizers().into_values().filter_map(|spans| unfused(&operators, &spans));
+    // What fused optimizers take is known of CPUs alone.
+    let optimizers = optimizers.filter(|_| !called.uses_gpu);
+    optimizers.chain(loops(&operators, kinds)).collect()
+}
+
+/// Operators of the thread that no other operator called.
+struct Operators<'c, 'a> {
+    called: &'c Called<'a>,
+    /// Time from begin to end at and below each node, in ns.
+    ns: Vec<u64>,
+    outermost: Vec<CallNodeId>,
+}
+
+/// Calls of an operator from one line.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    calls: u64,
+    ns: u64,
+}
+
+impl<'c, 'a> Operators<'c, 'a> {
+    fn of(called: &'c Called<'a>) -> Self {
+        let mut ns = called.thread.operators.clone();
+        for node in (1..ns.len()).rev() {
+            let own = ns[node];
+            let above = &mut ns[called.tree.nodes.parent[node].index()];
+            *above = above.saturating_add(own);
+        }
+        let is_operator =
+            |node: &CallNodeId| called.tree.frame(*node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
+        let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];
+        let is_outermost = |node: &CallNodeId| !called.in_operator[above(node).index()];
+        let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();
+        Self { called, ns, outermost }
+    }
+
+    fn calls(&self, node: CallNodeId) -> Calls {
+        Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
+    }
+
+    /// Spans of optimizers' steps by name.
+    fn optimizers(&self) -> BTreeMap<&str, Vec<CallNodeId>> {
+        let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
+        for node in self.called.nodes() {
+            let name = self.called.name(node);
+            if name.starts_with(OPTIMIZER_STEP) && !name.contains("Fused") && self.called.thread.calls[node.index()] > 0
+            {
+                found.entry(name).or_default().push(node);
+            }
+        }
+        found
+    }
+
+    /// Outermost operators below some nodes, by name.
+    fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
+        let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
+        let inside = below(self.called.tree, |node| spans.binary_search(&node).is_ok());
+        for &node in self.outermost.iter().filter(|node| inside[node.index()]) {
+            let (all, own) = (by_name.entry(self.called.name(node)).or_default(), self.calls(node));
+            all.calls += own.calls;
+            all.ns = all.ns.saturating_add(own.ns);
+        }
+        by_name
+    }
+}
+
+/// An optimizer that calls several operators for each parameter, as far as `unfused_optimizer` knows what one call would take on a CPU.
+fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDraft> {
+    let called = operators.called;
+    let rule = &unfused_optimizer::RULE;
+    let name = called.name(*spans.first()?);
+    let steps: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
+    let by_name = operators.below(spans);
+    let backward = |name: &&str| crate::vocabulary::autograd::is_node(name);
+    let of_many = |name: &&str| unfused_optimizer::OF_MANY_TENSORS.iter().any(|part| name.contains(part));
+    if by_name.keys().any(|name| of_many(name) || backward(name)) {
+        return None;
+    }
+    let calls: u64 = by_name.values().map(|of| of.calls).sum();
+    let operators_ns: u64 = by_name.values().map(|of| of.ns).sum();
+    let (per_call, mean) = (calls as f64 / steps.max(1) as f64, operators_ns as f64 / calls.max(1) as f64);
+    if per_call < called.setting(rule, "kernels") || mean > called.setting(rule, "mean_us") * 1e3 {
+        return None;
+    }
+    // Most operators of an optimizer are called once for each parameter.
+    let mut counts: Vec<u64> = by_name.values().map(|of| of.calls).collect();
+    counts.sort_unstable();
+    let parameters = counts[counts.len() / 2];
+    let beyond: f64 = by_name
+        .values()
+        .map(|of| (of.ns as f64 - of.calls as f64 * unfused_optimizer::OPERATOR_NS as f64).max(0.0))
+        .sum();
+    let recorded: u64 = spans.iter().map(|span| operators.ns[span.index()]).sum();
+    let gain = |fused: f64| {
+        let left = parameters as f64 * unfused_optimizer::PARAMETER_NS as f64 + beyond * fused;
+        (recorded as f64 - left).max(0.0) as i64
+    };
+    let [ns, high_ns, low_ns] = unfused_optimizer::FUSED.map(gain);
+    let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
+    let count = |name, value: u64| Fact::count(name, usize::try_from(value).unwrap_or(usize::MAX));
+    Some(CallDraft {
+        rule,
+        title: format!(
+            "{optimizer} calls {per_call:.0} operators a step that take {:.1} µs each in the mean",
+            mean / 1e3
+        ),
+        place: called.place(called.line(*spans.first()?)),
+        facts: vec![
+            count("operators", calls),
+            count("parameters", parameters / steps.max(1)),
+            Fact::time("in the optimizer, with Python between them, a step", called.per_step(recorded)),
+        ],
+        confidence: Confidence::Medium,
+        gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: recorded,
+    })
+}
+
+/// Lines that call an operator again and again in each step.
+fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
+    let called = operators.called;
+    let rule = &operators_in_loops::RULE;
+    // Without steps all that a program does again and again looks like a loop: its layers do.
+    if called.steps.count == 0 {
+        return Vec::new();
+    }
+    let of_others = below(called.tree, |at| {
+        let name = called.name(at);
+        name.starts_with("Optimizer.") || name.starts_with("autograd::engine")
+    });
+    // By call path: layers that share their code are no turns of a loop.
+    let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
+    for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !of_others[node.index()]) {
+        let own = operators.calls(node);
+        let all = by_line.entry(called.line_node(node)).or_default().entry(called.name(node)).or_default();
+        all.calls += own.calls;
+        all.ns = all.ns.saturating_add(own.ns);
+    }
+    let (least, longest) = (called.setting(rule, "calls"), called.setting(rule, "median_us") * 1e3);
+    let is_loop =
+        |of: &Calls| of.calls as f64 >= least * called.per() as f64 && of.ns as f64 <= longest * of.calls.max(1) as f64;
+    let mut functions: BTreeMap<(CallNodeId, Place), Vec<Line>> = BTreeMap::new();
+    for (line, by_name) in by_line {
+        let calls: Vec<Calls> = by_name.into_values().filter(is_loop).collect();
+        if !calls.is_empty() {
+            let (place, caller) = (called.place(called.line(line)), called.caller(line));
+            functions.entry((caller, Place { line: None, ..place.clone() })).or_default().push((line, place, calls));
+        }
+    }
+    let between = between(called, kinds);
+    let python = |lines: &[Line]| {
+        let mut time = Time::default();
+        lines.iter().filter_map(|(line, ..)| between.get(line)).for_each(|of_line| time.add(*of_line));
+        time
+    };
+    functions.into_values().filter_map(|lines| of_loop(called, &lines, python(&lines))).collect()
+}
+
+/// A line with the calls of each operator from there.
+type Line = (CallNodeId, Place, Vec<Calls>);
+
+/// By line, the time outside of operators, as samples saw it.
+fn between(called: &Called<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
+    let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
+    for node in called.nodes() {
+        let time = called.thread.own[node.index()].computing();
+        if time.ns > 0 && !called.in_operator[node.index()] && !kinds.is_taken(node) {
+            found.entry(called.line_node(node)).or_default().add(time);
+        }
+    }
+    found
+}
+
+fn of_loop(called: &Called<'_>, lines: &[Line], python: Time) -> Option<CallDraft> {
+    let rule = &operators_in_loops::RULE;
+    let all = || lines.iter().flat_map(|(.., calls)| calls);
+    let (calls, ns): (u64, u64) = (all().map(|of| of.calls).sum(), all().map(|of| of.ns).sum());
+    let all_ns = ns.saturating_add(python.ns);
+    let share = called.percent(all_ns);
+    if share < called.setting(rule, "share") {
+        return None;
+    }
+    let of_line = |(.., calls): &&Line| calls.iter().map(|of| of.ns).sum::<u64>();
+    let (_, place, _) = lines.iter().max_by_key(of_line)?;
+    let numbers = || lines.iter().filter_map(|(_, place, _)| place.line);
+    let which = match (numbers().min(), numbers().max()) {
+        (Some(first), Some(last)) if first < last => format!(" (lines {first} to {last})"),
+        _ => String::new(),
+    };
+    // Of all calls of one operator one is left, and what Python does for it.
+    let left: f64 = all().map(|of| of.ns as f64 * called.per() as f64 / of.calls.max(1) as f64).sum();
+    let part = (1.0 - left / ns.max(1) as f64).max(0.0);
+    let likely = (all_ns as f64 * part) as i64;
+    let most = ns.saturating_add(u64::try_from(bounded(called, python).high_ns).unwrap_or(0));
+    Some(CallDraft {
+        rule,
+        title: format!(
+            "a loop{which} calls {} small operators a step, {:.1} µs each",
+            calls / called.per(),
+            ns as f64 / 1e3 / calls.max(1) as f64
+        ),
+        place: place.clone(),
+        facts: vec![
+            Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
+            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("in them, with their backward, a step", called.per_step(ns)),
+            Fact::time("in Python between them, a step", called.per_step(python.ns)),
+        ],
+        confidence: Confidence::Medium,
+        // What one operator takes that computes as much is not known.
+        gain: Gain { ns: likely, low_ns: 0, high_ns: signed(most).max(likely) },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: all_ns,
+    })
+}

@@ -1,0 +1,262 @@
+//! Steps of a calling context tree: how many there were, and which nodes belong to the loop that runs them.
+//!
+//! A tree of calls has no times of day, so that set-up and steps are told apart by counts: a line of a loop of `n` steps calls something `n`
+//! times.
+
+use super::thread::{Thread, upwards};
+use crate::calls::IMPORT;
+use crate::findings::place::is_in;
+use rustc_hash::FxHashMap;
+use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
+use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree, StrId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What names of PyTorch's spans around an optimizer's step begin with.
+pub(super) const OPTIMIZER_STEP: &str = "Optimizer.step#";
+/// How names of spans begin in which PyTorch takes a batch from a loader.
+pub(super) const TAKE: &str = "enumerate(DataLoader)#";
+/// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
+const LEAST_PART: u64 = 10;
+
+/// Steps, and what belongs to them.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// How many; 0 where nothing marks any.
+    pub(super) count: usize,
+    /// The spans that mark them.
+    pub(super) marks: Option<String>,
+    /// The function whose lines are the loop: its name and file.
+    pub(super) function: Option<(StrId, StrId)>,
+    /// By node, whether it is looked at: of the loop, and no import or compilation, which are done once.
+    pub(super) inside: Vec<bool>,
+    /// By node, whether it is an import or a compilation, or below one.
+    pub(super) is_once: Vec<bool>,
+}
+
+impl Steps {
+    pub(super) fn find(tree: &CallTree, children: &CallChildren, thread: &Thread) -> Self {
+        let is_once = below(tree, |node| is_done_once(tree, node));
+        let marks = marks(tree, thread);
+        let most = marks.iter().map(|mark| mark.calls).max().unwrap_or(0);
+        let is_of_steps = |mark: &&Mark| mark.calls > 1 && mark.calls.saturating_mul(LEAST_PART) >= most;
+        let mark = marks.iter().filter(is_of_steps).min_by_key(|mark| mark.calls);
+        let of_loop = mark.and_then(|mark| Loop::around(tree, children, thread, mark));
+        let mark = mark.filter(|_| of_loop.is_some());
+        let inside = match &of_loop {
+            Some(of_loop) => below(tree, |node| of_loop.lines.binary_search(&node).is_ok()),
+            None => vec![true; tree.nodes.len()],
+        };
+        Self {
+            count: mark.map_or(0, |mark| usize::try_from(mark.calls).unwrap_or(usize::MAX)),
+            marks: mark.map(|mark| mark.name.clone()),
+            function: of_loop.map(|of_loop| of_loop.function),
+            inside: inside.iter().zip(&is_once).map(|(&inside, &once)| inside && !once).collect(),
+            is_once,
+        }
+    }
+}
+
+/// By node, whether it or one above it passes a test.
+pub(super) fn below(tree: &CallTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<bool> {
+    let mut found = vec![false; tree.nodes.len()];
+    for node in tree.nodes.ids().skip(1) {
+        found[node.index()] = found[tree.nodes.parent[node.index()].index()] || is_it(node);
+    }
+    found
+}
+
+fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
+    match tree.frame(node) {
+        Some(CallFrame::Span { name }) => {
+            let name = tree.strings.get(*name);
+            name == IMPORT || is_compilation(name) && !is_recompilation(name)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a node is a span that marks steps.
+pub(super) fn is_mark(tree: &CallTree, node: CallNodeId) -> bool {
+    [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
+}
+
+fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
+    match tree.frame(node) {
+        Some(CallFrame::Span { name } | CallFrame::Operator { name, .. }) => {
+            tree.strings.get(*name).starts_with(prefix)
+        }
+        _ => false,
+    }
+}
+
+/// Spans that mark steps, wherever they are.
+struct Mark {
+    name: String,
+    nodes: Vec<CallNodeId>,
+    calls: u64,
+}
+
+/// The spans that mark steps: those of a profiler's schedule, else those of optimizers, each of which may have its own.
+fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
+    let of = |prefix: &str| -> Vec<CallNodeId> {
+        let is_called = |node: &CallNodeId| thread.calls[node.index()] > 0 && is_span(tree, *node, prefix);
+        tree.nodes.ids().skip(1).filter(is_called).collect()
+    };
+    let mark = |name: String, nodes: Vec<CallNodeId>| {
+        let calls = nodes.iter().map(|node| thread.calls[node.index()]).sum();
+        Mark { name, nodes, calls }
+    };
+    let of_profiler = of(STEP_PREFIX);
+    if !of_profiler.is_empty() {
+        // Each has its number.
+        return vec![mark(STEP_PREFIX.to_owned(), of_profiler)];
+    }
+    // A GAN has two of one class, at two lines; and one line may be called from several.
+    let mut by_line: BTreeMap<(String, CallFrameId), Vec<CallNodeId>> = BTreeMap::new();
+    for node in of(OPTIMIZER_STEP) {
+        let name = tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
+        by_line.entry((name, line_of(tree, node))).or_default().push(node);
+    }
+    by_line.into_iter().map(|((name, _), nodes)| mark(name, nodes)).collect()
+}
+
+/// The innermost line above a node that is none of PyTorch's.
+fn line_of(tree: &CallTree, node: CallNodeId) -> CallFrameId {
+    let line = upwards(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_torchs(tree, file)));
+    line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(CallFrameId::NONE)
+}
+
+/// Whether a file is PyTorch's: what it does around a step is none of the loop.
+fn is_torchs(tree: &CallTree, file: StrId) -> bool {
+    is_in(tree.strings.get(file), "torch/")
+}
+
+/// The tree with one frame for all steps of a profiler's schedule, where each has its number in its name; `None` where none has.
+pub(super) fn with_steps_as_one(tree: &CallTree) -> Option<CallTree> {
+    let is_step = |frame: &CallFrame| match *frame {
+        CallFrame::Span { name } | CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(STEP_PREFIX),
+        _ => false,
+    };
+    let steps: Vec<bool> = tree.frames.iter().map(is_step).collect();
+    let first = steps.iter().position(|&step| step)?;
+    if steps.iter().filter(|&&step| step).count() < 2 {
+        return None;
+    }
+    let mut merged = tree.clone();
+    let (mut nodes, mut moved) = (CallNodes::default(), Vec::with_capacity(tree.nodes.len()));
+    let mut known: FxHashMap<(CallNodeId, CallFrameId), CallNodeId> = FxHashMap::default();
+    for node in tree.nodes.ids() {
+        let frame = tree.nodes.frame[node.index()];
+        let is_step = frame.some().is_some_and(|frame| steps.get(frame.index()).copied().unwrap_or(false));
+        let frame = if is_step { CallFrameId::new(first) } else { frame };
+        let parent = tree.nodes.parent[node.index()].some().map_or(CallNodeId::NONE, |parent| moved[parent.index()]);
+        let place = *known.entry((parent, frame)).or_insert_with(|| {
+            nodes.parent.push(parent);
+            nodes.frame.push(frame);
+            CallNodeId::new(nodes.len() - 1)
+        });
+        moved.push(place);
+    }
+    let rows = tree.metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
+    merged.metrics = rows.collect();
+    merged.nodes = nodes;
+    Some(merged)
+}
+
+/// The lines of the function that runs the loop.
+struct Loop {
+    function: (StrId, StrId),
+    lines: Vec<CallNodeId>,
+}
+
+impl Loop {
+    /// The outermost function above a mark of which several lines are called again in each step, or else the one that holds the mark.
+    fn around(tree: &CallTree, children: &CallChildren, thread: &Thread, mark: &Mark) -> Option<Self> {
+        let again = Again::of(tree, thread, mark);
+        let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
+        let path = tree.path(*most);
+        let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
+        let functions = path.iter().filter(|&&node| is_loops(node));
+        let functions: Vec<CallNodeId> = functions.copied().collect();
+        // What a set-up calls may be called a multiple of times by chance.
+        let has_several = |is_called: &[bool]| {
+            let found = |&node: &CallNodeId| Self::lines_of(tree, children, node, &again, is_called);
+            functions.iter().filter_map(found).find(|(_, lines)| *lines > 1)
+        };
+        let several = has_several(&again.once).or_else(|| has_several(&again.steps));
+        let innermost = || Self::lines_of(tree, children, *functions.last()?, &again, &again.steps);
+        several.or_else(innermost).map(|(found, _)| found)
+    }
+
+    /// The lines of a node's function, and how many of them call something in each step. Where others call something once, the function
+    /// holds the loop, and not just what it does: lines before the first that is called again are its set-up.
+    fn lines_of(
+        tree: &CallTree,
+        children: &CallChildren,
+        node: CallNodeId,
+        again: &Again,
+        is_called: &[bool],
+    ) -> Option<(Self, usize)> {
+        let (function, _) = python(tree, node)?;
+        let caller = tree.nodes.parent[node.index()];
+        let own =
+            |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
+        let lines: Vec<(u32, CallNodeId)> = children.of(caller).iter().filter_map(own).collect();
+        let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
+        let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
+        let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
+        let called: BTreeSet<u32> =
+            lines.iter().filter(|(_, at)| is_called[at.index()]).map(|(line, _)| *line).collect();
+        let lines = lines.into_iter().filter(|&(line, _)| line == 0 || line >= first).map(|(_, at)| at).collect();
+        Some((Self { function, lines }, called.len()))
+    }
+}
+
+/// Function, file and line of a Python frame.
+fn python(tree: &CallTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
+    match tree.frame(node)? {
+        CallFrame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
+        _ => None,
+    }
+}
+
+/// By node, whether it or anything that it calls
+struct Again {
+    /// is called as often as there are steps,
+    once: Vec<bool>,
+    /// or a multiple of that,
+    steps: Vec<bool>,
+    /// or is called at all, as far as calls are counted.
+    any: Vec<bool>,
+}
+
+impl Again {
+    /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
+    fn of(tree: &CallTree, thread: &Thread, mark: &Mark) -> Self {
+        let process = tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
+        let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
+        let recorded = mark.calls.saturating_sub(unrecorded);
+        let of_nodes = mark.nodes.iter().map(|node| thread.calls[node.index()]);
+        let mut counts: Vec<u64> = of_nodes.chain([mark.calls, recorded]).filter(|&count| count > 1).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        let is_once = |calls: u64| counts.binary_search(&calls).is_ok();
+        // A loader is asked once more at the end of each epoch.
+        let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE);
+        let is_multiple = |calls: u64| calls > 0 && counts.iter().any(|&count| calls.is_multiple_of(count));
+        let sums_up = |is_it: &dyn Fn(CallNodeId, u64) -> bool| {
+            let calls = |node: CallNodeId| thread.calls[node.index()];
+            let mut found: Vec<bool> = tree.nodes.ids().map(|node| is_it(node, calls(node))).collect();
+            for node in (1..found.len()).rev() {
+                let below = found[node];
+                found[tree.nodes.parent[node].index()] |= below;
+            }
+            found
+        };
+        Self {
+            once: sums_up(&|node, calls| is_once(calls) || is_take(node, calls)),
+            steps: sums_up(&|node, calls| is_multiple(calls) || is_take(node, calls)),
+            any: sums_up(&|_, calls| calls > 0),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+use super::{NoCalls, find_in_calls, steps_of_calls};
+use crate::Scope;
+use crate::findings::{Findings, Options, Others, Reason};
+use proptest::prelude::*;
+use stackline_model::{
+    CallFrame, CallFrameId, CallMetric, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree,
+    CallTreeBuilder,
+};
+use std::collections::BTreeMap;
+
+const MS: u64 = 1_000_000;
+
+/// A tree as text has it: `train.py:12 step > aten::mm`.
+struct Made {
+    builder: CallTreeBuilder,
+    threads: BTreeMap<(u32, u64), CallThreadId>,
+    process: CallProcessId,
+}
+
+impl Made {
+    fn new() -> Self {
+        let mut builder = CallTreeBuilder::new();
+        let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });
+        Self { builder, threads: BTreeMap::new(), process }
+    }
+
+    fn thread(&mut self, tid: u32, torch_id: u64) -> CallThreadId {
+        let (process, name) = (self.process, self.builder.text("MainThread"));
+        let thread = || CallThread { process, tid, torch_id, name };
+        *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
+    }
+
+    fn frame(&mut self, text: &str) -> CallFrameId {
+        let frame = match text.split_once(' ') {
+            Some((place, function)) if place.contains(".py:") => {
+                let (file, line) = place.rsplit_once(':').unwrap();
+                let (function, file) = (self.builder.text(function), self.builder.text(file));
+                CallFrame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
+            }
+            _ if text.starts_with("aten::") => CallFrame::operator(self.builder.text(text)),
+            _ => CallFrame::Span { name: self.builder.text(text) },
+        };
+        self.builder.frame(frame)
+    }
+
+    fn add(&mut self, (tid, torch_id): (u32, u64), path: &str, metric: CallMetric, (count, sum): (u64, u64)) {
+        let thread = self.thread(tid, torch_id);
+        let mut node = CallTree::ROOT;
+        for text in path.split(" > ") {
+            let frame = self.frame(text);
+            node = self.builder.child(node, frame);
+        }
+        let each = sum / count.max(1);
+        let stats = CallStats { count, sum, min: each, max: each, ..CallStats::default() };
+        self.builder.add(node, thread, metric, &stats);
+    }
+
+    /// Samples of 10 ms each.
+    fn cpu(&mut self, path: &str, ms: u64) {
+        self.add((1, 0), path, CallMetric::CpuTime, (ms / 10, ms * MS));
+    }
+
+    fn waits(&mut self, path: &str, ms: u64) {
+        self.add((1, 0), path, CallMetric::WaitTime, (ms / 10, ms * MS));
+    }
+
+    /// Calls as the recorder counts them: of a thread that it knows by another name.
+    fn calls(&mut self, path: &str, count: u64, ms: u64) {
+        self.add((1, 99), path, CallMetric::OperatorTime, (count, ms * MS));
+    }
+
+    fn found(self) -> Findings {
+        find_in_calls(&self.builder.finish(), None, &Options::default(), &Others::default(), &|_| true).unwrap()
+    }
+}
+
+/// Code, line, and gain a step in ms.
+fn told(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
+    let one = |finding: &crate::findings::Finding| finding.gain_ns() / MS as i64;
+    found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()
+}
+
+/// A loop of 10 steps in `main`, line 20 to 30, with a set-up before it.
+fn training() -> Made {
+    let mut made = Made::new();
+    made.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 33, 40);
+    made.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 40);
+    made.cpu("train.py:50 <module> > train.py:6 main > data.py:3 prepare", 5_000);
+    made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
+    made.cpu("train.py:50 <module> > train.py:21 main > aten::mm", 800);
+    made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
+    made.cpu("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 200);
+    made
+}
+
+#[test]
+fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
+    let made = training();
+    let tree = made.builder.finish();
+    assert_eq!(steps_of_calls(&tree), 10);
+    let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true).unwrap();
+    assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64));
+    assert!(
+        found.notes[0].contains("loop of main in train.py: 10 steps, marked by Optimizer.step#SGD.step"),
+        "{:?}",
+        found.notes
+    );
+    // No rule has anything; what takes most is named.
+    assert_eq!(told(&found), []);
+    let groups: Vec<(&str, usize, f64)> =
+        found.uncovered.groups.iter().map(|g| (g.name.as_str(), g.count, g.percent.round())).collect();
+    assert_eq!(groups, [("aten::mm", 20, 80.0)]);
+}
+
+#[test]
+fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
+    let mut made = training();
+    let main = "train.py:50 <module> > train.py:22 main > ";
+    let next = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ > data.py:9 __getitem__ > ";
+    made.calls(&format!("{main}enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"), 10, 500);
+    // Within loading: a wait, and resizing.
+    made.waits(&format!("{main}{next}/usr/lib/python3.11/queue.py:171 Queue.get"), 200);
+    made.cpu(&format!("{main}{next}/env/site-packages/PIL/Image.py:9 Image.resize"), 300);
+    made.waits(&format!("{main}io.py:4 fetch > /usr/lib/python3.11/queue.py:171 Queue.get"), 400);
+    made.cpu(&format!("{main}/usr/lib/python3.11/logging/__init__.py:3 Logger.info"), 100);
+    made.waits(&format!("{main}io.py:6 look"), 50);
+    let found = made.found();
+    assert_eq!(found.step_ns, 205 * MS as i64);
+    let mut codes = told(&found);
+    codes.sort_unstable();
+    assert_eq!(
+        codes,
+        [
+            // Loading beside the rest of a step, which takes longer: but for the taking of a batch all goes.
+            ("SL009", Some(22), 49),
+            ("SL010", Some(9), 30),
+            ("SL029", Some(22), 10),
+            ("SL039", Some(4), 40),
+            ("SL039", Some(6), 5),
+        ]
+    );
+    // Resizing is a part of loading, and no more is gained by both.
+    let together = found.together.unwrap().ns / MS as i64;
+    assert_eq!(together, 49 + 10 + 40 + 5);
+    let named = |line| found.findings.iter().find(|f| f.place.line == Some(line)).unwrap().title.clone();
+    assert_eq!(named(4), "steps wait 20 % of the time for a queue");
+    assert!(named(6).ends_with("for a file, the network, a lock or sleep"));
+}
+
+#[test]
+fn a_function_that_a_step_calls_is_looked_at_from_its_first_line() {
+    let mut made = Made::new();
+    let step = |line: u32| format!("train.py:50 <module> > loop.py:8 train > train.py:{line} step");
+    made.waits(&format!("{} > /usr/lib/python3.11/queue.py:171 Queue.get", step(3)), 300);
+    for (line, ms) in [(5, 500), (6, 200)] {
+        made.calls(&format!("{} > aten::mm", step(line)), 10, ms);
+        made.cpu(&format!("{} > aten::mm", step(line)), ms);
+    }
+    made.calls(&format!("{} > Optimizer.step#SGD.step", step(7)), 10, 0);
+    let found = made.found();
+    assert_eq!((found.step_ns, told(&found)), (100 * MS as i64, vec![("SL039", Some(3), 30)]));
+}
+
+#[test]
+fn a_span_that_takes_longer_than_samples_of_it_waits() {
+    let mut made = training();
+    let next =
+        "train.py:50 <module> > train.py:22 main > enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+    made.calls(next, 10, 600);
+    made.cpu(next, 20);
+    let found = made.found();
+    assert_eq!(found.step_ns, 160 * MS as i64);
+    let [loading] = &found.findings[..] else { panic!("{:?}", told(&found)) };
+    assert!(loading.title.ends_with("its workers are too slow"), "{}", loading.title);
+    assert_eq!((loading.rule.code.as_str(), loading.gain_ns() / MS as i64), ("SL009", 59));
+    assert_eq!(loading.gain.unwrap().low_ns, 0, "whether there are processors for more is not known");
+}
+
+#[test]
+fn compilations_of_the_first_step_are_left_out_and_later_ones_are_told() {
+    let mut made = training();
+    let at = "train.py:50 <module> > train.py:21 main > ";
+    for (name, ms) in
+        [("Compile 0/0: f (m.py:1)", 900), ("Recompile 0/1: f (m.py:1)", 300), ("Recompile 0/2: f (m.py:1)", 200)]
+    {
+        made.calls(&format!("{at}{name}"), 1, ms);
+        made.cpu(&format!("{at}{name}"), ms);
+    }
+    let found = made.found();
+    assert_eq!((found.step_ns, told(&found)), (150 * MS as i64, vec![("SL026", Some(21), 50)]));
+    assert_eq!(found.findings[0].title, "torch.compile compiles again 2 times, 250.0 ms each time");
+    assert!(found.notes.iter().any(|note| note.starts_with("imports and compilations, 900.0 ms")), "{:?}", found.notes);
+}
+
+#[test]
+fn operators_by_count() {
+    let mut made = training();
+    let adam = "train.py:50 <module> > train.py:24 main > Optimizer.step#Adam.step";
+    made.calls(adam, 10, 10);
+    for name in ["aten::add_", "aten::mul_", "aten::addcmul_", "aten::sqrt"] {
+        made.calls(&format!("{adam} > {name}"), 10 * 50, 5);
+    }
+    let turn = "train.py:50 <module> > train.py:25 main";
+    made.calls(&format!("{turn} > aten::sub"), 10 * 100, 10);
+    made.cpu(turn, 90);
+    let found = made.found();
+    // Adam: 10 ms of its own and 20 ms of operators; 500 parameters of 3 µs are left, and 0.35 of what operators take beyond 2.5 µs.
+    let left = 1.5 + 0.35 * (20.0 - 2000.0 * 0.0025);
+    let gain = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap().gain.unwrap().ns as f64 / 1e6;
+    assert!((gain("SL015") - (30.0 - left) / 10.0).abs() < 1e-3, "{}", gain("SL015"));
+    // Of 100 calls one is left, and of what Python does for them.
+    assert!((gain("SL038") - 100.0 * 0.99 / 10.0).abs() < 1e-3, "{}", gain("SL038"));
+}
+
+#[test]
+fn what_cannot_be_looked_for_is_said() {
+    let options = |scope| Options { scope, ..Options::default() };
+    let find = |tree: &CallTree, rank, scope| find_in_calls(tree, rank, &options(scope), &Others::default(), &|_| true);
+    let tree = training().builder.finish();
+    assert_eq!(find(&tree, None, Scope::of_steps(Some((1, 2)))), Err(NoCalls::Steps));
+    assert_eq!(find(&tree, Some(3), Scope::default()), Err(NoCalls::NoRank(3, Vec::new())));
+    let mut made = Made::new();
+    made.add((1, 0), "train.py:1 f", CallMetric::Allocated, (1, 10));
+    let none = find(&made.builder.finish(), None, Scope::default()).unwrap_err();
+    assert_eq!(none, NoCalls::NoTimes(vec!["allocated".to_owned()]));
+    // Without samples what Python does is not known.
+    let mut made = Made::new();
+    made.calls("train.py:1 f > aten::mm", 5, 10);
+    let found = made.found();
+    let needs_samples = |code: &str| {
+        let of = found.unchecked.iter().find(|one| one.rule.code == code).unwrap();
+        matches!(of.reason, Reason::Missing(need) if need.name() == "python_times")
+    };
+    assert!(needs_samples("SL039") && needs_samples("SL043"));
+    assert_eq!((found.steps, found.step_ns), (0, 10 * MS as i64));
+}
+
+#[test]
+fn what_a_line_computes_beside_its_waits_is_its_own() {
+    let mut made = training();
+    made.cpu("train.py:50 <module> > train.py:22 main > text.py:3 parse", 900);
+    made.waits("train.py:50 <module> > train.py:22 main > text.py:3 parse", 100);
+    let found = made.found();
+    let mut codes = told(&found);
+    codes.sort_unstable();
+    assert_eq!(codes, [("SL039", Some(3), 10), ("SL043", Some(3), 45)]);
+}
+
+#[test]
+fn what_prepares_data_is_told_once() {
+    let mut made = training();
+    let line = "train.py:50 <module> > train.py:22 main > ";
+    made.cpu(&format!("{line}/env/site-packages/PIL/Image.py:9 Image.resize"), 1000);
+    // A model that interpolates prepares nothing.
+    made.cpu(&format!("{line}/env/site-packages/torch/nn/functional.py:3 interpolate"), 1000);
+    assert_eq!(told(&made.found()), [("SL010", Some(22), 100)]);
+}
+
+#[test]
+fn steps_are_those_of_the_rarest_optimizer_or_of_the_profiler() {
+    let mut gan = Made::new();
+    for (line, count) in [(21, 50), (22, 10)] {
+        let main = format!("train.py:50 <module> > train.py:{line} main > ");
+        gan.calls(&format!("{main}Optimizer.step#Adam.step"), count, 10);
+        gan.cpu(&format!("{main}Optimizer.step#Adam.step"), 100);
+    }
+    assert_eq!(steps_of_calls(&gan.builder.finish()), 10);
+    let mut scheduled = Made::new();
+    scheduled.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 5000);
+    scheduled.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 77, 5000);
+    for step in 0..10 {
+        let step = format!("train.py:50 <module> > train.py:20 main > ProfilerStep#{step} > ");
+        scheduled.calls(step.trim_end_matches(" > "), 1, 0);
+        for (line, ms) in [(21, 60), (22, 40)] {
+            let path = format!("{step}train.py:{line} main > aten::mm");
+            scheduled.calls(&path, 1, ms);
+            scheduled.cpu(&path, ms);
+        }
+    }
+    let found = scheduled.found();
+    assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{:?}", found.notes);
+}
+
+#[test]
+fn spans_whose_calls_come_in_turns_are_counted_once() {
+    let mut made = training();
+    let at = "train.py:50 <module> > train.py:21 main > ";
+    let names = ["Recompile 0/1: f (m.py:1)", "Recompile 0/2: f (m.py:1)"];
+    names.iter().for_each(|name| made.calls(&format!("{at}{name}"), 1, 0));
+    for inner in ["aten::a", "aten::b"] {
+        names.iter().for_each(|name| made.cpu(&format!("{at}{name} > {inner}"), 100));
+    }
+    let found = made.found();
+    assert_eq!(found.findings[0].title, "torch.compile compiles again 2 times, 200.0 ms each time");
+}
+
+#[test]
+fn times_beyond_all_measure_do_no_harm() {
+    let mut made = Made::new();
+    for (line, path) in [(1, "/usr/lib/python3.11/queue.py:171 Queue.get"), (2, "aten::mm"), (3, "io.py:1 read")] {
+        let path = format!("train.py:{line} main > {path}");
+        made.add((1, 0), &path, CallMetric::CpuTime, (u64::MAX, u64::MAX));
+        made.add((1, 0), &path, CallMetric::OperatorTime, (u64::MAX, u64::MAX));
+    }
+    let found = made.found();
+    assert!(found.findings.iter().all(|f| f.gain_ns() <= found.step_ns), "{found:?}");
+}
+
+/// Parts of paths of which rules know some.
+const PARTS: [&str; 9] = [
+    "train.py:3 main",
+    "train.py:4 main",
+    "train.py:9 step",
+    "/usr/lib/python3.11/queue.py:171 Queue.get",
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "Optimizer.step#SGD.step",
+    "aten::mm",
+    "Recompile 0/1: f (m.py:1)",
+    "Python GC",
+];
+
+proptest! {
+    #[test]
+    fn nothing_gains_more_than_there_is(
+        rows in prop::collection::vec(
+            (prop::collection::vec(0..PARTS.len(), 1..5), 0..3_usize, 1..50_u64, 1..900_u64), 1..40,
+        ),
+    ) {
+        let mut made = Made::new();
+        for (path, what, count, ms) in rows {
+            let path: Vec<&str> = path.into_iter().map(|at| PARTS[at]).collect();
+            let metric = [CallMetric::CpuTime, CallMetric::WaitTime, CallMetric::OperatorTime][what];
+            made.add((1, (what == 2).into()), &path.join(" > "), metric, (count, ms * MS));
+        }
+        let tree = made.builder.finish();
+        let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true);
+        let Ok(found) = found else { return Ok(()) };
+        for finding in &found.findings {
+            let gain = finding.gain.unwrap();
+            prop_assert!(gain.low_ns <= gain.ns && gain.ns <= gain.high_ns, "{finding:?}");
+            prop_assert!(gain.ns <= found.step_ns, "{finding:?} of {}", found.step_ns);
+        }
+        // Those that are known by name divide the time: each sample counts once.
+        let named = ["SL009", "SL025", "SL026", "SL029", "SL039"];
+        let all = || found.findings.iter().chain(&found.small).filter(|f| named.contains(&f.rule.code.as_str()));
+        let sum: i64 = all().map(crate::findings::Finding::gain_ns).sum();
+        prop_assert!(sum <= found.step_ns + all().count() as i64, "{sum} of {}", found.step_ns);
+        if let Some(together) = found.together {
+            prop_assert!(together.ns <= found.step_ns);
+        }
+        let parts: f64 = found.uncovered.groups.iter().map(|group| group.percent).sum();
+        prop_assert!(parts <= 100.1, "{parts}");
+    }
+}

@@ -1,0 +1,227 @@
+//! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
+
+use super::steps::is_mark;
+use crate::findings::estimate::counted;
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Time of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Time {
+    /// In ns, waits included where they were recorded.
+    pub(super) ns: u64,
+    /// What of it is waiting, in ns.
+    pub(super) waits_ns: u64,
+    /// What of it no sample saw: it was measured from begin to end, in ns.
+    pub(super) measured_ns: u64,
+    /// Samples that saw the rest,
+    pub(super) samples: u64,
+    /// and those of them that saw it wait.
+    pub(super) wait_samples: u64,
+}
+
+impl Time {
+    pub(super) fn add(&mut self, other: Self) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.waits_ns = self.waits_ns.saturating_add(other.waits_ns);
+        self.measured_ns = self.measured_ns.saturating_add(other.measured_ns);
+        self.samples = self.samples.saturating_add(other.samples);
+        self.wait_samples = self.wait_samples.saturating_add(other.wait_samples);
+    }
+
+    /// Time of `count` samples.
+    fn sampled(ns: u64, samples: u64) -> Self {
+        Self { ns, samples, ..Self::default() }
+    }
+
+    /// Time of `count` samples of a thread that waits.
+    fn waited(ns: u64, samples: u64) -> Self {
+        Self { ns, waits_ns: ns, samples, wait_samples: samples, ..Self::default() }
+    }
+
+    /// Time that was measured from begin to end.
+    fn measured(ns: u64) -> Self {
+        Self { ns, measured_ns: ns, ..Self::default() }
+    }
+
+    /// What of it is waiting.
+    pub(super) fn waiting(self) -> Self {
+        let measured_ns = self.measured_ns.min(self.waits_ns);
+        Self { measured_ns, ..Self::waited(self.waits_ns, self.wait_samples) }
+    }
+
+    /// What of it is no waiting.
+    pub(super) fn computing(self) -> Self {
+        let samples = self.samples.saturating_sub(self.wait_samples);
+        let measured_ns = self.measured_ns.saturating_sub(self.waits_ns);
+        Self { measured_ns, ..Self::sampled(self.ns.saturating_sub(self.waits_ns), samples) }
+    }
+}
+
+/// How times are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Samples of what the thread does, whether it computes or waits.
+    Wall,
+    /// Samples of CPU time, and of waits where the recorder looked at them.
+    Cpu,
+    /// Operators from begin to end, and nothing of what is between them.
+    Operators,
+}
+
+/// The thread.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) id: CallThreadId,
+    pub(super) known: Known,
+    /// Time at each node itself.
+    pub(super) own: Vec<Time>,
+    /// Calls of operators and spans at each node itself.
+    pub(super) calls: Vec<u64>,
+    /// The same in time from begin to end, without other operators and spans, in ns.
+    pub(super) operators: Vec<u64>,
+}
+
+impl Thread {
+    /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
+    /// time; of one rank, if one is chosen. `None` if no thread has any time.
+    pub(super) fn find(tree: &CallTree, rank: Option<i64>) -> Option<Self> {
+        let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
+        let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
+        let first = first_of(tree);
+        let of_row = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread);
+        for (_, thread, metric, stats) in tree.metrics.iter() {
+            if is_time(metric) && is_chosen(thread) {
+                let sum = by_thread.entry(of_row(thread)).or_default().entry(metric).or_default();
+                *sum = sum.saturating_add(stats.sum);
+            }
+        }
+        let is_mark = |(node, _, metric, stats): &(CallNodeId, CallThreadId, CallMetric, &CallStats)| {
+            *metric == CallMetric::OperatorTime && stats.count > 0 && is_mark(tree, *node)
+        };
+        let marking: BTreeSet<CallThreadId> =
+            tree.metrics.iter().filter(is_mark).map(|(_, thread, ..)| of_row(thread)).collect();
+        let of = |times: &BTreeMap<CallMetric, u64>, metric| times.get(&metric).copied().unwrap_or(0);
+        let size = |(id, times): (&CallThreadId, &BTreeMap<CallMetric, u64>)| {
+            let most = times.values().copied().max().unwrap_or(0);
+            let runs_steps = (marking.contains(id), !is_of_autograd(tree, *id));
+            (runs_steps, of(times, CallMetric::OperatorTime), most, std::cmp::Reverse(*id))
+        };
+        let (&id, times) = by_thread.iter().max_by_key(|(id, times)| size((id, times)))?;
+        let has = |metric| of(times, metric) > 0;
+        let known = match () {
+            () if has(CallMetric::RealTime) => Known::Wall,
+            () if has(CallMetric::CpuTime) => Known::Cpu,
+            () => Known::Operators,
+        };
+        Some(Self::with(tree, |thread| of_row(thread) == id, (id, known)))
+    }
+
+    fn with(tree: &CallTree, is_it: impl Fn(CallThreadId) -> bool, (id, known): (CallThreadId, Known)) -> Self {
+        let nodes = tree.nodes.len();
+        let (mut own, mut calls, mut operators) =
+            (vec![Time::default(); nodes], vec![0_u64; nodes], vec![0_u64; nodes]);
+        let mut waits = vec![0_u64; nodes];
+        for (node, _, metric, stats) in tree.metrics.iter().filter(|(_, thread, ..)| is_it(*thread)) {
+            let at = node.index();
+            let (ns, samples) = (stats.sum, stats.count);
+            match (metric, known) {
+                (CallMetric::RealTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
+                // Samples of waits are others than those of the clock.
+                (CallMetric::WaitTime, Known::Wall) => waits[at] = waits[at].saturating_add(ns),
+                (CallMetric::CpuTime, Known::Cpu) => own[at].add(Time::sampled(ns, samples)),
+                (CallMetric::WaitTime, Known::Cpu) => own[at].add(Time::waited(ns, samples)),
+                (CallMetric::OperatorTime | CallMetric::GcTime | CallMetric::HostTime, Known::Operators) => {
+                    own[at].add(Time::measured(ns));
+                }
+                _ => {}
+            }
+            if matches!(metric, CallMetric::OperatorTime | CallMetric::HostTime) {
+                calls[at] = calls[at].saturating_add(stats.count);
+                operators[at] = operators[at].saturating_add(ns);
+            }
+        }
+        for (time, waits) in own.iter_mut().zip(waits).filter(|(_, waits)| *waits > 0) {
+            let part = waits as f64 / time.ns.max(1) as f64;
+            time.waits_ns = waits.min(time.ns);
+            time.wait_samples = (time.samples as f64 * part.min(1.0)).round() as u64;
+        }
+        if !is_recorded(tree) {
+            // Rows of profiles may stand for many samples each.
+            own.iter_mut().for_each(|time| (time.samples, time.wait_samples) = (0, 0));
+        }
+        let mut thread = Self { id, known, own, calls, operators };
+        if known == Known::Cpu && is_recorded(tree) {
+            thread.add_unseen(tree);
+        }
+        thread
+    }
+
+    /// Adds time that no sample saw: a thread is not interrupted in each wait, and may have no processor. The outermost operators and spans
+    /// are measured from begin to end, and some take longer than samples of them can explain.
+    fn add_unseen(&mut self, tree: &CallTree) {
+        let all = self.own.iter().fold(Time::default(), |mut all, time| {
+            all.add(*time);
+            all
+        });
+        let each = all.ns as f64 / all.samples.max(1) as f64;
+        let (mut measured, mut sampled) = (self.operators.clone(), self.own.clone());
+        for node in (1..measured.len()).rev() {
+            let parent = tree.nodes.parent[node].index();
+            let (ns, time) = (measured[node], sampled[node]);
+            measured[parent] = measured[parent].saturating_add(ns);
+            sampled[parent].add(time);
+        }
+        let mut inside = vec![false; measured.len()];
+        for node in 1..measured.len() {
+            let is_below = inside[tree.nodes.parent[node].index()];
+            inside[node] = is_below || self.calls[node] > 0;
+            let (_, most) = counted(usize::try_from(sampled[node].samples).unwrap_or(usize::MAX));
+            if inside[node] && !is_below && measured[node] as f64 > most * each {
+                let ns = measured[node].saturating_sub(sampled[node].ns);
+                self.own[node].add(Time { waits_ns: ns, ..Time::measured(ns) });
+            }
+        }
+    }
+}
+
+/// By row of the table of threads, the first row of the same thread: who counts calls and who samples may know it by other names.
+fn first_of(tree: &CallTree) -> Vec<CallThreadId> {
+    let mut known = BTreeMap::new();
+    let rows = tree.threads.iter().enumerate().map(|(at, thread)| (CallThreadId::new(at), thread));
+    rows.map(|(id, thread)| match thread.tid {
+        0 => id,
+        tid => *known.entry((thread.process, tid)).or_insert(id),
+    })
+    .collect()
+}
+
+/// Whether a tree is of a recorder of ours, which counts samples.
+pub(super) fn is_recorded(tree: &CallTree) -> bool {
+    tree.processes.iter().any(|process| !process.recorder.is_empty())
+}
+
+/// How names of threads begin on which autograd runs backward passes of devices.
+const AUTOGRAD_THREADS: &str = "pt_autograd_";
+
+/// Whether autograd runs backward passes of a device on a thread.
+pub(super) fn is_of_autograd(tree: &CallTree, thread: CallThreadId) -> bool {
+    let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
+    name.is_some_and(|name| name.starts_with(AUTOGRAD_THREADS))
+}
+
+fn is_time(metric: CallMetric) -> bool {
+    metric.unit() == Unit::Ns && metric.adds_up()
+}
+
+/// The rank of a thread's process, if it has one.
+pub(super) fn rank_of(tree: &CallTree, thread: CallThreadId) -> Option<i64> {
+    let process = tree.threads.get(thread.index())?.process;
+    tree.processes.get(process.index())?.rank.map(i64::from)
+}
+
+/// Nodes from one up to, and without, the root.
+pub(super) fn upwards(tree: &CallTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
+    let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();
+    std::iter::successors(Some(node), above).filter(|node| *node != CallTree::ROOT)
+}
