@@ -5,5 +5,8 @@ import { run } from "./filter";
 import type { Findings } from "./types";
 
 export function useFindings(rank?: string): Asked<Findings> {
-  return useAnswer<Findings>(run.value?.has.events || run.value?.has.memory ? "findings" : undefined, { rank });
+  const { has, recording } = run.value ?? {};
+  // Sums of calls alone have some, too.
+  const isAsked = has?.events || has?.memory || (recording && !has?.timeline);
+  return useAnswer<Findings>(isAsked ? "findings" : undefined, { rank });
 }

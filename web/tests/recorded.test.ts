@@ -25,6 +25,9 @@ describe.skipIf(!isThere).each(["profile", "trace"])("recorded as a %s", (mode) 
     expect(await page.locator("main").innerText()).toContain("aten::addmm");
     const flat = JSON.parse(stackline("calls", run, "--view", "flat", "--top", "0", "--format", "json")) as { tables: { calls: { rows: Array<Record<string, unknown>> } } };
     expect(flat.tables.calls.rows.some((row) => row.name === "aten::addmm")).toBe(true);
+    await open(page, served.url, "page=issues");
+    const issues = await page.locator("main").innerText();
+    expect(issues).toContain(mode === "trace" ? "a step takes" : "of one thread");
     await open(page, served.url, "page=source");
     expect(await page.locator("main").innerText()).toContain(`program-${mode}.py`);
     // Steps name files without the folders that they lie in, the whole run with them: it is one file, listed by one name.

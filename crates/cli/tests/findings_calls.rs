@@ -51,6 +51,7 @@ fn a_profile_tells_what_takes_time() {
         rows.iter().map(|row| (row["code"].as_str().unwrap(), row["gain_ns"].as_i64().unwrap())).collect();
     assert_eq!(told, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
     assert_eq!(json["together"]["gain_ns"].as_i64().or(json["together"]["ns"].as_i64()), Some(3_000_000_000), "{json}");
+    assert!(!text.contains("Not in it"), "{text}");
     // What takes the rest has no rule, and is named.
     assert!(text.contains("train.py"), "{text}");
 }

@@ -201,11 +201,17 @@ fn together(found: &Findings) -> Option<String> {
 /// Findings that are no part of what all gain together, and why: `1 finding with a hope for its gain`.
 fn apart(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
+    let of_calls = [
+        (count(&|f| f.on_top_ns.is_none()), "whose gain is a hope, stated by its rule, or a part of another one's"),
+        (0, ""),
+        (0, ""),
+    ];
     let reasons = [
         (count(&|f| !f.is_repair()), "whose gain is a hope, such as half of a kernel's time"),
         (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain is estimated and not replayed"),
         (found.contradicting(), "that cannot be made together with those above"),
     ];
+    let reasons = if found.is_of_calls { of_calls } else { reasons };
     let told = reasons.iter().filter(|(count, _)| *count > 0);
     let told: Vec<String> = told.map(|(count, why)| format!("{} {why}", counted(*count, "finding"))).collect();
     (!told.is_empty()).then(|| told.join(", "))

@@ -299,7 +299,7 @@ fn looked_at(called: &Called<'_>) -> String {
     let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are those of {name}{of}{which}, in the loop of {} in {}: {} steps, marked by {marks}",
+            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
             text(function),
             text(file),
             count(i64::try_from(steps.count).unwrap_or(i64::MAX))

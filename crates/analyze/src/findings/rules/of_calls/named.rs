@@ -128,5 +128,6 @@ fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> 
 /// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
 fn batches(called: &Called<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE);
-    called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum()
+    let all: u64 = called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum();
+    (all as f64 * called.steps.recorded_part).round() as u64
 }

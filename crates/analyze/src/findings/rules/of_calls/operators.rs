@@ -85,7 +85,9 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
     let called = operators.called;
     let rule = &unfused_optimizer::RULE;
     let name = called.name(*spans.first()?);
+    let part = called.steps.recorded_part;
     let steps: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
+    let steps = (steps as f64 * part).round() as u64;
     let by_name = operators.below(spans);
     let backward = |name: &&str| crate::vocabulary::autograd::is_node(name);
     let of_many = |name: &&str| unfused_optimizer::OF_MANY_TENSORS.iter().any(|part| name.contains(part));
@@ -106,7 +108,8 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
         .values()
         .map(|of| (of.ns as f64 - of.calls as f64 * unfused_optimizer::OPERATOR_NS as f64).max(0.0))
         .sum();
-    let recorded: u64 = spans.iter().map(|span| operators.ns[span.index()]).sum();
+    let spans_ns: u64 = spans.iter().map(|span| operators.ns[span.index()]).sum();
+    let recorded = (spans_ns as f64 * part) as u64;
     let gain = |fused: f64| {
         let left = parameters as f64 * unfused_optimizer::PARAMETER_NS as f64 + beyond * fused;
         (recorded as f64 - left).max(0.0) as i64

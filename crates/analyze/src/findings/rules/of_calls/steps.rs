@@ -21,8 +21,10 @@ const LEAST_PART: u64 = 10;
 /// Steps, and what belongs to them.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// How many; 0 where nothing marks any.
+    /// How many were recorded; 0 where nothing marks any.
     pub(super) count: usize,
+    /// The part of them that was recorded: spans are counted in the others, too, operators and samples are not.
+    pub(super) recorded_part: f64,
     /// The spans that mark them.
     pub(super) marks: Option<String>,
     /// The function whose lines are the loop: its name and file.
@@ -47,7 +49,8 @@ impl Steps {
             None => vec![true; tree.nodes.len()],
         };
         Self {
-            count: mark.map_or(0, |mark| usize::try_from(mark.calls).unwrap_or(usize::MAX)),
+            count: mark.map_or(0, |mark| usize::try_from(recorded(mark, thread)).unwrap_or(usize::MAX)),
+            recorded_part: mark.map_or(1.0, |mark| recorded(mark, thread) as f64 / mark.calls.max(1) as f64),
             marks: mark.map(|mark| mark.name.clone()),
             function: of_loop.map(|of_loop| of_loop.function),
             inside: inside.iter().zip(&is_once).map(|(&inside, &once)| inside && !once).collect(),
@@ -73,6 +76,17 @@ fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
         }
         _ => false,
     }
+}
+
+/// How many of the steps that spans mark were recorded.
+fn recorded(mark: &Mark, thread: &Thread) -> u64 {
+    Some(mark.calls.saturating_sub(thread.unrecorded)).filter(|&count| count > 0).unwrap_or(mark.calls)
+}
+
+/// The part of the steps of a thread that was recorded.
+pub(super) fn recorded_part(tree: &CallTree, thread: &Thread) -> f64 {
+    let most = marks(tree, thread).iter().map(|mark| mark.calls).max().unwrap_or(0);
+    if thread.unrecorded < most { 1.0 - thread.unrecorded as f64 / most as f64 } else { 1.0 }
 }
 
 /// Whether a node is a span that marks steps.
@@ -233,9 +247,7 @@ struct Again {
 impl Again {
     /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
     fn of(tree: &CallTree, thread: &Thread, mark: &Mark) -> Self {
-        let process = tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
-        let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
-        let recorded = mark.calls.saturating_sub(unrecorded);
+        let recorded = recorded(mark, thread);
         let of_nodes = mark.nodes.iter().map(|node| thread.calls[node.index()]);
         let mut counts: Vec<u64> = of_nodes.chain([mark.calls, recorded]).filter(|&count| count > 1).collect();
         counts.sort_unstable();

@@ -101,7 +101,7 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
     let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true).unwrap();
     assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64));
     assert!(
-        found.notes[0].contains("loop of main in train.py: 10 steps, marked by Optimizer.step#SGD.step"),
+        found.notes[0].contains("in main of train.py: 10 recorded steps, marked by Optimizer.step#SGD.step"),
         "{:?}",
         found.notes
     );

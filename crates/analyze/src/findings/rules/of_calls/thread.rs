@@ -2,7 +2,7 @@
 
 use super::steps::is_mark;
 use crate::findings::estimate::counted;
-use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -80,6 +80,8 @@ pub(super) struct Thread {
     pub(super) calls: Vec<u64>,
     /// The same in time from begin to end, without other operators and spans, in ns.
     pub(super) operators: Vec<u64>,
+    /// Steps that a recorder left out to measure what it costs: spans are counted in them, operators and samples are not.
+    pub(super) unrecorded: u64,
 }
 
 impl Thread {
@@ -150,16 +152,19 @@ impl Thread {
             // Rows of profiles may stand for many samples each.
             own.iter_mut().for_each(|time| (time.samples, time.wait_samples) = (0, 0));
         }
-        let mut thread = Self { id, known, own, calls, operators };
+        let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
+        let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
+        let mut thread = Self { id, known, own, calls, operators, unrecorded };
         if known == Known::Cpu && is_recorded(tree) {
-            thread.add_unseen(tree);
+            let part = super::steps::recorded_part(tree, &thread);
+            thread.add_unseen(tree, part);
         }
         thread
     }
 
     /// Adds time that no sample saw: a thread is not interrupted in each wait, and may have no processor. The outermost operators and spans
     /// are measured from begin to end, and some take longer than samples of them can explain.
-    fn add_unseen(&mut self, tree: &CallTree) {
+    fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
         let all = self.own.iter().fold(Time::default(), |mut all, time| {
             all.add(*time);
             all
@@ -177,8 +182,10 @@ impl Thread {
             let is_below = inside[tree.nodes.parent[node].index()];
             inside[node] = is_below || self.calls[node] > 0;
             let (_, most) = counted(usize::try_from(sampled[node].samples).unwrap_or(usize::MAX));
-            if inside[node] && !is_below && measured[node] as f64 > most * each {
-                let ns = measured[node].saturating_sub(sampled[node].ns);
+            let is_span = matches!(tree.frame(CallNodeId::new(node)), Some(CallFrame::Span { .. }));
+            let all = measured[node] as f64 * if is_span { recorded_part } else { 1.0 };
+            if inside[node] && !is_below && all > most * each {
+                let ns = (all as u64).saturating_sub(sampled[node].ns);
                 self.own[node].add(Time { waits_ns: ns, ..Time::measured(ns) });
             }
         }

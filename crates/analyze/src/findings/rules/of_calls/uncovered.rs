@@ -5,7 +5,8 @@ use super::draft::{CallDraft, bounded};
 use super::kinds::Kinds;
 use super::subject::Called;
 use super::thread::{Known, Time};
-use crate::critical_path::exact::what_if::Gain;
+use crate::findings::price::scaled;
+use crate::findings::rank::within_step;
 use crate::findings::{LargeGroup, LargeKind, Place, Uncovered};
 use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId};
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ fn large(called: &Called<'_>, (kind, name, place): (LargeKind, String, Place), g
         wait_percent: 0.0,
         meanwhile: None,
         advice: "",
-        gain: Some(Gain { ns: all.ns / per, low_ns: all.low_ns / per, high_ns: all.high_ns / per }),
+        gain: Some(within_step(scaled(all, per), called.per_step(called.window_ns()))),
     }
 }
 
