@@ -6,7 +6,8 @@ Each program of `programs/` is recorded; of its findings, the one is taken whose
 
     python benches/findings/measure.py --stackline target/release/stackline
 
-prints a table in Markdown; with `--calls` the programs are recorded as sums of calls, which is what `stackline record` does by default. Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
+prints a table in Markdown; with `--calls` the programs are recorded as sums of calls, which is what `stackline record` does
+by default. Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
 """
 
 from __future__ import annotations

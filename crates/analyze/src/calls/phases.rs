@@ -2,6 +2,7 @@
 
 use super::index::phase_of;
 use crate::critical_path::ctda::{Phase, PhaseRules};
+use crate::vocabulary::autograd::is_device_thread;
 use stackline_model::names::{COLLECTION, is_compilation};
 use stackline_model::{CallFrame, CallNodeId, CallThreadId, CallTree};
 
@@ -11,9 +12,6 @@ const BACKWARD: &str = "backward";
 const COMMUNICATION: &str = "communication";
 const OPTIMIZER: &str = "optimizer";
 const OTHER: &str = "forward and other";
-
-/// Prefix of the names of autograd's device threads: they run nothing but backward passes.
-const AUTOGRAD_THREADS: &str = "pt_autograd_";
 
 /// The phase of each node, by node.
 #[derive(Debug)]
@@ -39,7 +37,7 @@ impl Phases {
         let phase = self.0.get(node.index()).copied().unwrap_or(OTHER);
         let is_autograd = || {
             let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
-            name.is_some_and(|name| name.starts_with(AUTOGRAD_THREADS))
+            name.is_some_and(is_device_thread)
         };
         if phase == OTHER && is_autograd() { BACKWARD } else { phase }
     }

@@ -163,6 +163,27 @@ struct Checked {
     edits: Vec<Edit>,
 }
 
+impl Checked {
+    fn draft(&self, events: Vec<EventId>) -> Draft {
+        let said = self.said.clone();
+        let worth = match said.gain {
+            Some((low_ns, ns, high_ns)) => Worth::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
+            None if self.edits.is_empty() => Worth::None,
+            None => Worth::Edits(self.edits.clone()),
+        };
+        let (file, line, function) = (said.file, said.line, said.function);
+        Draft {
+            title: said.title,
+            place: Place { file, line, function, module: said.module, operator: said.operator },
+            events,
+            facts: Vec::new(),
+            support: self.support,
+            confidence: self.confidence,
+            worth,
+        }
+    }
+}
+
 impl Others {
     /// The rules, in the order in which they were told.
     pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleInfo>> {
@@ -236,22 +257,17 @@ impl Others {
     /// What they found in sums of calls. There is nothing to replay: what is not stated is not known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
-            let said = checked.said.clone();
-            let (file, line, function) = (said.file, said.line, said.function);
-            let worth = match said.gain {
-                Some((low_ns, ns, high_ns)) => Worth::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
-                None => Worth::None,
-            };
+            let Draft { title, place, support, confidence, worth, .. } = checked.draft(Vec::new());
             let gain = gain_of(&worth, None, step_ns);
             Finding {
                 rule: Arc::clone(rule),
-                title: said.title,
-                place: Place { file, line, function, module: said.module, operator: said.operator },
+                title,
+                place,
                 change: None,
                 events: Vec::new(),
                 facts: checked.facts.clone(),
-                support: checked.support,
-                confidence: checked.confidence,
+                support,
+                confidence,
                 gain,
                 memory: None,
                 on_top_ns: None,
@@ -266,26 +282,10 @@ impl Others {
 
     /// What they propose. Events that a trace does not have are left out.
     pub(super) fn proposals(&self, trace: &Trace) -> Vec<Proposal> {
+        let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
         let proposal = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
-            let said = checked.said.clone();
-            let in_trace = |row: &u32| (*row as usize) < trace.events.len();
-            let events = said.events.into_iter().filter(in_trace).map(EventId).collect();
-            let (file, line, function) = (said.file, said.line, said.function);
-            let worth = match said.gain {
-                Some((low_ns, ns, high_ns)) => Worth::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
-                None if checked.edits.is_empty() => Worth::None,
-                None => Worth::Edits(checked.edits.clone()),
-            };
-            let draft = Draft {
-                title: said.title,
-                place: Place { file, line, function, module: said.module, operator: said.operator },
-                events,
-                facts: Vec::new(),
-                support: checked.support,
-                confidence: checked.confidence,
-                worth,
-            };
-            Proposal { rule: Arc::clone(rule), draft, facts: checked.facts.clone() }
+            let events = checked.said.events.iter().filter(in_trace).map(|&row| EventId(row)).collect();
+            Proposal { rule: Arc::clone(rule), draft: checked.draft(events), facts: checked.facts.clone() }
         };
         self.found.iter().map(proposal).collect()
     }

@@ -21,6 +21,11 @@ fn is_backward_class(name: &str) -> bool {
     })
 }
 
+/// Whether a thread's name is that of one on which autograd runs backward passes of a device, and nothing else.
+pub(crate) fn is_device_thread(name: &str) -> bool {
+    name.starts_with("pt_autograd_")
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_node;

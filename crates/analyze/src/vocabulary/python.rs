@@ -2,3 +2,8 @@
 
 /// How names of annotations begin that PyTorch makes in Python: of its profiler, its optimizers and its loaders.
 pub(crate) const MARKS: &[&str] = &["ProfilerStep#", "Optimizer.", "enumerate(DataLoader)#"];
+
+/// How names of spans begin in which PyTorch's optimizers make a step.
+pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";
+/// How names of spans begin in which PyTorch takes a batch from a loader.
+pub(crate) const TAKE_BATCH: &str = "enumerate(DataLoader)#";

@@ -14,10 +14,16 @@ pub(super) fn instead_of(error: &Error) -> Option<(PathBuf, ReadReport)> {
     }
 }
 
-/// Its tables; the session gets its read report.
-pub(super) fn tables((run, streams): (&Path, &ReadReport), session: &mut Session<'_>) -> Result<Vec<Table>> {
+/// Its calls, with what was met in its streams.
+pub(super) fn open((run, streams): (&Path, &ReadReport)) -> Result<CallTree> {
     let mut tree = stackline_engine::open_calls(run)?;
     stackline_engine::note_lost(&mut tree.report, streams);
+    Ok(tree)
+}
+
+/// Its tables; the session gets its read report.
+pub(super) fn tables((run, streams): (&Path, &ReadReport), session: &mut Session<'_>) -> Result<Vec<Table>> {
+    let tree = open((run, streams))?;
     session.set = TraceSet { traces: vec![read_report_of(run, &tree)] };
     Ok(vec![processes(run, &tree), sources(&tree)])
 }

@@ -5,6 +5,7 @@ use crate::critical_path::exact::what_if::Edit;
 use crate::findings::{
     Area, Confidence, Draft, Elsewhere, Fact, Programs, Recording, Rule, Setting, Subject, Support, Worth,
 };
+use crate::vocabulary::python::TAKE_BATCH;
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -193,7 +194,7 @@ const OF_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 
 /// Taking the next batch.
 pub(super) fn is_next(name: &str) -> bool {
-    name.starts_with("enumerate(DataLoader)#") || super::fits(name, &["dataloader.py(", "): __next__"])
+    name.starts_with(TAKE_BATCH) || super::fits(name, &["dataloader.py(", "): __next__"])
 }
 
 /// Whether taking a batch calls something of this name.

@@ -26,9 +26,7 @@ pub(super) fn instead<'a>(
     if run.as_os_str() == "-" {
         return Err(error);
     }
-    let mut tree = stackline_engine::open_calls(&run)?;
-    stackline_engine::note_lost(&mut tree.report, &streams);
-    let tree = fold_imports(tree);
+    let tree = fold_imports(doctor_calls::open((&run, &streams))?);
     suppressions.note_files(files_of_calls(&tree));
     let others = own.map(OwnRules::finish).transpose()?.unwrap_or_default();
     let found = find_in_calls(&tree, common.rank, options, &others, keep);

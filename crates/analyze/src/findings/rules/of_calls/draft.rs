@@ -1,4 +1,4 @@
-//! What is found in calls, and what it is worth.
+//! What a rule over sums of calls proposes, with its gain.
 
 use super::subject::Called;
 use super::thread::Time;

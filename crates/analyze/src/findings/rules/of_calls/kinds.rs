@@ -1,4 +1,4 @@
-//! What calls do that is no computing, each sample counted once: loading, collecting, logging, waiting.
+//! Divides a thread's time among rules by names of frames: loading, preparing, collecting, compiling, logging, waiting.
 
 use super::super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation};
 use super::subject::{ByLine, Called, KindOf};

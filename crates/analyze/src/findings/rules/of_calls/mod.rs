@@ -32,7 +32,7 @@ use subject::Called;
 pub use subject::place_of_call;
 use thread::Known;
 
-/// Rules that look at calls, and what finds what they tell of.
+/// Rules that look at sums of calls.
 const RULES: [&Rule; 9] = [
     &super::dataloader_starved::RULE,
     &super::preprocessing::RULE,
@@ -129,13 +129,13 @@ pub fn find_in_calls(
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     let together = together(&findings, step_ns);
-    let mut found = Findings {
+    Ok(Findings {
         step_ns,
         steps: called.steps.count,
         findings,
         ignored,
         together,
-        rules: super::of_traces().map(Rule::info).chain(others.rules().cloned()).collect(),
+        rules: rules(others),
         unchecked: unchecked(&called).chain(others.unchecked.iter().cloned()).collect(),
         small,
         notes: notes(&called, is_incomplete),
@@ -143,9 +143,12 @@ pub fn find_in_calls(
         is_of_calls: true,
         uncovered,
         ..Findings::of_memory(MemoryFindings::default())
-    };
-    found.rules.dedup();
-    Ok(found)
+    })
+}
+
+/// Every rule that was to look.
+fn rules(others: &Others) -> Vec<Arc<RuleInfo>> {
+    super::of_traces().map(Rule::info).chain(others.rules().cloned()).collect()
 }
 
 /// How many steps the loop of a tree of calls has; 0 if nothing marks any.
@@ -162,7 +165,7 @@ fn without_times(others: &Others, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     Findings {
         findings,
         ignored,
-        rules: super::of_traces().map(Rule::info).chain(others.rules().cloned()).collect(),
+        rules: rules(others),
         unchecked: super::of_traces().map(unchecked).chain(others.unchecked.iter().cloned()).collect(),
         is_of_calls: true,
         ..Findings::of_memory(MemoryFindings::default())

@@ -3,10 +3,10 @@
 use super::super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation};
 use super::draft::{CallDraft, bounded, confidence, facts, signed};
 use super::kinds::Kinds;
-use super::steps::TAKE;
 use super::subject::{Called, Seen};
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Fact, Place, Rule};
+use crate::vocabulary::python::TAKE_BATCH;
 use stackline_model::words::duration;
 use stackline_model::{CallFrameId, CallNodeId};
 
@@ -127,7 +127,7 @@ fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> 
 
 /// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
 fn batches(called: &Called<'_>) -> u64 {
-    let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE);
+    let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
     let all: u64 = called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum();
     (all as f64 * called.steps.recorded_part).round() as u64
 }

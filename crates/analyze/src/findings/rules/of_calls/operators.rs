@@ -3,11 +3,12 @@
 use super::super::{operators_in_loops, unfused_optimizer};
 use super::draft::{CallDraft, bounded, signed};
 use super::kinds::Kinds;
-use super::steps::{OPTIMIZER_STEP, below};
+use super::steps::below;
 use super::subject::Called;
-use super::thread::Time;
+use super::thread::{Time, inclusive};
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Confidence, Fact, Place};
+use crate::vocabulary::python::OPTIMIZER_STEP;
 use stackline_model::{CallFrame, CallFrameKind, CallNodeId, Unit};
 use std::collections::BTreeMap;
 
@@ -36,12 +37,7 @@ struct Calls {
 
 impl<'c, 'a> Operators<'c, 'a> {
     fn of(called: &'c Called<'a>) -> Self {
-        let mut ns = called.thread.operators.clone();
-        for node in (1..ns.len()).rev() {
-            let own = ns[node];
-            let above = &mut ns[called.tree.nodes.parent[node].index()];
-            *above = above.saturating_add(own);
-        }
+        let ns = inclusive(called.tree, called.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let is_operator =
             |node: &CallNodeId| called.tree.frame(*node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
         let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];

@@ -3,18 +3,15 @@
 //! A tree of calls has no times of day, so that set-up and steps are told apart by counts: a line of a loop of `n` steps calls something `n`
 //! times.
 
-use super::thread::{Thread, upwards};
+use super::thread::{Thread, inclusive, upwards};
 use crate::calls::IMPORT;
 use crate::findings::place::is_in;
+use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
 use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What names of PyTorch's spans around an optimizer's step begin with.
-pub(super) const OPTIMIZER_STEP: &str = "Optimizer.step#";
-/// How names of spans begin in which PyTorch takes a batch from a loader.
-pub(super) const TAKE: &str = "enumerate(DataLoader)#";
 /// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
 const LEAST_PART: u64 = 10;
 
@@ -83,22 +80,18 @@ fn recorded(mark: &Mark, thread: &Thread) -> u64 {
     Some(mark.calls.saturating_sub(thread.unrecorded)).filter(|&count| count > 0).unwrap_or(mark.calls)
 }
 
-/// The part of the steps of a thread that was recorded.
-pub(super) fn recorded_part(tree: &CallTree, thread: &Thread) -> f64 {
-    let most = marks(tree, thread).iter().map(|mark| mark.calls).max().unwrap_or(0);
-    if thread.unrecorded < most { 1.0 - thread.unrecorded as f64 / most as f64 } else { 1.0 }
-}
-
 /// Whether a node is a span that marks steps.
 pub(super) fn is_mark(tree: &CallTree, node: CallNodeId) -> bool {
     [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
 }
 
 fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
-    match tree.frame(node) {
-        Some(CallFrame::Span { name } | CallFrame::Operator { name, .. }) => {
-            tree.strings.get(*name).starts_with(prefix)
-        }
+    tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
+}
+
+fn is_span_frame(tree: &CallTree, frame: &CallFrame, prefix: &str) -> bool {
+    match *frame {
+        CallFrame::Span { name } | CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(prefix),
         _ => false,
     }
 }
@@ -147,11 +140,7 @@ fn is_torchs(tree: &CallTree, file: StrId) -> bool {
 
 /// The tree with one frame for all steps of a profiler's schedule, where each has its number in its name; `None` where none has.
 pub(super) fn with_steps_as_one(tree: &CallTree) -> Option<CallTree> {
-    let is_step = |frame: &CallFrame| match *frame {
-        CallFrame::Span { name } | CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(STEP_PREFIX),
-        _ => false,
-    };
-    let steps: Vec<bool> = tree.frames.iter().map(is_step).collect();
+    let steps: Vec<bool> = tree.frames.iter().map(|frame| is_span_frame(tree, frame, STEP_PREFIX)).collect();
     let first = steps.iter().position(|&step| step)?;
     if steps.iter().filter(|&&step| step).count() < 2 {
         return None;
@@ -190,8 +179,7 @@ impl Loop {
         let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
         let path = tree.path(*most);
         let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
-        let functions = path.iter().filter(|&&node| is_loops(node));
-        let functions: Vec<CallNodeId> = functions.copied().collect();
+        let functions: Vec<CallNodeId> = path.into_iter().filter(|&node| is_loops(node)).collect();
         // What a set-up calls may be called a multiple of times by chance.
         let has_several = |is_called: &[bool]| {
             let found = |&node: &CallNodeId| Self::lines_of(tree, children, node, &again, is_called);
@@ -254,16 +242,12 @@ impl Again {
         counts.dedup();
         let is_once = |calls: u64| counts.binary_search(&calls).is_ok();
         // A loader is asked once more at the end of each epoch.
-        let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE);
+        let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
         let is_multiple = |calls: u64| calls > 0 && counts.iter().any(|&count| calls.is_multiple_of(count));
         let sums_up = |is_it: &dyn Fn(CallNodeId, u64) -> bool| {
             let calls = |node: CallNodeId| thread.calls[node.index()];
-            let mut found: Vec<bool> = tree.nodes.ids().map(|node| is_it(node, calls(node))).collect();
-            for node in (1..found.len()).rev() {
-                let below = found[node];
-                found[tree.nodes.parent[node].index()] |= below;
-            }
-            found
+            let found = tree.nodes.ids().map(|node| is_it(node, calls(node))).collect();
+            inclusive(tree, found, |any, below| *any |= below)
         };
         Self {
             once: sums_up(&|node, calls| is_once(calls) || is_take(node, calls)),

@@ -10,7 +10,7 @@ use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, CallThreadId, CallTree};
 use std::collections::BTreeMap;
 
-/// Time of some nodes, and these.
+/// Time of some nodes, with the nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) time: Time,
@@ -46,8 +46,9 @@ pub(super) struct Called<'a> {
 impl<'a> Called<'a> {
     /// `None` if no time was measured of any thread, or none of the chosen rank.
     pub(super) fn new(tree: &'a CallTree, rank: Option<i64>, settings: &'a Settings) -> Option<Self> {
-        let thread = Thread::find(tree, rank)?;
+        let mut thread = Thread::find(tree, rank)?;
         let steps = Steps::find(tree, &tree.children(), &thread);
+        thread.add_unseen(tree, steps.recorded_part);
         let inside = thread.own.iter().zip(&steps.inside).filter(|(_, inside)| **inside);
         let window_ns = inside.fold(0_u64, |all, (time, _)| all.saturating_add(time.ns));
         if window_ns == 0 {
@@ -79,7 +80,7 @@ impl<'a> Called<'a> {
         self.window_ns
     }
 
-    /// Times that it is given as: steps, or once.
+    /// What totals are divided by: the steps; 1 without any.
     pub(super) fn per(&self) -> u64 {
         self.steps.count.max(1) as u64
     }

@@ -2,6 +2,7 @@
 
 use super::steps::is_mark;
 use crate::findings::estimate::counted;
+use crate::vocabulary::autograd::is_device_thread;
 use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,12 +30,12 @@ impl Time {
         self.wait_samples = self.wait_samples.saturating_add(other.wait_samples);
     }
 
-    /// Time of `count` samples.
+    /// Time that so many samples saw.
     fn sampled(ns: u64, samples: u64) -> Self {
         Self { ns, samples, ..Self::default() }
     }
 
-    /// Time of `count` samples of a thread that waits.
+    /// Time for which so many samples saw the thread wait.
     fn waited(ns: u64, samples: u64) -> Self {
         Self { ns, waits_ns: ns, samples, wait_samples: samples, ..Self::default() }
     }
@@ -154,29 +155,22 @@ impl Thread {
         }
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
         let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
-        let mut thread = Self { id, known, own, calls, operators, unrecorded };
-        if known == Known::Cpu && is_recorded(tree) {
-            let part = super::steps::recorded_part(tree, &thread);
-            thread.add_unseen(tree, part);
-        }
-        thread
+        Self { id, known, own, calls, operators, unrecorded }
     }
 
     /// Adds time that no sample saw: a thread is not interrupted in each wait, and may have no processor. The outermost operators and spans
     /// are measured from begin to end, and some take longer than samples of them can explain.
-    fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
+    pub(super) fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
+        if self.known != Known::Cpu || !is_recorded(tree) {
+            return;
+        }
         let all = self.own.iter().fold(Time::default(), |mut all, time| {
             all.add(*time);
             all
         });
         let each = all.ns as f64 / all.samples.max(1) as f64;
-        let (mut measured, mut sampled) = (self.operators.clone(), self.own.clone());
-        for node in (1..measured.len()).rev() {
-            let parent = tree.nodes.parent[node].index();
-            let (ns, time) = (measured[node], sampled[node]);
-            measured[parent] = measured[parent].saturating_add(ns);
-            sampled[parent].add(time);
-        }
+        let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
+        let sampled = inclusive(tree, self.own.clone(), Time::add);
         let mut inside = vec![false; measured.len()];
         for node in 1..measured.len() {
             let is_below = inside[tree.nodes.parent[node].index()];
@@ -208,13 +202,10 @@ pub(super) fn is_recorded(tree: &CallTree) -> bool {
     tree.processes.iter().any(|process| !process.recorder.is_empty())
 }
 
-/// How names of threads begin on which autograd runs backward passes of devices.
-const AUTOGRAD_THREADS: &str = "pt_autograd_";
-
 /// Whether autograd runs backward passes of a device on a thread.
 pub(super) fn is_of_autograd(tree: &CallTree, thread: CallThreadId) -> bool {
     let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
-    name.is_some_and(|name| name.starts_with(AUTOGRAD_THREADS))
+    name.is_some_and(is_device_thread)
 }
 
 fn is_time(metric: CallMetric) -> bool {
@@ -225,6 +216,15 @@ fn is_time(metric: CallMetric) -> bool {
 pub(super) fn rank_of(tree: &CallTree, thread: CallThreadId) -> Option<i64> {
     let process = tree.threads.get(thread.index())?.process;
     tree.processes.get(process.index())?.rank.map(i64::from)
+}
+
+/// By node, what stands at it and at all nodes below it.
+pub(super) fn inclusive<T: Copy>(tree: &CallTree, mut values: Vec<T>, add: impl Fn(&mut T, T)) -> Vec<T> {
+    for node in (1..values.len()).rev() {
+        let value = values[node];
+        add(&mut values[tree.nodes.parent[node].index()], value);
+    }
+    values
 }
 
 /// Nodes from one up to, and without, the root.
