@@ -134,12 +134,13 @@ fn waits_are_seen_in_sums_of_calls() {
 #[test]
 #[ignore = "long: ./dev test --long"]
 fn sums_of_calls_tell_what_takes_time() {
-    const PROGRAMS: [&str; 10] = [
+    const PROGRAMS: [&str; 11] = [
         "busy_python.py",
         "dataloader_few_workers.py",
         "dataloader_starved.py",
         "gc_pauses.py",
         "logging_in_step.py",
+        "needless_copies.py",
         "queue_wait.py",
         "recompilation.py",
         "resize_in_pipeline.py",

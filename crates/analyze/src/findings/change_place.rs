@@ -4,6 +4,7 @@
 use super::finding::Finding;
 use super::place::{Place, Places, is_in};
 use super::rules::fits;
+use crate::vocabulary::python::OPTIMIZER_STEP;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,7 +91,7 @@ fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<
 fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
     let launch = super::place::launch_of(trace, event);
     let around = std::iter::once(launch).chain(trace.ancestors(launch));
-    let class = around.map(|e| trace.name(e)).find_map(|name| name.strip_prefix("Optimizer.step#")?.split('.').next());
+    let class = around.map(|e| trace.name(e)).find_map(|name| name.strip_prefix(OPTIMIZER_STEP)?.split('.').next());
     class.map(str::to_ascii_lowercase)
 }
 

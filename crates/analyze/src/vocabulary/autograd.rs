@@ -21,6 +21,11 @@ fn is_backward_class(name: &str) -> bool {
     })
 }
 
+/// Whether a name is that of a node that puts a gradient into its parameter.
+pub(crate) fn is_accumulation(name: &str) -> bool {
+    name.contains("AccumulateGrad")
+}
+
 /// Whether a thread's name is that of one on which autograd runs backward passes of a device, and nothing else.
 pub(crate) fn is_device_thread(name: &str) -> bool {
     name.starts_with("pt_autograd_")

@@ -43,7 +43,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-const DEEP: &str = "copy.deepcopy";
+/// What titles of copies of whole objects begin with.
+pub(super) const DEEP: &str = "copy.deepcopy";
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
@@ -64,8 +65,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     deep.chain(plain).collect()
 }
 
+/// The operator that copies elements.
+pub(super) const COPY: &str = "aten::copy_";
+
 /// Whether a frame is a call of Python's `copy.deepcopy`, or of what PyTorch does in one.
-fn is_deep_frame(name: &str) -> bool {
+pub(super) fn is_deep_frame(name: &str) -> bool {
     super::fits(name, &["copy.py(", "): deepcopy"])
         || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
         || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
@@ -109,7 +113,7 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
         return None;
     }
     Some(Draft {
-        title: format!("{DEEP} in each step takes {share:.0} % of the time"),
+        title: deep_title(share),
         place,
         facts: vec![
             Fact::count("operators in it", operators.len()),
@@ -121,6 +125,18 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
         confidence: Confidence::Medium,
         worth: Worth::Range(vec![likely], vec![vec![least], vec![most]]),
     })
+}
+
+/// The title of copies of whole objects that take this part of the time, in percent.
+pub(super) fn deep_title(share: f64) -> String {
+    format!("{DEEP} in each step takes {share:.0} % of the time")
+}
+
+/// The title of copies by an operator that take this part of someone's time, in percent.
+pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
+    // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
+    let order = if !is_on_gpu && operator == "aten::clone" { "" } else { " into another order" };
+    format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
 }
 
 /// The outermost calls of `copy.deepcopy` around some operators.
@@ -156,18 +172,19 @@ fn is_reordering(name: &str) -> bool {
     name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
 }
 
-fn reorders(operator: &str) -> bool {
+/// Whether an operator puts tensors in order.
+pub(super) fn reorders(operator: &str) -> bool {
     matches!(operator, "aten::contiguous" | "aten::reshape" | "aten::clone")
 }
 
-fn converts(operator: &str) -> bool {
+pub(super) fn converts(operator: &str) -> bool {
     matches!(operator, "aten::_to_copy" | "aten::to")
 }
 
 /// Outermost operators that put tensors in order, and did copy.
 fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
     let trace = subject.trace();
-    let copies = subject.named(&[EventKind::Operator], |name| name == "aten::copy_");
+    let copies = subject.named(&[EventKind::Operator], |name| name == COPY);
     let mut found: Vec<EventId> = copies
         .into_iter()
         .filter(|&copy| !trace.ancestors(copy).any(|e| converts(trace.name(e))))
@@ -191,12 +208,9 @@ fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Dr
         return None;
     }
     let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
-    // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
-    let is_as_it_was = !subject.uses_gpu() && operator == "aten::clone";
-    let order = if is_as_it_was { "" } else { " into another order" };
     let edit = subject.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
     Some(Draft {
-        title: format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(&operator)),
+        title: title(&operator, share, whose, subject.uses_gpu()),
         place,
         facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", subject.per_step(ns))],
         events: copies,

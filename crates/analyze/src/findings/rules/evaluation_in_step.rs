@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::python::OPTIMIZER_STEP;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, Unit};
@@ -85,7 +86,7 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
         move |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
     };
     let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
-    let is_optimizer = has(&["Optimizer.step#", "torch/optim/"]);
+    let is_optimizer = has(&[OPTIMIZER_STEP, "torch/optim/"]);
     let differentiated: FxHashSet<EventId> = trace.backward.from.iter().copied().collect();
     let mut held: FxHashMap<EventId, Held> = FxHashMap::default();
     for operator in subject.operators() {

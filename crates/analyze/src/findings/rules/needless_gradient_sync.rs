@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::collectives::Collective;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
+use crate::vocabulary::python::OPTIMIZER_STEP;
 use stackline_model::{EventId, EventKind, StrId};
 
 pub(super) const RULE: Rule = Rule {
@@ -46,7 +47,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         starts
     };
     let passes = starts(|name| name == FORWARD);
-    let updates = starts(|name| name.starts_with("Optimizer.step#"));
+    let updates = starts(|name| name.starts_with(OPTIMIZER_STEP));
     if passes.len() < 2 || updates.is_empty() {
         return Vec::new();
     }

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::python::OPTIMIZER_STEP;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Key, StrId};
 
@@ -49,7 +50,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     // Traces of 2021 and before have them among the operators.
     let mut steps =
-        subject.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with("Optimizer.step#"));
+        subject.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with(OPTIMIZER_STEP));
     without_closures(subject, &mut steps);
     // One that is called so has its own fused kernels, whatever it does beside them.
     let by_name = subject.by_name(&steps).into_iter().filter(|(name, _)| !name.contains("Fused"));
@@ -97,7 +98,7 @@ const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
 /// An optimizer that goes over all parameters many times, with an operator for each pass (foreach).
 fn in_passes(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Draft> {
-    let optimizer = name.strip_prefix("Optimizer.step#")?;
+    let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
     let trace = subject.trace();
     let inside = subject.outermost(&subject.operators_in(spans));
     let passes = inside.iter().filter(|&&e| trace.name(e).starts_with("aten::_foreach_")).count();
@@ -181,7 +182,7 @@ fn draft(
     (does, each, facts): (String, i64, Vec<Fact>),
     (worth, events): (Worth, Vec<EventId>),
 ) -> Draft {
-    let optimizer = name.strip_prefix("Optimizer.step#").unwrap_or(name).trim_end_matches(".step");
+    let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
     Draft {
         title: format!("{optimizer} {does} a step that take {:.1} µs each in the mean", each as f64 / 1e3),
         place: subject.place(spans[0]),

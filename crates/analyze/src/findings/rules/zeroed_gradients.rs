@@ -2,6 +2,8 @@
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::autograd::is_accumulation;
+use crate::vocabulary::python::ZERO_GRAD;
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -29,13 +31,17 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The operator that fills a list of tensors.
-const FILLS_A_LIST: &str = "aten::_foreach_zero_";
+/// The operator that fills one gradient,
+pub(super) const FILLS_ONE: &str = "aten::zero_";
+/// the one that adds to a gradient,
+pub(super) const ADDS: &str = "aten::add_";
+/// and the one that fills a list of tensors.
+pub(super) const FILLS_A_LIST: &str = "aten::_foreach_zero_";
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // Traces of 2021 and before have them among the operators.
     let kinds = [EventKind::Annotation, EventKind::Operator];
-    let calls = subject.named(&kinds, |name| name.starts_with("Optimizer.zero_grad#"));
+    let calls = subject.named(&kinds, |name| name.starts_with(ZERO_GRAD));
     subject.by_name(&calls).into_iter().filter_map(|(name, calls)| draft(subject, name, &calls)).collect()
 }
 
@@ -60,10 +66,8 @@ fn draft(subject: &Subject<'_>, name: &str, calls: &[EventId]) -> Option<Draft> 
     let least: Vec<Edit> = filling.into_iter().filter_map(|(text, events)| edit(text, events)).collect();
     let adding = adding.into_iter().filter_map(|(text, events)| edit(text.to_owned(), events));
     let likely = least.iter().cloned().chain(adding).collect();
-    let optimizer = name.strip_prefix("Optimizer.zero_grad#").unwrap_or(name);
-    let how_many = per_call.map(|per_call| format!("{per_call} ")).unwrap_or_default();
     Some(Draft {
-        title: format!("{optimizer} fills {how_many}gradients with zeros, to which the backward pass adds"),
+        title: title(name, per_call),
         place: subject.place(calls[0]),
         facts: vec![
             Fact::count("operators", operators.len()),
@@ -77,6 +81,13 @@ fn draft(subject: &Subject<'_>, name: &str, calls: &[EventId]) -> Option<Draft> 
         support: Support::Exact,
         confidence: Confidence::High,
     })
+}
+
+/// The title of calls of this name that fill so many gradients each, if that is known.
+pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
+    let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
+    let how_many = per_call.map(|per_call| format!("{per_call} ")).unwrap_or_default();
+    format!("{optimizer} fills {how_many}gradients with zeros, to which the backward pass adds")
 }
 
 /// How many gradients an operator fills: one that takes a list as many as that holds, which is not known where no shapes were recorded,
@@ -94,8 +105,8 @@ fn filled(subject: &Subject<'_>, operator: EventId) -> Option<usize> {
 fn first_sums(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = subject.trace();
     let start = |e: &EventId| trace.events.start[e.index()];
-    let is_sum = |&e: &EventId| trace.ancestors(e).any(|around| trace.name(around).contains("AccumulateGrad"));
-    let mut sums = subject.named(&[EventKind::Operator], |name| name == "aten::add_");
+    let is_sum = |&e: &EventId| trace.ancestors(e).any(|around| is_accumulation(trace.name(around)));
+    let mut sums = subject.named(&[EventKind::Operator], |name| name == ADDS);
     sums.retain(is_sum);
     sums.sort_unstable_by_key(|e| (start(e), *e));
     let mut forward: Vec<i64> = trace.backward.from.iter().map(start).collect();

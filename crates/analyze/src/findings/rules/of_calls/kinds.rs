@@ -1,6 +1,8 @@
 //! Divides a thread's time among rules by names of frames: loading, preparing, collecting, compiling, logging, waiting.
 
-use super::super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation};
+use super::super::{
+    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
+};
 use super::subject::{ByLine, Called, KindOf};
 use super::thread::Time;
 use crate::findings::Rule;
@@ -8,11 +10,12 @@ use stackline_model::CallNodeId;
 use stackline_model::names::is_recompilation;
 
 /// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
-const LOOKED_FOR: [(&Rule, KindOf); 6] = [
+const LOOKED_FOR: [(&Rule, KindOf); 7] = [
     (&recompilation::RULE, |name| is_recompilation(name).then_some("recompilation")),
     (&dataloader_starved::RULE, |name| dataloader_starved::is_next(name).then_some("loading")),
     (&garbage_collection::RULE, |name| garbage_collection::is_collection(name).then_some("collection")),
     (&logging_in_step::RULE, logging_in_step::kind_of),
+    (&copy_chains::RULE, |name| copy_chains::is_deep_frame(name).then_some(copy_chains::DEEP)),
     (&preprocessing::RULE, preprocessing::kind_anywhere),
     (&host_waits::RULE, host_waits::kind_of),
 ];

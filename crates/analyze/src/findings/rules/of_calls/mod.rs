@@ -5,16 +5,20 @@
 //! counts for one finding alone: the outermost frame that a rule knows has it.
 
 mod busy;
+mod copies;
 mod draft;
+mod first_batch;
 mod kinds;
 mod named;
 mod operators;
+mod ranks;
 mod steps;
 mod subject;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod uncovered;
+mod unseen;
 
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::price::scaled;
@@ -25,15 +29,17 @@ use crate::findings::{
 };
 use draft::{BY_TIME, CallDraft};
 use kinds::Kinds;
+use operators::Operators;
 use stackline_model::words::{count, duration};
-use stackline_model::{CallTree, Severity};
+use stackline_model::{CallMetric, CallTree, Severity};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use subject::Called;
 pub use subject::place_of_call;
 use thread::Known;
 
 /// Rules that look at sums of calls.
-const RULES: [&Rule; 9] = [
+const RULES: [&Rule; 11] = [
     &super::dataloader_starved::RULE,
     &super::preprocessing::RULE,
     &super::unfused_optimizer::RULE,
@@ -43,13 +49,15 @@ const RULES: [&Rule; 9] = [
     &super::operators_in_loops::RULE,
     &super::host_waits::RULE,
     &super::busy_python::RULE,
+    &super::copy_chains::RULE,
+    &super::zeroed_gradients::RULE,
 ];
 
 /// Rules that cannot look without samples.
 const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
 
 /// Rules that cannot look where no operator was counted,
-const BY_OPERATORS: [&str; 3] = ["SL015", "SL026", "SL038"];
+const BY_OPERATORS: [&str; 5] = ["SL015", "SL017", "SL026", "SL038", "SL042"];
 /// and those for which what is done again and again must be known.
 const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
 
@@ -89,8 +97,8 @@ impl std::fmt::Display for NoCalls {
 
 impl std::error::Error for NoCalls {}
 
-/// Looks for what takes time in a tree of calls (imports folded, [`crate::calls::fold_imports`]), and ranks it by that time. Findings that
-/// do not pass `keep` are ignored.
+/// Looks for what takes time in a tree of calls (imports folded, [`crate::calls::fold_imports`]), and ranks it by that time: of one rank,
+/// or of all. Findings that do not pass `keep` are ignored.
 ///
 /// # Errors
 /// If no time was measured, or what was chosen is not there.
@@ -106,26 +114,39 @@ pub fn find_in_calls(
     }
     let merged = steps::with_steps_as_one(tree);
     let tree = merged.as_ref().unwrap_or(tree);
-    let Some(called) = Called::new(tree, rank, &options.settings) else {
-        return match no_times(tree, rank) {
-            // What users look for themselves need not be times.
-            NoCalls::NoTimes(_) if others.rules().next().is_some() => Ok(without_times(others, keep)),
-            reason => Err(reason),
-        };
+    let known = ranks::of(tree);
+    let found = match rank {
+        None if known.len() > 1 => ranks::find(tree, known, options, keep),
+        _ => of_rank(tree, rank, options, keep),
     };
+    match found {
+        Ok(found) => Ok(with_others(found, others, options, keep)),
+        // What users look for themselves need not be times.
+        Err(NoCalls::NoTimes(_)) if others.rules().next().is_some() => {
+            Ok(with_others(without_times(), others, options, keep))
+        }
+        Err(reason) => Err(reason),
+    }
+}
+
+fn of_rank(
+    tree: &CallTree,
+    rank: Option<i64>,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, NoCalls> {
+    let called = Called::new(tree, rank, &options.settings).ok_or_else(|| no_times(tree, rank))?;
     let kinds = Kinds::of(&called);
     let mut drafts = named::find(&called, &kinds);
-    drafts.extend(operators::find(&called, &kinds));
+    let operators = Operators::of(&called);
+    drafts.extend(operators::find(&operators, &kinds));
+    drafts.extend(copies::find(&operators, &kinds));
     drafts.extend(busy::find(&called, &kinds));
     let step_ns = called.per_step(called.window_ns());
-    let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let is_incomplete = tree.report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let uncovered = uncovered::find(&called, &kinds, &drafts);
-    let mut priced: Vec<Finding> =
-        drafts.iter().map(|draft| finished(&called, draft, step_ns, is_incomplete)).collect();
-    priced.extend(others.findings_of_calls(step_ns));
-    let (found, small): (Vec<Finding>, Vec<Finding>) =
-        priced.into_iter().partition(|finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1)));
+    let priced = drafts.iter().map(|draft| finished(&called, draft, step_ns, is_incomplete));
+    let (found, small): (Vec<Finding>, Vec<Finding>) = priced.partition(|finding| is_enough(finding, step_ns, options));
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     let together = together(&findings, step_ns);
@@ -135,10 +156,10 @@ pub fn find_in_calls(
         findings,
         ignored,
         together,
-        rules: rules(others),
-        unchecked: unchecked(&called).chain(others.unchecked.iter().cloned()).collect(),
+        rules: super::of_traces().map(Rule::info).collect(),
+        unchecked: unchecked(&called).collect(),
         small,
-        notes: notes(&called, is_incomplete),
+        notes: notes(&called, rank, is_incomplete),
         is_incomplete,
         is_of_calls: true,
         uncovered,
@@ -146,9 +167,25 @@ pub fn find_in_calls(
     })
 }
 
-/// Every rule that was to look.
-fn rules(others: &Others) -> Vec<Arc<RuleInfo>> {
-    super::of_traces().map(Rule::info).chain(others.rules().cloned()).collect()
+/// Whether a finding gains enough to be listed.
+fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
+    let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
+    finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
+}
+
+/// With what rules of the user's own found, which look at all ranks at once.
+fn with_others(mut found: Findings, others: &Others, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
+    let own = others.findings_of_calls(found.step_ns).into_iter();
+    let (own, small): (Vec<Finding>, Vec<Finding>) =
+        own.partition(|finding| is_enough(finding, found.step_ns, options));
+    let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
+    found.findings.extend(kept);
+    found.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    found.ignored.extend(ignored);
+    found.small.extend(small);
+    found.rules.extend(others.rules().cloned());
+    found.unchecked.extend(others.unchecked.iter().cloned());
+    found
 }
 
 /// How many steps the loop of a tree of calls has; 0 if nothing marks any.
@@ -158,15 +195,12 @@ pub fn steps_of_calls(tree: &CallTree) -> usize {
     Called::new(merged.as_ref().unwrap_or(tree), None, &Settings::default()).map_or(0, |called| called.steps.count)
 }
 
-/// What rules of the user's own found where no time was measured.
-fn without_times(others: &Others, keep: &dyn Fn(&Finding) -> bool) -> Findings {
-    let (findings, ignored) = others.findings_of_calls(0).into_iter().partition(keep);
+/// Where no time was measured, no rule of ours can look.
+fn without_times() -> Findings {
     let unchecked = |rule| Unchecked { rule: Rule::info(rule), reason: Reason::Missing(Need::PythonTimes) };
     Findings {
-        findings,
-        ignored,
-        rules: rules(others),
-        unchecked: super::of_traces().map(unchecked).chain(others.unchecked.iter().cloned()).collect(),
+        rules: super::of_traces().map(Rule::info).collect(),
+        unchecked: super::of_traces().map(unchecked).collect(),
         is_of_calls: true,
         ..Findings::of_memory(MemoryFindings::default())
     }
@@ -174,14 +208,15 @@ fn without_times(others: &Others, keep: &dyn Fn(&Finding) -> bool) -> Findings {
 
 fn no_times(tree: &CallTree, rank: Option<i64>) -> NoCalls {
     if let Some(rank) = rank {
-        let mut known: Vec<i64> = tree.processes.iter().filter_map(|process| process.rank.map(i64::from)).collect();
-        known.sort_unstable();
-        known.dedup();
+        let known = ranks::of(tree);
         if !known.contains(&rank) {
             return NoCalls::NoRank(rank, known);
         }
     }
-    NoCalls::NoTimes(tree.measured().iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
+    let is_chosen = |thread| rank.is_none_or(|rank| thread::rank_of(tree, thread) == Some(rank));
+    let rows = tree.metrics.iter().filter(|(_, thread, ..)| is_chosen(*thread));
+    let measured: BTreeSet<CallMetric> = rows.map(|(_, _, metric, _)| metric).collect();
+    NoCalls::NoTimes(measured.iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
 }
 
 fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete: bool) -> Finding {
@@ -261,14 +296,20 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
 }
 
 /// What was looked at, a sentence each.
-fn notes(called: &Called<'_>, is_incomplete: bool) -> Vec<String> {
-    let mut notes = vec![looked_at(called)];
+fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
+    let mut notes = vec![looked_at(called, rank)];
     let once: u64 = (0..called.thread.own.len())
         .filter(|&node| called.steps.is_once[node])
         .map(|node| called.thread.own[node].ns)
         .sum();
     if once > 0 {
         notes.push(format!("imports and compilations, {} of that thread, are left out", duration(draft::signed(once))));
+    }
+    if called.first_batches_ns > 0 {
+        notes.push(format!(
+            "what the longest batch, most likely the first, took longer than the others, {}, is left out",
+            duration(draft::signed(called.first_batches_ns))
+        ));
     }
     if !called.knows_waits() && called.thread.known == Known::Cpu {
         notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
@@ -285,17 +326,14 @@ fn notes(called: &Called<'_>, is_incomplete: bool) -> Vec<String> {
     notes
 }
 
-fn looked_at(called: &Called<'_>) -> String {
+fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
     let (tree, steps) = (called.tree, &called.steps);
     let text = |id| tree.strings.get(id);
     let thread = tree.threads.get(called.thread.id.index());
     let name = thread.map(|thread| text(thread.name)).filter(|name| !name.is_empty()).unwrap_or("one thread");
     let process = thread.and_then(|thread| tree.processes.get(thread.process.index()));
     let of = match process {
-        Some(process) if tree.processes.len() > 1 => {
-            let rank = process.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-            format!(" of process {}{rank}", process.pid)
-        }
+        Some(process) if tree.processes.len() > 1 && rank.is_none() => format!(" of process {}", process.pid),
         _ => String::new(),
     };
     let threads = tree.threads.len();

@@ -1,6 +1,8 @@
 //! Findings of calls that are known by name: loading, preparing, collecting, logging, waiting.
 
-use super::super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation};
+use super::super::{
+    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
+};
 use super::draft::{CallDraft, bounded, confidence, facts, signed};
 use super::kinds::Kinds;
 use super::subject::{Called, Seen};
@@ -38,7 +40,9 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
 /// One whose time goes with it.
 fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &str), seen: &Seen) -> Option<CallDraft> {
     let share = called.percent(seen.time.ns);
-    if seen.time.ns == 0 || share < least_share(called, rule) {
+    // A copy before the loop is made once.
+    let may_be_once = rule.code == copy_chains::RULE.code && called.steps.count == 0;
+    if seen.time.ns == 0 || share < least_share(called, rule) || may_be_once {
         return None;
     }
     let a_step = duration(called.per_step(seen.time.ns));
@@ -51,6 +55,7 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
             duration(signed(seen.time.ns / times()))
         ),
         code if code == logging_in_step::RULE.code => format!("{kind} holds up the work for {a_step} a step"),
+        code if code == copy_chains::RULE.code => copy_chains::deep_title(share),
         code if code == host_waits::RULE.code => format!("steps wait {share:.0} % of the time for {kind}"),
         _ => format!("{kind} holds up the work for {share:.0} % of the time"),
     };

@@ -1,4 +1,4 @@
-//! Findings of calls that are known by how often operators run: unfused optimizers (SL015) and loops of small operators (SL038).
+//! Operators of calls, and findings that are known by how often they run: unfused optimizers (SL015) and loops of small operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};
 use super::draft::{CallDraft, bounded, signed};
@@ -12,31 +12,40 @@ use crate::vocabulary::python::OPTIMIZER_STEP;
 use stackline_model::{CallFrame, CallFrameKind, CallNodeId, Unit};
 use std::collections::BTreeMap;
 
-pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
-    let operators = Operators::of(called);
-    let optimizers = operators.optimizers().into_values().filter_map(|spans| unfused(&operators, &spans));
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
+    let called = operators.called;
+    let is_fused = |name: &str| name.contains("Fused");
+    let optimizers = operators.spans(OPTIMIZER_STEP).into_iter().filter(|(name, _)| !is_fused(name));
+    let optimizers = optimizers.filter_map(|(_, spans)| unfused(operators, &spans));
     // What fused optimizers take is known of CPUs alone.
     let optimizers = optimizers.filter(|_| !called.uses_gpu);
-    optimizers.chain(loops(&operators, kinds)).collect()
+    optimizers.chain(loops(operators, kinds)).collect()
 }
 
 /// Operators of the thread that no other operator called.
-struct Operators<'c, 'a> {
-    called: &'c Called<'a>,
+pub(super) struct Operators<'c, 'a> {
+    pub(super) called: &'c Called<'a>,
     /// Time from begin to end at and below each node, in ns.
     ns: Vec<u64>,
-    outermost: Vec<CallNodeId>,
+    pub(super) outermost: Vec<CallNodeId>,
 }
 
 /// Calls of an operator from one line.
 #[derive(Clone, Debug, Default)]
-struct Calls {
-    calls: u64,
-    ns: u64,
+pub(super) struct Calls {
+    pub(super) calls: u64,
+    pub(super) ns: u64,
+}
+
+impl Calls {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.ns = self.ns.saturating_add(other.ns);
+    }
 }
 
 impl<'c, 'a> Operators<'c, 'a> {
-    fn of(called: &'c Called<'a>) -> Self {
+    pub(super) fn of(called: &'c Called<'a>) -> Self {
         let ns = inclusive(called.tree, called.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let is_operator =
             |node: &CallNodeId| called.tree.frame(*node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
@@ -46,17 +55,22 @@ impl<'c, 'a> Operators<'c, 'a> {
         Self { called, ns, outermost }
     }
 
-    fn calls(&self, node: CallNodeId) -> Calls {
+    pub(super) fn calls(&self, node: CallNodeId) -> Calls {
         Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
     }
 
-    /// Spans of optimizers' steps by name.
-    fn optimizers(&self) -> BTreeMap<&str, Vec<CallNodeId>> {
+    /// By node, whether it or one below it is an operator of such a name.
+    pub(super) fn above(&self, is_it: impl Fn(&str) -> bool) -> Vec<bool> {
+        let is_called = |node: CallNodeId| self.called.thread.calls[node.index()] > 0 && is_it(self.called.name(node));
+        inclusive(self.called.tree, self.called.tree.nodes.ids().map(is_called).collect(), |any, below| *any |= below)
+    }
+
+    /// Spans whose names begin so, by name.
+    pub(super) fn spans(&self, prefix: &str) -> BTreeMap<&str, Vec<CallNodeId>> {
         let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
         for node in self.called.nodes() {
             let name = self.called.name(node);
-            if name.starts_with(OPTIMIZER_STEP) && !name.contains("Fused") && self.called.thread.calls[node.index()] > 0
-            {
+            if name.starts_with(prefix) && self.called.thread.calls[node.index()] > 0 {
                 found.entry(name).or_default().push(node);
             }
         }
@@ -64,13 +78,11 @@ impl<'c, 'a> Operators<'c, 'a> {
     }
 
     /// Outermost operators below some nodes, by name.
-    fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
+    pub(super) fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
         let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
         let inside = below(self.called.tree, |node| spans.binary_search(&node).is_ok());
         for &node in self.outermost.iter().filter(|node| inside[node.index()]) {
-            let (all, own) = (by_name.entry(self.called.name(node)).or_default(), self.calls(node));
-            all.calls += own.calls;
-            all.ns = all.ns.saturating_add(own.ns);
+            by_name.entry(self.called.name(node)).or_default().add(&self.calls(node));
         }
         by_name
     }
@@ -136,7 +148,6 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
 /// Lines that call an operator again and again in each step.
 fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     let called = operators.called;
-    let rule = &operators_in_loops::RULE;
     // Without steps all that a program does again and again looks like a loop: its layers do.
     if called.steps.count == 0 {
         return Vec::new();
@@ -148,17 +159,12 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     // By call path: layers that share their code are no turns of a loop.
     let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !of_others[node.index()]) {
-        let own = operators.calls(node);
-        let all = by_line.entry(called.line_node(node)).or_default().entry(called.name(node)).or_default();
-        all.calls += own.calls;
-        all.ns = all.ns.saturating_add(own.ns);
+        let of_line = by_line.entry(called.line_node(node)).or_default();
+        of_line.entry(called.name(node)).or_default().add(&operators.calls(node));
     }
-    let (least, longest) = (called.setting(rule, "calls"), called.setting(rule, "median_us") * 1e3);
-    let is_loop =
-        |of: &Calls| of.calls as f64 >= least * called.per() as f64 && of.ns as f64 <= longest * of.calls.max(1) as f64;
     let mut functions: BTreeMap<(CallNodeId, Place), Vec<Line>> = BTreeMap::new();
     for (line, by_name) in by_line {
-        let calls: Vec<Calls> = by_name.into_values().filter(is_loop).collect();
+        let calls: Vec<Calls> = by_name.into_values().filter(|calls| is_of_loop(called, calls)).collect();
         if !calls.is_empty() {
             let (place, caller) = (called.place(called.line(line)), called.caller(line));
             functions.entry((caller, Place { line: None, ..place.clone() })).or_default().push((line, place, calls));
@@ -171,6 +177,13 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
         time
     };
     functions.into_values().filter_map(|lines| of_loop(called, &lines, python(&lines))).collect()
+}
+
+/// Whether an operator is small, and called from one line again and again in each step.
+pub(super) fn is_of_loop(called: &Called<'_>, calls: &Calls) -> bool {
+    let setting = |name| called.setting(&operators_in_loops::RULE, name);
+    let (least, longest) = (setting("calls") * called.per() as f64, setting("median_us") * 1e3);
+    called.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
 }
 
 /// A line with the calls of each operator from there.

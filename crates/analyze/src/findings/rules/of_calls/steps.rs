@@ -85,7 +85,7 @@ pub(super) fn is_mark(tree: &CallTree, node: CallNodeId) -> bool {
     [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
 }
 
-fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
+pub(super) fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
     tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
 }
 

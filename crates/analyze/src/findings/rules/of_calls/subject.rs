@@ -41,6 +41,8 @@ pub(super) struct Called<'a> {
     /// Whether the program uses a GPU, as far as it can be seen.
     pub(super) uses_gpu: bool,
     window_ns: u64,
+    /// What first batches took longer than others, which is left out, in ns.
+    pub(super) first_batches_ns: u64,
 }
 
 impl<'a> Called<'a> {
@@ -49,6 +51,7 @@ impl<'a> Called<'a> {
         let mut thread = Thread::find(tree, rank)?;
         let steps = Steps::find(tree, &tree.children(), &thread);
         thread.add_unseen(tree, steps.recorded_part);
+        let first_batches_ns = thread.leave_out_first_batches(tree);
         let inside = thread.own.iter().zip(&steps.inside).filter(|(_, inside)| **inside);
         let window_ns = inside.fold(0_u64, |all, (time, _)| all.saturating_add(time.ns));
         if window_ns == 0 {
@@ -72,6 +75,7 @@ impl<'a> Called<'a> {
             users,
             uses_gpu: uses_gpu(tree),
             window_ns,
+            first_batches_ns,
         })
     }
 

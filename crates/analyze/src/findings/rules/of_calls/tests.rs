@@ -3,8 +3,8 @@ use crate::Scope;
 use crate::findings::{Findings, Options, Others, Reason};
 use proptest::prelude::*;
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree,
-    CallTreeBuilder,
+    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId,
+    CallTree, CallTreeBuilder,
 };
 use std::collections::BTreeMap;
 
@@ -30,6 +30,14 @@ impl Made {
         *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
     }
 
+    /// What follows is of another process, which is of this rank.
+    fn rank(&mut self, rank: u32) {
+        let process =
+            CallProcess { pid: 8 + rank, rank: Some(rank), recorder: "1".to_owned(), ..CallProcess::default() };
+        self.process = self.builder.process(process);
+        self.threads.clear();
+    }
+
     fn frame(&mut self, text: &str) -> CallFrameId {
         let frame = match text.split_once(' ') {
             Some((place, function)) if place.contains(".py:") => {
@@ -43,13 +51,15 @@ impl Made {
         self.builder.frame(frame)
     }
 
-    fn add(&mut self, (tid, torch_id): (u32, u64), path: &str, metric: CallMetric, (count, sum): (u64, u64)) {
-        let thread = self.thread(tid, torch_id);
-        let mut node = CallTree::ROOT;
-        for text in path.split(" > ") {
+    fn node(&mut self, path: &str) -> CallNodeId {
+        path.split(" > ").fold(CallTree::ROOT, |node, text| {
             let frame = self.frame(text);
-            node = self.builder.child(node, frame);
-        }
+            self.builder.child(node, frame)
+        })
+    }
+
+    fn add(&mut self, (tid, torch_id): (u32, u64), path: &str, metric: CallMetric, (count, sum): (u64, u64)) {
+        let (node, thread) = (self.node(path), self.thread(tid, torch_id));
         let each = sum / count.max(1);
         let stats = CallStats { count, sum, min: each, max: each, ..CallStats::default() };
         self.builder.add(node, thread, metric, &stats);
@@ -67,6 +77,14 @@ impl Made {
     /// Calls as the recorder counts them: of a thread that it knows by another name.
     fn calls(&mut self, path: &str, count: u64, ms: u64) {
         self.add((1, 99), path, CallMetric::OperatorTime, (count, ms * MS));
+    }
+
+    /// How long these calls took from begin to end, the longest of them longest.
+    fn durations(&mut self, path: &str, count: u64, (ms, longest): (u64, u64)) {
+        let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::of(MS) };
+        let (node, thread) = (self.node(path), self.thread(1, 99));
+        self.builder.add(node, thread, CallMetric::CallTime, &of_others);
+        self.builder.add(node, thread, CallMetric::CallTime, &CallStats::of(longest * MS));
     }
 
     fn found(self) -> Findings {
@@ -177,6 +195,47 @@ fn a_span_that_takes_longer_than_samples_of_it_waits() {
 }
 
 #[test]
+fn the_first_batch_counts_as_the_others() {
+    let next =
+        "train.py:50 <module> > train.py:22 main > enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+    let step = |longest| {
+        let mut made = training();
+        made.calls(next, 10, 600);
+        made.waits(&format!("{next} > /usr/lib/python3.11/queue.py:171 Queue.get"), 300);
+        made.durations(next, 10, (600, longest));
+        made.found()
+    };
+    let found = step(420);
+    assert_eq!((found.step_ns, told(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
+    let left_out = "what the longest batch, most likely the first, took longer than the others, 400.0 ms, is left out";
+    assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
+    // One that is not much longer is one of them.
+    assert_eq!(step(150).step_ns, 160 * MS as i64);
+}
+
+#[test]
+fn what_no_sample_saw_of_an_operator_is_shared_among_those_that_it_calls() {
+    let mut made = training();
+    let linear = "train.py:50 <module> > train.py:22 main > forward > aten::linear";
+    made.calls("train.py:50 <module> > train.py:22 main > forward", 10, 100);
+    made.calls(linear, 10, 100);
+    made.calls(&format!("{linear} > aten::addmm"), 10, 900);
+    made.cpu(linear, 100);
+    made.cpu(&format!("{linear} > aten::addmm"), 300);
+    let found = made.found();
+    // Of 1,000 ms in `linear`, 400 were seen; the span's own 100 ms were not.
+    assert_eq!(found.step_ns, (100 + 100 + 10) * MS as i64);
+    let groups: Vec<(&str, f64)> =
+        found.uncovered.groups.iter().map(|g| (g.name.as_str(), g.percent * 21.0 / 10.0)).collect();
+    let expected = [("aten::mm", 80.0), ("aten::addmm", 75.0), ("aten::linear", 25.0)];
+    assert!(
+        groups.iter().zip(expected).all(|(group, of)| group.0 == of.0 && (group.1 - of.1).abs() < 0.1),
+        "{groups:?}"
+    );
+    assert_eq!(groups.len(), 3);
+}
+
+#[test]
 fn compilations_of_the_first_step_are_left_out_and_later_ones_are_told() {
     let mut made = training();
     let at = "train.py:50 <module> > train.py:21 main > ";
@@ -210,6 +269,87 @@ fn operators_by_count() {
     assert!((gain("SL015") - (30.0 - left) / 10.0).abs() < 1e-3, "{}", gain("SL015"));
     // Of 100 calls one is left, and of what Python does for them.
     assert!((gain("SL038") - 100.0 * 0.99 / 10.0).abs() < 1e-3, "{}", gain("SL038"));
+}
+
+#[test]
+fn copies_that_only_put_tensors_in_order() {
+    let mut made = training();
+    // What converts, and what makes a view, is none.
+    let all = [(22, "aten::clone", "aten::copy_"), (24, "aten::to", "aten::copy_"), (25, "aten::view", "aten::alias")];
+    for (line, inner, innermost) in all {
+        let mut path = format!("train.py:50 <module> > train.py:{line} main > aten::contiguous");
+        for operator in [inner, innermost] {
+            path = format!("{path} > {operator}");
+            made.calls(&path, 10, 150);
+        }
+    }
+    let deep = "train.py:50 <module> > train.py:26 main > /usr/lib/python3.11/copy.py:9 deepcopy > ";
+    made.cpu(&format!("{deep}aten::clone > aten::copy_"), 400);
+    made.calls(&format!("{deep}aten::clone > aten::copy_"), 10, 400);
+    made.cpu(&format!("{deep}/usr/lib/python3.11/copy.py:7 _reconstruct"), 100);
+    let found = made.found();
+    assert_eq!(told(&found), [("SL017", Some(26), 50), ("SL017", Some(22), 30)]);
+    let titles: Vec<&str> = found.findings.iter().map(|f| f.title.as_str()).collect();
+    assert!(titles[0].starts_with("copy.deepcopy in each step takes"), "{titles:?}");
+    assert!(titles[1].starts_with("aten::contiguous copies tensors into another order"), "{titles:?}");
+    assert!(found.findings[0].rule.advice.starts_with("Do not copy a model in the loop"));
+    // Without steps nobody knows whether a model is copied once.
+    let mut once = Made::new();
+    once.cpu("train.py:3 main > /usr/lib/python3.11/copy.py:9 deepcopy", 500);
+    assert_eq!(told(&once.found()), []);
+}
+
+#[test]
+fn gradients_that_are_filled_with_zeros() {
+    let step = |fills: &str, count: u64, passes: u64| {
+        let mut made = training();
+        let main = "train.py:50 <module> > train.py:";
+        made.calls(&format!("{main}27 main > Optimizer.zero_grad#SGD.zero_grad"), 10, 10);
+        made.calls(&format!("{main}27 main > Optimizer.zero_grad#SGD.zero_grad > {fills}"), count, 200);
+        let backward = "28 main > torch::autograd::AccumulateGrad > aten::add_";
+        made.calls(&format!("{main}{backward}"), 80 * passes, 400);
+        made.found()
+    };
+    let gain = |found: &Findings| {
+        let [one] = &found.findings[..] else { panic!("{:?}", told(found)) };
+        assert_eq!((one.rule.code.as_str(), one.place.line), ("SL042", Some(27)));
+        let gain = one.gain.unwrap();
+        [gain.low_ns, gain.ns, gain.high_ns].map(|ns| ns / MS as i64)
+    };
+    let found = step("aten::zero_", 80, 1);
+    assert!(found.findings[0].title.starts_with("SGD.zero_grad fills 8 gradients"), "{}", found.findings[0].title);
+    assert_eq!(gain(&found), [20, 60, 60]);
+    // The second of two passes has something to add to.
+    assert_eq!(gain(&step("aten::zero_", 80, 2)), [20, 40, 60]);
+    // How many a list has is not known.
+    assert_eq!(gain(&step("aten::_foreach_zero_", 10, 1)), [20, 20, 60]);
+    assert_eq!(told(&step("aten::zero_", 30, 1)), []);
+}
+
+#[test]
+fn each_rank_is_looked_at() {
+    let mut made = Made::new();
+    for (rank, waits) in [(0, 200), (1, 400), (2, 0)] {
+        made.rank(rank);
+        let at = "train.py:50 <module> > train.py:";
+        made.calls(&format!("{at}21 main > aten::mm"), 20, 800);
+        made.cpu(&format!("{at}21 main > aten::mm"), 800);
+        made.waits(&format!("{at}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), waits);
+        made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
+    }
+    // A rank that only began.
+    made.rank(3);
+    made.add((1, 0), "train.py:50 <module>", CallMetric::Allocated, (1, 10));
+    let tree = made.builder.finish();
+    let find = |rank| find_in_calls(&tree, rank, &Options::default(), &Others::default(), &|_| true).unwrap();
+    let found = find(None);
+    let ranks: Vec<(i64, i64)> = found.ranks.iter().map(|of| (of.rank, of.step_ns / MS as i64)).collect();
+    assert_eq!((ranks, found.step_ns), (vec![(0, 100), (1, 120), (2, 80)], 120 * MS as i64));
+    assert_eq!(told(&found), [("SL039", Some(22), 40)]);
+    let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
+    assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(40 * MS as i64))]);
+    assert_eq!(found.notes.last().unwrap(), "no time of rank 3 was measured");
+    assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
 
 use super::steps::is_mark;
-use crate::findings::estimate::counted;
 use crate::vocabulary::autograd::is_device_thread;
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -45,6 +44,16 @@ impl Time {
         Self { ns, measured_ns: ns, ..Self::default() }
     }
 
+    /// Time that was so measured, and that no sample saw: the thread waited, or had no processor.
+    pub(super) fn unseen(ns: u64) -> Self {
+        Self { waits_ns: ns, ..Self::measured(ns) }
+    }
+
+    /// What samples saw of it but for what they saw of a part.
+    pub(super) fn without(self, part: Self) -> Self {
+        Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
+    }
+
     /// What of it is waiting.
     pub(super) fn waiting(self) -> Self {
         let measured_ns = self.measured_ns.min(self.waits_ns);
@@ -81,6 +90,8 @@ pub(super) struct Thread {
     pub(super) calls: Vec<u64>,
     /// The same in time from begin to end, without other operators and spans, in ns.
     pub(super) operators: Vec<u64>,
+    /// How long each call of an operator or span took, from begin to end, in ns.
+    pub(super) durations: BTreeMap<CallNodeId, CallStats>,
     /// Steps that a recorder left out to measure what it costs: spans are counted in them, operators and samples are not.
     pub(super) unrecorded: u64,
 }
@@ -125,6 +136,7 @@ impl Thread {
         let (mut own, mut calls, mut operators) =
             (vec![Time::default(); nodes], vec![0_u64; nodes], vec![0_u64; nodes]);
         let mut waits = vec![0_u64; nodes];
+        let mut durations: BTreeMap<CallNodeId, CallStats> = BTreeMap::new();
         for (node, _, metric, stats) in tree.metrics.iter().filter(|(_, thread, ..)| is_it(*thread)) {
             let at = node.index();
             let (ns, samples) = (stats.sum, stats.count);
@@ -138,6 +150,9 @@ impl Thread {
                     own[at].add(Time::measured(ns));
                 }
                 _ => {}
+            }
+            if metric == CallMetric::CallTime {
+                durations.entry(node).or_default().merge(stats);
             }
             if matches!(metric, CallMetric::OperatorTime | CallMetric::HostTime) {
                 calls[at] = calls[at].saturating_add(stats.count);
@@ -155,34 +170,7 @@ impl Thread {
         }
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
         let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
-        Self { id, known, own, calls, operators, unrecorded }
-    }
-
-    /// Adds time that no sample saw: a thread is not interrupted in each wait, and may have no processor. The outermost operators and spans
-    /// are measured from begin to end, and some take longer than samples of them can explain.
-    pub(super) fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
-        if self.known != Known::Cpu || !is_recorded(tree) {
-            return;
-        }
-        let all = self.own.iter().fold(Time::default(), |mut all, time| {
-            all.add(*time);
-            all
-        });
-        let each = all.ns as f64 / all.samples.max(1) as f64;
-        let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
-        let sampled = inclusive(tree, self.own.clone(), Time::add);
-        let mut inside = vec![false; measured.len()];
-        for node in 1..measured.len() {
-            let is_below = inside[tree.nodes.parent[node].index()];
-            inside[node] = is_below || self.calls[node] > 0;
-            let (_, most) = counted(usize::try_from(sampled[node].samples).unwrap_or(usize::MAX));
-            let is_span = matches!(tree.frame(CallNodeId::new(node)), Some(CallFrame::Span { .. }));
-            let all = measured[node] as f64 * if is_span { recorded_part } else { 1.0 };
-            if inside[node] && !is_below && all > most * each {
-                let ns = (all as u64).saturating_sub(sampled[node].ns);
-                self.own[node].add(Time { waits_ns: ns, ..Time::measured(ns) });
-            }
-        }
+        Self { id, known, own, calls, operators, durations, unrecorded }
     }
 }
 

@@ -1,0 +1,62 @@
+//! The first batch of a loader, which starts its workers and opens what it reads: it comes once, and a sum over calls does not tell it from
+//! the others. How long the longest one took is known.
+
+use super::steps::is_span;
+use super::thread::{Thread, Time};
+use crate::vocabulary::python::TAKE_BATCH;
+use stackline_model::{CallNodeId, CallStats, CallTree};
+use std::collections::BTreeMap;
+
+/// The longest of so many batches at least is left out,
+const LEAST_BATCHES: u64 = 4;
+/// if it took so many times as long as the others in the mean.
+const TIMES: f64 = 3.0;
+
+impl Thread {
+    /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together, in ns.
+    pub(super) fn leave_out_first_batches(&mut self, tree: &CallTree) -> u64 {
+        let beyond = |node: CallNodeId| {
+            let is_batch = is_span(tree, node, TAKE_BATCH);
+            self.durations.get(&node).filter(|_| is_batch).and_then(beyond_others)
+        };
+        let mut loader: Vec<Option<CallNodeId>> = vec![None; tree.nodes.len()];
+        let mut all: BTreeMap<CallNodeId, (u64, u64)> = BTreeMap::new();
+        for node in tree.nodes.ids().skip(1) {
+            loader[node.index()] = loader[tree.nodes.parent[node.index()].index()];
+            if let (None, Some(ns)) = (loader[node.index()], beyond(node)) {
+                loader[node.index()] = Some(node);
+                all.insert(node, (ns, 0));
+            }
+            if let Some((_, took)) = loader[node.index()].and_then(|loader| all.get_mut(&loader)) {
+                *took = took.saturating_add(self.own[node.index()].ns);
+            }
+        }
+        for (own, loader) in self.own.iter_mut().zip(loader) {
+            if let Some(&(ns, took)) = loader.and_then(|loader| all.get(&loader)) {
+                *own = own.scaled(1.0 - ns.min(took) as f64 / took.max(1) as f64);
+            }
+        }
+        all.values().map(|&(ns, took)| ns.min(took)).fold(0, u64::saturating_add)
+    }
+}
+
+/// By how much the longest call takes longer than the others in the mean, if it takes far longer.
+fn beyond_others(calls: &CallStats) -> Option<u64> {
+    let others = calls.count.checked_sub(1).filter(|_| calls.count >= LEAST_BATCHES)?;
+    let mean = calls.sum.saturating_sub(calls.max) as f64 / others as f64;
+    (calls.max as f64 > TIMES * mean).then(|| calls.max.saturating_sub(mean as u64))
+}
+
+impl Time {
+    /// A part of it.
+    fn scaled(self, part: f64) -> Self {
+        let of = |whole: u64| (whole as f64 * part) as u64;
+        Self {
+            ns: of(self.ns),
+            waits_ns: of(self.waits_ns),
+            measured_ns: of(self.measured_ns),
+            samples: (self.samples as f64 * part).round() as u64,
+            wait_samples: (self.wait_samples as f64 * part).round() as u64,
+        }
+    }
+}

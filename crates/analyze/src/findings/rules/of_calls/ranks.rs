@@ -1,0 +1,34 @@
+//! Several ranks in one tree of calls: each is looked at by itself, and what was found is put together.
+
+use super::{NoCalls, no_times, of_rank};
+use crate::findings::{Finding, Findings, Options, merge, ranges};
+use stackline_model::CallTree;
+
+/// The ranks of a tree, ascending.
+pub(super) fn of(tree: &CallTree) -> Vec<i64> {
+    let mut known: Vec<i64> = tree.processes.iter().filter_map(|process| process.rank.map(i64::from)).collect();
+    known.sort_unstable();
+    known.dedup();
+    known
+}
+
+/// What is found on any of these ranks.
+pub(super) fn find(
+    tree: &CallTree,
+    ranks: Vec<i64>,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, NoCalls> {
+    let (mut found, mut without) = (Vec::new(), Vec::new());
+    for rank in ranks {
+        match of_rank(tree, Some(rank), options, keep) {
+            Ok(findings) => found.push((rank, findings)),
+            Err(_) => without.push(rank),
+        }
+    }
+    let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
+    if !without.is_empty() {
+        merged.notes.push(format!("no time of {} was measured", ranges(&without)));
+    }
+    Ok(merged)
+}

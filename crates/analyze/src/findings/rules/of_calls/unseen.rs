@@ -1,0 +1,69 @@
+//! Time that no sample of a recorder saw: a thread is not interrupted in each wait, and may have no processor. Operators and spans are
+//! measured from begin to end, and some take longer than samples of them can explain.
+
+use super::thread::{Known, Thread, Time, inclusive, is_recorded};
+use crate::findings::estimate::counted;
+use stackline_model::{CallFrame, CallFrameKind, CallNodeId, CallTree};
+
+impl Thread {
+    /// Adds such time. That of the outermost operators is shared among what samples saw in them, since where a thread was in it is not
+    /// known; what spans took beside operators is their own.
+    pub(super) fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
+        if self.known != Known::Cpu || !is_recorded(tree) {
+            return;
+        }
+        let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
+        let sampled = inclusive(tree, self.own.clone(), Time::add);
+        // What one sample stands for, in ns.
+        let each = sampled.first().map_or(0.0, |all| all.ns as f64 / all.samples.max(1) as f64);
+        let unseen = |took_ns: f64, seen: Time| {
+            let (_, most) = counted(usize::try_from(seen.samples).unwrap_or(usize::MAX));
+            if took_ns > most * each { (took_ns as u64).saturating_sub(seen.ns) } else { 0 }
+        };
+        let operator = self.outermost(tree, |kind| kind == CallFrameKind::Operator);
+        let span = self.outermost(tree, |kind| kind != CallFrameKind::Operator);
+        let is_outermost = |node: CallNodeId| operator[node.index()] == Some(node);
+        let of_operators = |node: CallNodeId| {
+            let at = node.index();
+            if is_outermost(node) { (measured[at], sampled[at]) } else { (0, Time::default()) }
+        };
+        let in_operators = inclusive(tree, tree.nodes.ids().map(of_operators).collect(), |(sum, seen), (ns, more)| {
+            *sum = sum.saturating_add(ns);
+            seen.add(more);
+        });
+        let of_node = |node: CallNodeId| {
+            let at = node.index();
+            if is_outermost(node) {
+                return unseen(measured[at] as f64, sampled[at]);
+            }
+            if operator[at].is_some() || span[at] != Some(node) {
+                return 0;
+            }
+            let is_span = matches!(tree.frame(node), Some(CallFrame::Span { .. }));
+            let took_ns = measured[at] as f64 * if is_span { recorded_part } else { 1.0 };
+            let (ns, seen) = in_operators[at];
+            unseen(took_ns - ns as f64, sampled[at].without(seen))
+        };
+        let unseen_at: Vec<u64> = tree.nodes.ids().map(of_node).collect();
+        let mut left = unseen_at.clone();
+        for (node, operator) in tree.nodes.ids().zip(operator) {
+            let Some(operator) = operator else { continue };
+            let part = self.own[node.index()].ns as f64 / sampled[operator.index()].ns.max(1) as f64;
+            let left = &mut left[operator.index()];
+            let ns = ((unseen_at[operator.index()] as f64 * part) as u64).min(*left);
+            *left -= ns;
+            self.own[node.index()].add(Time::unseen(ns));
+        }
+        self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unseen(ns)));
+    }
+
+    /// By node, the outermost frame of some kinds at or above it that was called.
+    fn outermost(&self, tree: &CallTree, is_of: impl Fn(CallFrameKind) -> bool) -> Vec<Option<CallNodeId>> {
+        let mut found = vec![None; tree.nodes.len()];
+        for node in tree.nodes.ids().skip(1) {
+            let is_it = self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()));
+            found[node.index()] = found[tree.nodes.parent[node.index()].index()].or(is_it.then_some(node));
+        }
+        found
+    }
+}
