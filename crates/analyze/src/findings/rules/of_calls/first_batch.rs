@@ -51,12 +51,14 @@ impl Time {
     /// A part of it.
     fn scaled(self, part: f64) -> Self {
         let of = |whole: u64| (whole as f64 * part) as u64;
+        // Few samples are still some.
+        let of_samples = |whole: u64| (whole as f64 * part).ceil() as u64;
         Self {
             ns: of(self.ns),
             waits_ns: of(self.waits_ns),
             measured_ns: of(self.measured_ns),
-            samples: (self.samples as f64 * part).round() as u64,
-            wait_samples: (self.wait_samples as f64 * part).round() as u64,
+            samples: of_samples(self.samples),
+            wait_samples: of_samples(self.wait_samples),
         }
     }
 }

@@ -15,6 +15,8 @@ mod ranks;
 mod steps;
 mod subject;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 mod thread;
 mod uncovered;
@@ -298,19 +300,7 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
 /// What was looked at, a sentence each.
 fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
     let mut notes = vec![looked_at(called, rank)];
-    let once: u64 = (0..called.thread.own.len())
-        .filter(|&node| called.steps.is_once[node])
-        .map(|node| called.thread.own[node].ns)
-        .sum();
-    if once > 0 {
-        notes.push(format!("imports and compilations, {} of that thread, are left out", duration(draft::signed(once))));
-    }
-    if called.first_batches_ns > 0 {
-        notes.push(format!(
-            "what the longest batch, most likely the first, took longer than the others, {}, is left out",
-            duration(draft::signed(called.first_batches_ns))
-        ));
-    }
+    notes.extend(left_out(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
         notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
     }
@@ -324,6 +314,37 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
         notes.push("a part was lost, as the read report says: times are those of what is left".to_owned());
     }
     notes
+}
+
+/// What of the thread's time is in no number.
+fn left_out(called: &Called<'_>) -> Vec<String> {
+    let steps = &called.steps;
+    let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
+        let all = called.thread.own.iter().enumerate().filter(|(node, _)| is_it(*node));
+        all.fold(0, |sum, (_, time)| sum.saturating_add(time.ns))
+    };
+    let once = time(&|node| steps.is_once[node]);
+    let outside = time(&|node| !steps.inside[node] && !steps.is_once[node]);
+    let all = [
+        (once, "imports and compilations", "are", ""),
+        (
+            outside,
+            "what is outside of the loop",
+            "is",
+            "; lines of its function before the first that runs operators or waits in each step count as set-up",
+        ),
+        (
+            called.first_batches_ns,
+            "what the longest batch, most likely the first, took longer than the others",
+            "is",
+            "",
+        ),
+    ];
+    let told = all.into_iter().filter(|(ns, ..)| *ns > 0);
+    told.map(|(ns, what, is, more)| {
+        format!("{what}, {} of that thread, {is} left out{more}", duration(draft::signed(ns)))
+    })
+    .collect()
 }
 
 fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {

@@ -3,6 +3,7 @@
 use super::{NoCalls, no_times, of_rank};
 use crate::findings::{Finding, Findings, Options, merge, ranges};
 use stackline_model::CallTree;
+use std::cmp::Reverse;
 
 /// The ranks of a tree, ascending.
 pub(super) fn of(tree: &CallTree) -> Vec<i64> {
@@ -26,6 +27,10 @@ pub(super) fn find(
             Err(_) => without.push(rank),
         }
     }
+    // What is left out of the others is not the same time, but the same kind of thing.
+    let slowest = found.iter().max_by_key(|(rank, findings)| (findings.step_ns, Reverse(*rank)));
+    let told = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
+    found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
     if !without.is_empty() {
         merged.notes.push(format!("no time of {} was measured", ranges(&without)));

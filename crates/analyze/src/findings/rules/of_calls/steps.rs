@@ -9,7 +9,7 @@ use crate::findings::place::is_in;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
-use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree, StrId};
+use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallStats, CallTree, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
@@ -204,7 +204,8 @@ impl Loop {
         let own =
             |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
         let lines: Vec<(u32, CallNodeId)> = children.of(caller).iter().filter_map(own).collect();
-        let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
+        let is_again = |at: CallNodeId| again.steps[at.index()] || again.waits[at.index()];
+        let first = lines.iter().filter(|(_, at)| is_again(*at)).map(|(line, _)| *line).min();
         let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
         let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
         let called: BTreeSet<u32> =
@@ -230,7 +231,14 @@ struct Again {
     steps: Vec<bool>,
     /// or is called at all, as far as calls are counted.
     any: Vec<bool>,
+    /// Whether it or anything that it calls waits again and again.
+    waits: Vec<bool>,
 }
+
+/// A node of which so many waits a step were seen waits in each: samples miss some.
+const LEAST_WAITS: f64 = 0.5;
+/// Samples of one long wait get ever longer: none that takes so many times as long as they do in the mean is of waits in steps.
+const LONG_WAIT: f64 = 4.0;
 
 impl Again {
     /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
@@ -249,7 +257,11 @@ impl Again {
             let found = tree.nodes.ids().map(|node| is_it(node, calls(node))).collect();
             inclusive(tree, found, |any, below| *any |= below)
         };
+        let waits_again = |waits: &CallStats| {
+            waits.count as f64 >= LEAST_WAITS * recorded.max(2) as f64 && waits.max as f64 <= LONG_WAIT * waits.mean()
+        };
         Self {
+            waits: sums_up(&|node, _| thread.waits.get(&node).is_some_and(waits_again)),
             once: sums_up(&|node, calls| is_once(calls) || is_take(node, calls)),
             steps: sums_up(&|node, calls| is_multiple(calls) || is_take(node, calls)),
             any: sums_up(&|_, calls| calls > 0),

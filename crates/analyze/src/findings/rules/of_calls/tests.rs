@@ -1,115 +1,9 @@
+use super::testing::{MS, Made, told, training};
 use super::{NoCalls, find_in_calls, steps_of_calls};
 use crate::Scope;
 use crate::findings::{Findings, Options, Others, Reason};
 use proptest::prelude::*;
-use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId,
-    CallTree, CallTreeBuilder,
-};
-use std::collections::BTreeMap;
-
-const MS: u64 = 1_000_000;
-
-/// A tree as text has it: `train.py:12 step > aten::mm`.
-struct Made {
-    builder: CallTreeBuilder,
-    threads: BTreeMap<(u32, u64), CallThreadId>,
-    process: CallProcessId,
-}
-
-impl Made {
-    fn new() -> Self {
-        let mut builder = CallTreeBuilder::new();
-        let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });
-        Self { builder, threads: BTreeMap::new(), process }
-    }
-
-    fn thread(&mut self, tid: u32, torch_id: u64) -> CallThreadId {
-        let (process, name) = (self.process, self.builder.text("MainThread"));
-        let thread = || CallThread { process, tid, torch_id, name };
-        *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
-    }
-
-    /// What follows is of another process, which is of this rank.
-    fn rank(&mut self, rank: u32) {
-        let process =
-            CallProcess { pid: 8 + rank, rank: Some(rank), recorder: "1".to_owned(), ..CallProcess::default() };
-        self.process = self.builder.process(process);
-        self.threads.clear();
-    }
-
-    fn frame(&mut self, text: &str) -> CallFrameId {
-        let frame = match text.split_once(' ') {
-            Some((place, function)) if place.contains(".py:") => {
-                let (file, line) = place.rsplit_once(':').unwrap();
-                let (function, file) = (self.builder.text(function), self.builder.text(file));
-                CallFrame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
-            }
-            _ if text.starts_with("aten::") => CallFrame::operator(self.builder.text(text)),
-            _ => CallFrame::Span { name: self.builder.text(text) },
-        };
-        self.builder.frame(frame)
-    }
-
-    fn node(&mut self, path: &str) -> CallNodeId {
-        path.split(" > ").fold(CallTree::ROOT, |node, text| {
-            let frame = self.frame(text);
-            self.builder.child(node, frame)
-        })
-    }
-
-    fn add(&mut self, (tid, torch_id): (u32, u64), path: &str, metric: CallMetric, (count, sum): (u64, u64)) {
-        let (node, thread) = (self.node(path), self.thread(tid, torch_id));
-        let each = sum / count.max(1);
-        let stats = CallStats { count, sum, min: each, max: each, ..CallStats::default() };
-        self.builder.add(node, thread, metric, &stats);
-    }
-
-    /// Samples of 10 ms each.
-    fn cpu(&mut self, path: &str, ms: u64) {
-        self.add((1, 0), path, CallMetric::CpuTime, (ms / 10, ms * MS));
-    }
-
-    fn waits(&mut self, path: &str, ms: u64) {
-        self.add((1, 0), path, CallMetric::WaitTime, (ms / 10, ms * MS));
-    }
-
-    /// Calls as the recorder counts them: of a thread that it knows by another name.
-    fn calls(&mut self, path: &str, count: u64, ms: u64) {
-        self.add((1, 99), path, CallMetric::OperatorTime, (count, ms * MS));
-    }
-
-    /// How long these calls took from begin to end, the longest of them longest.
-    fn durations(&mut self, path: &str, count: u64, (ms, longest): (u64, u64)) {
-        let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::of(MS) };
-        let (node, thread) = (self.node(path), self.thread(1, 99));
-        self.builder.add(node, thread, CallMetric::CallTime, &of_others);
-        self.builder.add(node, thread, CallMetric::CallTime, &CallStats::of(longest * MS));
-    }
-
-    fn found(self) -> Findings {
-        find_in_calls(&self.builder.finish(), None, &Options::default(), &Others::default(), &|_| true).unwrap()
-    }
-}
-
-/// Code, line, and gain a step in ms.
-fn told(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
-    let one = |finding: &crate::findings::Finding| finding.gain_ns() / MS as i64;
-    found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()
-}
-
-/// A loop of 10 steps in `main`, line 20 to 30, with a set-up before it.
-fn training() -> Made {
-    let mut made = Made::new();
-    made.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 33, 40);
-    made.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 40);
-    made.cpu("train.py:50 <module> > train.py:6 main > data.py:3 prepare", 5_000);
-    made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
-    made.cpu("train.py:50 <module> > train.py:21 main > aten::mm", 800);
-    made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
-    made.cpu("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 200);
-    made
-}
+use stackline_model::{CallMetric, CallTree};
 
 #[test]
 fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
@@ -123,6 +17,7 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
         "{:?}",
         found.notes
     );
+    assert!(found.notes[1].starts_with("what is outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
     // No rule has anything; what takes most is named.
     assert_eq!(told(&found), []);
     let groups: Vec<(&str, usize, f64)> =
@@ -163,6 +58,21 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
     let named = |line| found.findings.iter().find(|f| f.place.line == Some(line)).unwrap().title.clone();
     assert_eq!(named(4), "steps wait 20 % of the time for a queue");
     assert!(named(6).ends_with("for a file, the network, a lock or sleep"));
+}
+
+#[test]
+fn a_loop_begins_where_it_waits_in_each_step() {
+    let sleeps = |count: u64, longest: u64| {
+        let mut made = training();
+        let line = "train.py:50 <module> > train.py:20 main";
+        made.waits(line, 10 * (count - 1));
+        made.add((1, 0), line, CallMetric::WaitTime, (1, longest * MS));
+        made.found()
+    };
+    assert_eq!(told(&sleeps(20, 10)), [("SL039", Some(20), 20)]);
+    // One long wait, and waits in few of the steps, are of the set-up.
+    assert_eq!(told(&sleeps(20, 5000)), []);
+    assert_eq!(told(&sleeps(4, 10)), []);
 }
 
 #[test]
@@ -207,7 +117,7 @@ fn the_first_batch_counts_as_the_others() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, told(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out = "what the longest batch, most likely the first, took longer than the others, 400.0 ms, is left out";
+    let left_out = "what the longest batch, most likely the first, took longer than the others, 400.0 ms of that thread, is left out";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
     // One that is not much longer is one of them.
     assert_eq!(step(150).step_ns, 160 * MS as i64);
@@ -292,6 +202,8 @@ fn copies_that_only_put_tensors_in_order() {
     let titles: Vec<&str> = found.findings.iter().map(|f| f.title.as_str()).collect();
     assert!(titles[0].starts_with("copy.deepcopy in each step takes"), "{titles:?}");
     assert!(titles[1].starts_with("aten::contiguous copies tensors into another order"), "{titles:?}");
+    let uncovered = found.uncovered.groups.iter().map(|group| (group.name.as_str(), group.place.line));
+    assert!(!uncovered.clone().any(|(_, line)| line == Some(22)), "{:?}", uncovered.collect::<Vec<_>>());
     assert!(found.findings[0].rule.advice.starts_with("Do not copy a model in the loop"));
     // Without steps nobody knows whether a model is copied once.
     let mut once = Made::new();

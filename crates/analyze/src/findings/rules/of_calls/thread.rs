@@ -92,6 +92,8 @@ pub(super) struct Thread {
     pub(super) operators: Vec<u64>,
     /// How long each call of an operator or span took, from begin to end, in ns.
     pub(super) durations: BTreeMap<CallNodeId, CallStats>,
+    /// Samples of waits, in ns.
+    pub(super) waits: BTreeMap<CallNodeId, CallStats>,
     /// Steps that a recorder left out to measure what it costs: spans are counted in them, operators and samples are not.
     pub(super) unrecorded: u64,
 }
@@ -136,7 +138,7 @@ impl Thread {
         let (mut own, mut calls, mut operators) =
             (vec![Time::default(); nodes], vec![0_u64; nodes], vec![0_u64; nodes]);
         let mut waits = vec![0_u64; nodes];
-        let mut durations: BTreeMap<CallNodeId, CallStats> = BTreeMap::new();
+        let (mut durations, mut waits_at): (BTreeMap<_, CallStats>, BTreeMap<_, CallStats>) = Default::default();
         for (node, _, metric, stats) in tree.metrics.iter().filter(|(_, thread, ..)| is_it(*thread)) {
             let at = node.index();
             let (ns, samples) = (stats.sum, stats.count);
@@ -151,8 +153,10 @@ impl Thread {
                 }
                 _ => {}
             }
-            if metric == CallMetric::CallTime {
-                durations.entry(node).or_default().merge(stats);
+            match metric {
+                CallMetric::CallTime => durations.entry(node).or_default().merge(stats),
+                CallMetric::WaitTime => waits_at.entry(node).or_default().merge(stats),
+                _ => {}
             }
             if matches!(metric, CallMetric::OperatorTime | CallMetric::HostTime) {
                 calls[at] = calls[at].saturating_add(stats.count);
@@ -170,7 +174,7 @@ impl Thread {
         }
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
         let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
-        Self { id, known, own, calls, operators, durations, unrecorded }
+        Self { id, known, own, calls, operators, durations, waits: waits_at, unrecorded }
     }
 }
 

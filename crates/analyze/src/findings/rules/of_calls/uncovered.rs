@@ -1,5 +1,6 @@
 //! Time of the thread that no finding is about.
 
+use super::super::{copy_chains, operators_in_loops, unfused_optimizer, zeroed_gradients};
 use super::busy::of_functions;
 use super::draft::{CallDraft, bounded};
 use super::kinds::Kinds;
@@ -48,6 +49,7 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
         let place = called.place(group.line);
         (LargeKind::Operator, name.to_owned(), place, group)
     });
+    let operators = operators.filter(|(_, name, place, _)| !drafts.iter().any(|draft| is_about(draft, name, place)));
     let functions = functions(called, kinds).into_iter().filter(|(_, place, _)| !is_told(place));
     let functions = functions.map(|(name, place, group)| (LargeKind::Frame, name, place, group));
     let mut groups: Vec<LargeGroup> = operators
@@ -58,6 +60,20 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
     groups.sort_by(|a, b| b.path_percent.total_cmp(&a.path_percent).then_with(|| a.name.cmp(&b.name)));
     groups.truncate(NAMED);
     Uncovered { covered_percent: Some(covered_percent), groups }
+}
+
+/// Whether a draft is about an operator that mostly runs at this place.
+fn is_about(draft: &CallDraft, operator: &str, place: &Place) -> bool {
+    let is_there = (&draft.place.file, draft.place.line) == (&place.file, place.line);
+    is_there
+        && match draft.rule.code {
+            code if code == copy_chains::RULE.code => {
+                operator == copy_chains::COPY || copy_chains::reorders(operator) || copy_chains::converts(operator)
+            }
+            code => [&unfused_optimizer::RULE, &operators_in_loops::RULE, &zeroed_gradients::RULE]
+                .iter()
+                .any(|rule| rule.code == code),
+        }
 }
 
 fn large(called: &Called<'_>, (kind, name, place): (LargeKind, String, Place), group: &Group) -> LargeGroup {

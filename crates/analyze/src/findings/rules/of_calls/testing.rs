@@ -1,0 +1,118 @@
+//! Trees of calls that tests make from text.
+
+use super::find_in_calls;
+use crate::findings::{Findings, Options, Others};
+use stackline_model::{
+    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId,
+    CallTree, CallTreeBuilder,
+};
+use std::collections::BTreeMap;
+
+pub(super) const MS: u64 = 1_000_000;
+
+/// A tree as text has it: `train.py:12 step > aten::mm`.
+pub(super) struct Made {
+    pub(super) builder: CallTreeBuilder,
+    threads: BTreeMap<(u32, u64), CallThreadId>,
+    process: CallProcessId,
+}
+
+impl Made {
+    pub(super) fn new() -> Self {
+        let mut builder = CallTreeBuilder::new();
+        let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });
+        Self { builder, threads: BTreeMap::new(), process }
+    }
+
+    pub(super) fn thread(&mut self, tid: u32, torch_id: u64) -> CallThreadId {
+        let (process, name) = (self.process, self.builder.text("MainThread"));
+        let thread = || CallThread { process, tid, torch_id, name };
+        *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
+    }
+
+    /// What follows is of another process, which is of this rank.
+    pub(super) fn rank(&mut self, rank: u32) {
+        let process =
+            CallProcess { pid: 8 + rank, rank: Some(rank), recorder: "1".to_owned(), ..CallProcess::default() };
+        self.process = self.builder.process(process);
+        self.threads.clear();
+    }
+
+    pub(super) fn frame(&mut self, text: &str) -> CallFrameId {
+        let frame = match text.split_once(' ') {
+            Some((place, function)) if place.contains(".py:") => {
+                let (file, line) = place.rsplit_once(':').unwrap();
+                let (function, file) = (self.builder.text(function), self.builder.text(file));
+                CallFrame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
+            }
+            _ if text.starts_with("aten::") => CallFrame::operator(self.builder.text(text)),
+            _ => CallFrame::Span { name: self.builder.text(text) },
+        };
+        self.builder.frame(frame)
+    }
+
+    pub(super) fn node(&mut self, path: &str) -> CallNodeId {
+        path.split(" > ").fold(CallTree::ROOT, |node, text| {
+            let frame = self.frame(text);
+            self.builder.child(node, frame)
+        })
+    }
+
+    pub(super) fn add(
+        &mut self,
+        (tid, torch_id): (u32, u64),
+        path: &str,
+        metric: CallMetric,
+        (count, sum): (u64, u64),
+    ) {
+        let (node, thread) = (self.node(path), self.thread(tid, torch_id));
+        let each = sum / count.max(1);
+        let stats = CallStats { count, sum, min: each, max: each, ..CallStats::default() };
+        self.builder.add(node, thread, metric, &stats);
+    }
+
+    /// Samples of 10 ms each.
+    pub(super) fn cpu(&mut self, path: &str, ms: u64) {
+        self.add((1, 0), path, CallMetric::CpuTime, (ms / 10, ms * MS));
+    }
+
+    pub(super) fn waits(&mut self, path: &str, ms: u64) {
+        self.add((1, 0), path, CallMetric::WaitTime, (ms / 10, ms * MS));
+    }
+
+    /// Calls as the recorder counts them: of a thread that it knows by another name.
+    pub(super) fn calls(&mut self, path: &str, count: u64, ms: u64) {
+        self.add((1, 99), path, CallMetric::OperatorTime, (count, ms * MS));
+    }
+
+    /// How long these calls took from begin to end, the longest of them longest.
+    pub(super) fn durations(&mut self, path: &str, count: u64, (ms, longest): (u64, u64)) {
+        let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::of(MS) };
+        let (node, thread) = (self.node(path), self.thread(1, 99));
+        self.builder.add(node, thread, CallMetric::CallTime, &of_others);
+        self.builder.add(node, thread, CallMetric::CallTime, &CallStats::of(longest * MS));
+    }
+
+    pub(super) fn found(self) -> Findings {
+        find_in_calls(&self.builder.finish(), None, &Options::default(), &Others::default(), &|_| true).unwrap()
+    }
+}
+
+/// Code, line, and gain a step in ms.
+pub(super) fn told(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
+    let one = |finding: &crate::findings::Finding| finding.gain_ns() / MS as i64;
+    found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()
+}
+
+/// A loop of 10 steps in `main`, line 20 to 30, with a set-up before it.
+pub(super) fn training() -> Made {
+    let mut made = Made::new();
+    made.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 33, 40);
+    made.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 40);
+    made.cpu("train.py:50 <module> > train.py:6 main > data.py:3 prepare", 5_000);
+    made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
+    made.cpu("train.py:50 <module> > train.py:21 main > aten::mm", 800);
+    made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
+    made.cpu("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 200);
+    made
+}
