@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL029",
     name: "logging-in-step",
     area: Area::Host,
-    about: "print, logging, progress bars, TensorBoard, wandb, torch.save, JSON, CSV or plots hold up the work",
+    about: "print, logging, progress bars, TensorBoard, wandb, torch.save, json.dump, to_csv or savefig hold up the work",
     why: "Text is made and written while nothing is launched; and a tensor in it makes the host wait for the GPU.",
     advice: "Log every so many steps; gather values as tensors on the GPU and read them then; let another thread write.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
@@ -62,10 +62,10 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("torch.save", &["torch/serialization.py(", "): save"]),
     ("safetensors", &["safetensors/", "): save_file"]),
     ("numpy.save", &["numpy/lib/", "): save*"]),
-    ("JSON", &["json/__init__.py(", "): dump*"]),
-    ("CSV", &["csv.py(", "): writerow*"]),
-    ("pandas", &["pandas/", "): to_csv"]),
-    ("a plot", &["matplotlib/", "): savefig"]),
+    ("json.dump", &["json/__init__.py(", "): dump"]),
+    ("csv.DictWriter", &["csv.py(", "): writerow*"]),
+    ("to_csv", &["pandas/", "): to_csv"]),
+    ("savefig", &["matplotlib/", "): savefig"]),
 ];
 
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {

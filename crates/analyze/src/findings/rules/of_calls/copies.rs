@@ -1,38 +1,44 @@
-//! Findings of calls that are operators of which nobody needs what they make: copies that put tensors in order (SL017), and gradients that
-//! are filled with zeros (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
+//! Findings of calls that are needless operators: copies that put tensors in order (SL017), and gradients that are filled with zeros
+//! (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
 
 use super::super::{copy_chains, zeroed_gradients};
 use super::draft::{CallDraft, signed};
 use super::kinds::Kinds;
 use super::operators::{Calls, Operators, is_of_loop};
 use super::steps::below;
+use super::subject::Called;
+use super::thread::inclusive;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Confidence, Fact};
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::ZERO_GRAD;
-use stackline_model::{CallFrameId, CallNodeId, Unit};
+use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     if operators.called.uses_gpu {
         return Vec::new();
     }
-    let zeroed = operators.spans(ZERO_GRAD).into_iter().filter_map(|(name, spans)| zeroed(operators, name, &spans));
+    let spans = operators.spans(ZERO_GRAD);
+    // Each optimizer has its part of all sums.
+    let sums = sums(operators).shared_by(spans.len());
+    let zeroed = spans.into_iter().filter_map(|(name, spans)| zeroed(operators, (name, &spans), &sums));
     zeroed.chain(reordered(operators, kinds)).collect()
 }
 
 /// Outermost operators that put tensors in order, and did copy, by line.
 fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     let called = operators.called;
-    let copied = operators.above(|name| name == copy_chains::COPY);
-    let converted = operators.above(copy_chains::converts);
+    let (forward, of_others) = (Forward::of(called), operators.of_others());
     let is_copy = |node: &&CallNodeId| {
         let at = node.index();
-        copy_chains::reorders(called.name(**node)) && copied[at] && !converted[at] && !kinds.is_taken(**node)
+        let is_copied = forward.copies[at] && !forward.converts[at];
+        copy_chains::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !of_others[at]
     };
     let mut by_path: BTreeMap<(CallNodeId, &str), Calls> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(is_copy) {
-        by_path.entry((called.line_node(node), called.name(node))).or_default().add(&operators.calls(node));
+        let calls = Calls { ns: forward.ns[node.index()], ..operators.calls(node) };
+        by_path.entry((called.line_node(node), called.name(node))).or_default().add(&calls);
     }
     let mut by_line: BTreeMap<(CallFrameId, &str), Calls> = BTreeMap::new();
     // Of small ones in a loop SL038 tells.
@@ -40,6 +46,39 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
         by_line.entry((called.line(line), operator)).or_default().add(&all);
     }
     by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
+}
+
+/// What stands at and below each node, without the nodes of backward passes, which stand below their forward operators.
+struct Forward {
+    /// Time from begin to end, in ns.
+    ns: Vec<u64>,
+    /// Whether elements are copied,
+    copies: Vec<bool>,
+    /// and whether they are converted.
+    converts: Vec<bool>,
+}
+
+impl Forward {
+    fn of(called: &Called<'_>) -> Self {
+        let tree = called.tree;
+        let backward = below(tree, |node| tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Backward));
+        let of_node = |node: CallNodeId| {
+            let is_called = called.thread.calls[node.index()] > 0 && !backward[node.index()];
+            let name = called.name(node);
+            let ns = if backward[node.index()] { 0 } else { called.thread.operators[node.index()] };
+            (ns, is_called && name == copy_chains::COPY, is_called && copy_chains::converts(name))
+        };
+        let all = inclusive(tree, tree.nodes.ids().map(of_node).collect(), |(ns, copies, converts), below| {
+            *ns = ns.saturating_add(below.0);
+            *copies |= below.1;
+            *converts |= below.2;
+        });
+        Self {
+            ns: all.iter().map(|of| of.0).collect(),
+            copies: all.iter().map(|of| of.1).collect(),
+            converts: all.iter().map(|of| of.2).collect(),
+        }
+    }
 }
 
 fn copies(operators: &Operators<'_, '_>, line: CallFrameId, operator: &str, all: &Calls) -> Option<CallDraft> {
@@ -71,7 +110,7 @@ fn copies(operators: &Operators<'_, '_>, line: CallFrameId, operator: &str, all:
 }
 
 /// Calls that fill gradients with zeros, to which backward passes add.
-fn zeroed(operators: &Operators<'_, '_>, name: &str, spans: &[CallNodeId]) -> Option<CallDraft> {
+fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallDraft> {
     let called = operators.called;
     let rule = &zeroed_gradients::RULE;
     let all = operators.below(spans);
@@ -86,7 +125,6 @@ fn zeroed(operators: &Operators<'_, '_>, name: &str, spans: &[CallNodeId]) -> Op
     if fills_ns == 0 || per_call.is_some_and(is_few) {
         return None;
     }
-    let sums = sums(operators);
     // Later backward passes of a step have something to add to.
     let first = of_one.calls as f64 / sums.calls.max(1) as f64;
     let first_ns = if per_call.is_some() { (sums.ns as f64 * first.min(1.0)) as u64 } else { 0 };

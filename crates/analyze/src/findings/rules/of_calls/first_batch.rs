@@ -1,9 +1,7 @@
-//! The first batch of a loader, which starts its workers and opens what it reads: it comes once, and a sum over calls does not tell it from
-//! the others. How long the longest one took is known.
+//! The first batch of a loader, whose workers are just starting, and which opens what it reads: it comes once, and a sum over calls does not
+//! tell it from the others. How long the longest one took is known.
 
-use super::steps::is_span;
 use super::thread::{Thread, Time};
-use crate::vocabulary::python::TAKE_BATCH;
 use stackline_model::{CallNodeId, CallStats, CallTree};
 use std::collections::BTreeMap;
 
@@ -15,10 +13,7 @@ const TIMES: f64 = 3.0;
 impl Thread {
     /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together, in ns.
     pub(super) fn leave_out_first_batches(&mut self, tree: &CallTree) -> u64 {
-        let beyond = |node: CallNodeId| {
-            let is_batch = is_span(tree, node, TAKE_BATCH);
-            self.durations.get(&node).filter(|_| is_batch).and_then(beyond_others)
-        };
+        let beyond = |node: CallNodeId| self.durations.get(&node).and_then(beyond_others);
         let mut loader: Vec<Option<CallNodeId>> = vec![None; tree.nodes.len()];
         let mut all: BTreeMap<CallNodeId, (u64, u64)> = BTreeMap::new();
         for node in tree.nodes.ids().skip(1) {

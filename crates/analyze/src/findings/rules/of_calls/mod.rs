@@ -59,7 +59,7 @@ const RULES: [&Rule; 11] = [
 const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
 
 /// Rules that cannot look where no operator was counted,
-const BY_OPERATORS: [&str; 5] = ["SL015", "SL017", "SL026", "SL038", "SL042"];
+const BY_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
 /// and those for which what is done again and again must be known.
 const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
 
@@ -178,8 +178,9 @@ fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
 /// With what rules of the user's own found, which look at all ranks at once.
 fn with_others(mut found: Findings, others: &Others, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     let own = others.findings_of_calls(found.step_ns).into_iter();
+    // Without any time what they state cannot be weighed.
     let (own, small): (Vec<Finding>, Vec<Finding>) =
-        own.partition(|finding| is_enough(finding, found.step_ns, options));
+        own.partition(|finding| found.step_ns == 0 || is_enough(finding, found.step_ns, options));
     let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
     found.findings.extend(kept);
     found.findings.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -226,6 +227,8 @@ fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete:
     let facts = draft.facts.iter().map(|fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit });
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
     let gain = within_step(scaled(draft.gain, per), step_ns);
+    // What was measured from begin to end may be more than samples saw of all.
+    let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
     // The host may run ahead of a GPU that it does not wait for.
     let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
     let is_repair = !draft.is_hope && !draft.is_within_other;

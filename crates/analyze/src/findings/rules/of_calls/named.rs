@@ -5,12 +5,14 @@ use super::super::{
 };
 use super::draft::{CallDraft, bounded, confidence, facts, signed};
 use super::kinds::Kinds;
+use super::steps::below;
 use super::subject::{Called, Seen};
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Fact, Place, Rule};
 use crate::vocabulary::python::TAKE_BATCH;
 use stackline_model::words::duration;
 use stackline_model::{CallFrameId, CallNodeId};
+use std::collections::BTreeMap;
 
 pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
     let mut drafts = Vec::new();
@@ -40,9 +42,8 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
 /// One whose time goes with it.
 fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &str), seen: &Seen) -> Option<CallDraft> {
     let share = called.percent(seen.time.ns);
-    // A copy before the loop is made once.
-    let may_be_once = rule.code == copy_chains::RULE.code && called.steps.count == 0;
-    if seen.time.ns == 0 || share < least_share(called, rule) || may_be_once {
+    let may_be_rare = rule.code == copy_chains::RULE.code && !is_in_each_step(called, seen);
+    if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
         return None;
     }
     let a_step = duration(called.per_step(seen.time.ns));
@@ -70,6 +71,16 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
         is_within_other: false,
         covers_ns: seen.time.ns,
     })
+}
+
+/// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another thing.
+fn is_in_each_step(called: &Called<'_>, seen: &Seen) -> bool {
+    let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in called.nodes().filter(|node| inside[node.index()] && called.in_operator[node.index()]) {
+        *by_name.entry(called.name(node)).or_default() += called.thread.calls[node.index()];
+    }
+    called.steps.count > 0 && by_name.into_values().any(|calls| calls >= called.per())
 }
 
 /// The least part of the time that a rule reports, in percent; nothing of one without such a setting.

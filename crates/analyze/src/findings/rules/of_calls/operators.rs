@@ -42,6 +42,12 @@ impl Calls {
         self.calls = self.calls.saturating_add(other.calls);
         self.ns = self.ns.saturating_add(other.ns);
     }
+
+    /// The part of each of so many.
+    pub(super) fn shared_by(&self, parts: usize) -> Self {
+        let parts = parts.max(1) as u64;
+        Self { calls: self.calls / parts, ns: self.ns / parts }
+    }
 }
 
 impl<'c, 'a> Operators<'c, 'a> {
@@ -59,10 +65,12 @@ impl<'c, 'a> Operators<'c, 'a> {
         Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
     }
 
-    /// By node, whether it or one below it is an operator of such a name.
-    pub(super) fn above(&self, is_it: impl Fn(&str) -> bool) -> Vec<bool> {
-        let is_called = |node: CallNodeId| self.called.thread.calls[node.index()] > 0 && is_it(self.called.name(node));
-        inclusive(self.called.tree, self.called.tree.nodes.ids().map(is_called).collect(), |any, below| *any |= below)
+    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is called from.
+    pub(super) fn of_others(&self) -> Vec<bool> {
+        below(self.called.tree, |at| {
+            let name = self.called.name(at);
+            name.starts_with("Optimizer.") || name.starts_with("autograd::engine")
+        })
     }
 
     /// Spans whose names begin so, by name.
@@ -152,10 +160,7 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     if called.steps.count == 0 {
         return Vec::new();
     }
-    let of_others = below(called.tree, |at| {
-        let name = called.name(at);
-        name.starts_with("Optimizer.") || name.starts_with("autograd::engine")
-    });
+    let of_others = operators.of_others();
     // By call path: layers that share their code are no turns of a loop.
     let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !of_others[node.index()]) {

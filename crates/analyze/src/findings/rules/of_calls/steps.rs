@@ -204,9 +204,13 @@ impl Loop {
         let own =
             |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
         let lines: Vec<(u32, CallNodeId)> = children.of(caller).iter().filter_map(own).collect();
-        let is_again = |at: CallNodeId| again.steps[at.index()] || again.waits[at.index()];
-        let first = lines.iter().filter(|(_, at)| is_again(*at)).map(|(line, _)| *line).min();
+        let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
         let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
+        // Lines behind the last of the set-up that wait again and again are of the loop, too.
+        let set_up = lines.iter().filter(|of_line| is_once(of_line) && Some(of_line.0) < first);
+        let last = set_up.map(|(line, _)| *line).max();
+        let waits = lines.iter().filter(|(line, at)| again.waits[at.index()] && Some(*line) > last);
+        let first = waits.map(|(line, _)| *line).chain(first).min().filter(|_| first.is_some());
         let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
         let called: BTreeSet<u32> =
             lines.iter().filter(|(_, at)| is_called[at.index()]).map(|(line, _)| *line).collect();

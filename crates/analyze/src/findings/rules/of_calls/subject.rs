@@ -96,7 +96,7 @@ impl<'a> Called<'a> {
 
     /// A part of the time that is looked at, in percent.
     pub(super) fn percent(&self, ns: u64) -> f64 {
-        100.0 * ns as f64 / self.window_ns.max(1) as f64
+        (100.0 * ns as f64 / self.window_ns.max(1) as f64).min(100.0)
     }
 
     /// The value of a rule's setting.

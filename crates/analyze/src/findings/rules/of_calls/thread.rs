@@ -1,7 +1,8 @@
 //! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
 
-use super::steps::is_mark;
+use super::steps::{is_mark, is_span};
 use crate::vocabulary::autograd::is_device_thread;
+use crate::vocabulary::python::TAKE_BATCH;
 use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,7 +91,7 @@ pub(super) struct Thread {
     pub(super) calls: Vec<u64>,
     /// The same in time from begin to end, without other operators and spans, in ns.
     pub(super) operators: Vec<u64>,
-    /// How long each call of an operator or span took, from begin to end, in ns.
+    /// How long it took to take each batch from a loader, in ns.
     pub(super) durations: BTreeMap<CallNodeId, CallStats>,
     /// Samples of waits, in ns.
     pub(super) waits: BTreeMap<CallNodeId, CallStats>,
@@ -154,7 +155,9 @@ impl Thread {
                 _ => {}
             }
             match metric {
-                CallMetric::CallTime => durations.entry(node).or_default().merge(stats),
+                CallMetric::CallTime if is_span(tree, node, TAKE_BATCH) => {
+                    durations.entry(node).or_default().merge(stats);
+                }
                 CallMetric::WaitTime => waits_at.entry(node).or_default().merge(stats),
                 _ => {}
             }

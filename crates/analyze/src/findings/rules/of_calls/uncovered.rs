@@ -45,7 +45,7 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
             draft.place.file.is_some() && (&draft.place.file, &draft.place.function) == (&place.file, &place.function)
         })
     };
-    let operators = operators(called).into_iter().map(|(name, group)| {
+    let operators = operators(called, kinds).into_iter().map(|(name, group)| {
         let place = called.place(group.line);
         (LargeKind::Operator, name.to_owned(), place, group)
     });
@@ -95,14 +95,18 @@ fn large(called: &Called<'_>, (kind, name, place): (LargeKind, String, Place), g
 }
 
 /// Operators by name, without those that they call: a matrix product says more than the module that it is in.
-fn operators<'c>(called: &'c Called<'_>) -> BTreeMap<&'c str, Group> {
+fn operators<'c>(called: &'c Called<'_>, kinds: &Kinds) -> BTreeMap<&'c str, Group> {
     let mut found: BTreeMap<&str, Group> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; called.tree.nodes.len()];
     for node in called.tree.nodes.ids().skip(1) {
         let is_operator = called.tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
         let above = innermost[called.tree.nodes.parent[node.index()].index()];
         innermost[node.index()] = if is_operator { Some(node) } else { above };
-        let Some(operator) = innermost[node.index()].filter(|_| called.steps.inside[node.index()]) else { continue };
+        let Some(operator) =
+            innermost[node.index()].filter(|_| called.steps.inside[node.index()] && !kinds.is_taken(node))
+        else {
+            continue;
+        };
         let group = found.entry(called.name(operator)).or_default();
         let time = called.thread.own[node.index()];
         group.time.add(time);

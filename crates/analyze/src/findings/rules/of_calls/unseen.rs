@@ -6,12 +6,43 @@ use crate::findings::estimate::counted;
 use stackline_model::{CallFrame, CallFrameKind, CallNodeId, CallTree};
 
 impl Thread {
-    /// Adds such time. That of the outermost operators is shared among what samples saw in them, since where a thread was in it is not
-    /// known; what spans took beside operators is their own.
+    /// Adds such time: of each outermost operator, and of each outermost span beside the operators in it. It goes to those of the
+    /// operators, or spans, inside that took longer than samples saw them.
     pub(super) fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
         if self.known != Known::Cpu || !is_recorded(tree) {
             return;
         }
+        let operator = self.outermost(tree, |kind| kind == CallFrameKind::Operator);
+        let span = self.outermost(tree, |kind| kind != CallFrameKind::Operator);
+        let unseen = self.unseen(tree, (&operator, &span), recorded_part);
+        let beyond = self.beyond_samples(tree);
+        // Operators in spans are none of these: they have their own.
+        let top: Vec<Option<CallNodeId>> =
+            operator.into_iter().zip(span).map(|(operator, span)| operator.or(span)).collect();
+        let mut all = vec![0_u64; tree.nodes.len()];
+        for (top, beyond) in top.iter().zip(&beyond) {
+            if let Some(top) = top {
+                all[top.index()] = all[top.index()].saturating_add(*beyond);
+            }
+        }
+        let mut left = unseen.clone();
+        for (node, (top, beyond)) in top.iter().zip(beyond).enumerate() {
+            let Some(top) = top.map(CallNodeId::index) else { continue };
+            let part = beyond as f64 / all[top].max(1) as f64;
+            let ns = ((unseen[top] as f64 * part) as u64).min(left[top]);
+            left[top] -= ns;
+            self.own[node].add(Time::unseen(ns));
+        }
+        self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unseen(ns)));
+    }
+
+    /// By outermost operator and span: how much longer it took than samples can explain, in ns.
+    fn unseen(
+        &self,
+        tree: &CallTree,
+        (operator, span): (&[Option<CallNodeId>], &[Option<CallNodeId>]),
+        recorded_part: f64,
+    ) -> Vec<u64> {
         let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let sampled = inclusive(tree, self.own.clone(), Time::add);
         // What one sample stands for, in ns.
@@ -20,8 +51,6 @@ impl Thread {
             let (_, most) = counted(usize::try_from(seen.samples).unwrap_or(usize::MAX));
             if took_ns > most * each { (took_ns as u64).saturating_sub(seen.ns) } else { 0 }
         };
-        let operator = self.outermost(tree, |kind| kind == CallFrameKind::Operator);
-        let span = self.outermost(tree, |kind| kind != CallFrameKind::Operator);
         let is_outermost = |node: CallNodeId| operator[node.index()] == Some(node);
         let of_operators = |node: CallNodeId| {
             let at = node.index();
@@ -44,17 +73,21 @@ impl Thread {
             let (ns, seen) = in_operators[at];
             unseen(took_ns - ns as f64, sampled[at].without(seen))
         };
-        let unseen_at: Vec<u64> = tree.nodes.ids().map(of_node).collect();
-        let mut left = unseen_at.clone();
-        for (node, operator) in tree.nodes.ids().zip(operator) {
-            let Some(operator) = operator else { continue };
-            let part = self.own[node.index()].ns as f64 / sampled[operator.index()].ns.max(1) as f64;
-            let left = &mut left[operator.index()];
-            let ns = ((unseen_at[operator.index()] as f64 * part) as u64).min(*left);
-            *left -= ns;
-            self.own[node.index()].add(Time::unseen(ns));
+        tree.nodes.ids().map(of_node).collect()
+    }
+
+    /// By operator and span: how much longer it took, without those in it, than samples saw it, in ns.
+    fn beyond_samples(&self, tree: &CallTree) -> Vec<u64> {
+        let mut innermost: Vec<CallNodeId> = vec![CallTree::ROOT; tree.nodes.len()];
+        let mut seen = vec![0_u64; tree.nodes.len()];
+        for node in tree.nodes.ids().skip(1) {
+            let at = node.index();
+            let above = innermost[tree.nodes.parent[at].index()];
+            innermost[at] = if self.calls[at] > 0 { node } else { above };
+            let seen = &mut seen[innermost[at].index()];
+            *seen = seen.saturating_add(self.own[at].ns);
         }
-        self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unseen(ns)));
+        self.operators.iter().zip(seen).map(|(took, seen)| took.saturating_sub(seen)).collect()
     }
 
     /// By node, the outermost frame of some kinds at or above it that was called.
