@@ -1,7 +1,7 @@
 //! Names that only programs of Python give things.
 
 /// How names of annotations begin that PyTorch makes in Python: of its profiler, its optimizers and its loaders.
-pub(crate) const MARKS: &[&str] = &["ProfilerStep#", "Optimizer.", "enumerate(DataLoader)#"];
+pub(crate) const MARKS: &[&str] = &["ProfilerStep#", "Optimizer.", TAKE_BATCH];
 
 /// How names of spans begin in which PyTorch's optimizers make a step.
 pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";

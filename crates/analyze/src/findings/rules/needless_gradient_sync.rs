@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::collectives::Collective;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
+use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::OPTIMIZER_STEP;
 use stackline_model::{EventId, EventKind, StrId};
 
@@ -29,10 +30,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What DistributedDataParallel writes into the trace.
+/// What DistributedDataParallel writes into the trace. Its hook, which runs where gradients are accumulated, reduces a bucket once the last
+/// gradient of it is there.
 const FORWARD: &str = "DistributedDataParallel.forward";
-/// Its hook reduces a bucket once the last gradient of it is there.
-const HOOK: &str = "AccumulateGrad";
 
 /// A reduction of gradients, with the time at which it was launched, in ns.
 type Reduce = (i64, Collective);
@@ -52,7 +52,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let of_gradients =
-        |c: &Collective| c.family == "all_reduce" && subject.stack(c.event).any(|e| trace.name(e).contains(HOOK));
+        |c: &Collective| c.family == "all_reduce" && subject.stack(c.event).any(|e| is_accumulation(trace.name(e)));
     let launched = |c: Collective| (subject.stack(c.event).next().map_or(0, start), c);
     let mut reduces: Vec<Reduce> = subject.collectives().into_iter().filter(of_gradients).map(launched).collect();
     reduces.sort_by_key(|&(at, reduce)| (at, reduce.event));

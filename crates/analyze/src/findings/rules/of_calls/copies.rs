@@ -29,11 +29,11 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraf
 /// Outermost operators that put tensors in order, and did copy, by line.
 fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     let called = operators.called;
-    let (forward, of_others) = (Forward::of(called), operators.of_others());
+    let forward = Forward::of(called);
     let is_copy = |node: &&CallNodeId| {
         let at = node.index();
         let is_copied = forward.copies[at] && !forward.converts[at];
-        copy_chains::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !of_others[at]
+        copy_chains::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !operators.of_others[at]
     };
     let mut by_path: BTreeMap<(CallNodeId, &str), Calls> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(is_copy) {

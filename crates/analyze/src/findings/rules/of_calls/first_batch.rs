@@ -1,7 +1,7 @@
 //! The first batch of a loader, whose workers are just starting, and which opens what it reads: it comes once, and a sum over calls does not
 //! tell it from the others. How long the longest one took is known.
 
-use super::thread::{Thread, Time};
+use super::thread::{Thread, Time, outermost};
 use stackline_model::{CallNodeId, CallStats, CallTree};
 use std::collections::BTreeMap;
 
@@ -13,21 +13,17 @@ const TIMES: f64 = 3.0;
 impl Thread {
     /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together, in ns.
     pub(super) fn leave_out_first_batches(&mut self, tree: &CallTree) -> u64 {
-        let beyond = |node: CallNodeId| self.durations.get(&node).and_then(beyond_others);
-        let mut loader: Vec<Option<CallNodeId>> = vec![None; tree.nodes.len()];
+        let loaders = outermost(tree, |node| self.durations.get(&node).and_then(beyond_others));
+        // By loader: how much is left out at most, and its time.
         let mut all: BTreeMap<CallNodeId, (u64, u64)> = BTreeMap::new();
-        for node in tree.nodes.ids().skip(1) {
-            loader[node.index()] = loader[tree.nodes.parent[node.index()].index()];
-            if let (None, Some(ns)) = (loader[node.index()], beyond(node)) {
-                loader[node.index()] = Some(node);
-                all.insert(node, (ns, 0));
-            }
-            if let Some((_, took)) = loader[node.index()].and_then(|loader| all.get_mut(&loader)) {
-                *took = took.saturating_add(self.own[node.index()].ns);
+        for (own, loader) in self.own.iter().zip(&loaders) {
+            if let Some((loader, ns)) = *loader {
+                let (_, took) = all.entry(loader).or_insert((ns, 0));
+                *took = took.saturating_add(own.ns);
             }
         }
-        for (own, loader) in self.own.iter_mut().zip(loader) {
-            if let Some(&(ns, took)) = loader.and_then(|loader| all.get(&loader)) {
+        for (own, loader) in self.own.iter_mut().zip(loaders) {
+            if let Some(&(ns, took)) = loader.and_then(|(loader, _)| all.get(&loader)) {
                 *own = own.scaled(1.0 - ns.min(took) as f64 / took.max(1) as f64);
             }
         }

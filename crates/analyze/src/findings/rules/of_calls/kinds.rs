@@ -4,7 +4,7 @@ use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
 };
 use super::subject::{ByLine, Called, KindOf};
-use super::thread::Time;
+use super::thread::{Time, outermost};
 use crate::findings::Rule;
 use stackline_model::CallNodeId;
 use stackline_model::names::is_recompilation;
@@ -40,7 +40,7 @@ impl Kinds {
             };
             tables.iter().enumerate().find_map(at)
         };
-        let outermost = outermost(called, which);
+        let outermost = outermost(called.tree, which);
         let mut found: Vec<(&'static Rule, ByLine)> =
             LOOKED_FOR.iter().map(|&(rule, _)| (rule, ByLine::new())).collect();
         let mut is_taken = vec![false; called.tree.nodes.len()];
@@ -86,20 +86,10 @@ fn add(called: &Called<'_>, found: &mut ByLine, (kind, top, node): (&'static str
     }
 }
 
-/// By node, the outermost node at or above it that a test knows, and what the test says of it.
-fn outermost<K: Copy>(called: &Called<'_>, which: impl Fn(CallNodeId) -> Option<K>) -> Vec<Option<(CallNodeId, K)>> {
-    let mut found = vec![None; called.tree.nodes.len()];
-    for node in called.tree.nodes.ids().skip(1) {
-        let above = found[called.tree.nodes.parent[node.index()].index()];
-        found[node.index()] = above.or_else(|| which(node).map(|kind| (node, kind)));
-    }
-    found
-}
-
 /// What is prepared while data is loaded.
 fn prepared(called: &Called<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
     let kinds = called.kinds(preprocessing::kind_of);
-    let outermost = outermost(called, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
+    let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
     let mut found = ByLine::new();
     for node in called.nodes() {
         if let Some((top, kind)) = outermost[node.index()] {

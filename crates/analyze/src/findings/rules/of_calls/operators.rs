@@ -28,6 +28,8 @@ pub(super) struct Operators<'c, 'a> {
     /// Time from begin to end at and below each node, in ns.
     ns: Vec<u64>,
     pub(super) outermost: Vec<CallNodeId>,
+    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is called from.
+    pub(super) of_others: Vec<bool>,
 }
 
 /// Calls of an operator from one line.
@@ -58,19 +60,15 @@ impl<'c, 'a> Operators<'c, 'a> {
         let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];
         let is_outermost = |node: &CallNodeId| !called.in_operator[above(node).index()];
         let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();
-        Self { called, ns, outermost }
+        let of_others = below(called.tree, |at| {
+            let name = called.name(at);
+            name.starts_with("Optimizer.") || name.starts_with("autograd::engine")
+        });
+        Self { called, ns, outermost, of_others }
     }
 
     pub(super) fn calls(&self, node: CallNodeId) -> Calls {
         Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
-    }
-
-    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is called from.
-    pub(super) fn of_others(&self) -> Vec<bool> {
-        below(self.called.tree, |at| {
-            let name = self.called.name(at);
-            name.starts_with("Optimizer.") || name.starts_with("autograd::engine")
-        })
     }
 
     /// Spans whose names begin so, by name.
@@ -160,10 +158,10 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     if called.steps.count == 0 {
         return Vec::new();
     }
-    let of_others = operators.of_others();
     // By call path: layers that share their code are no turns of a loop.
     let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
-    for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !of_others[node.index()]) {
+    for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !operators.of_others[node.index()])
+    {
         let of_line = by_line.entry(called.line_node(node)).or_default();
         of_line.entry(called.name(node)).or_default().add(&operators.calls(node));
     }

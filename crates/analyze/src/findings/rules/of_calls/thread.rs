@@ -222,6 +222,19 @@ pub(super) fn inclusive<T: Copy>(tree: &CallTree, mut values: Vec<T>, add: impl 
     values
 }
 
+/// By node, the outermost node at or above it that a test knows, and what the test says of it.
+pub(super) fn outermost<K: Copy>(
+    tree: &CallTree,
+    which: impl Fn(CallNodeId) -> Option<K>,
+) -> Vec<Option<(CallNodeId, K)>> {
+    let mut found = vec![None; tree.nodes.len()];
+    for node in tree.nodes.ids().skip(1) {
+        let above = found[tree.nodes.parent[node.index()].index()];
+        found[node.index()] = above.or_else(|| which(node).map(|kind| (node, kind)));
+    }
+    found
+}
+
 /// Nodes from one up to, and without, the root.
 pub(super) fn upwards(tree: &CallTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
     let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();

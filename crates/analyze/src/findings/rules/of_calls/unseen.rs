@@ -1,7 +1,7 @@
 //! Time that no sample of a recorder saw: a thread is not interrupted in each wait, and may have no processor. Operators and spans are
 //! measured from begin to end, and some take longer than samples of them can explain.
 
-use super::thread::{Known, Thread, Time, inclusive, is_recorded};
+use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
 use crate::findings::estimate::counted;
 use stackline_model::{CallFrame, CallFrameKind, CallNodeId, CallTree};
 
@@ -92,11 +92,10 @@ impl Thread {
 
     /// By node, the outermost frame of some kinds at or above it that was called.
     fn outermost(&self, tree: &CallTree, is_of: impl Fn(CallFrameKind) -> bool) -> Vec<Option<CallNodeId>> {
-        let mut found = vec![None; tree.nodes.len()];
-        for node in tree.nodes.ids().skip(1) {
-            let is_it = self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()));
-            found[node.index()] = found[tree.nodes.parent[node.index()].index()].or(is_it.then_some(node));
-        }
-        found
+        let is_it = |node: CallNodeId| {
+            self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))
+        };
+        let found = outermost(tree, |node| is_it(node).then_some(()));
+        found.into_iter().map(|found| found.map(|(node, ())| node)).collect()
     }
 }
