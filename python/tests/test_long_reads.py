@@ -14,6 +14,12 @@ import pytest
 
 import stackline as sl
 
+# What a shell starts in the background ignores Ctrl-C, and so does all that it starts.
+ANSWERS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
 INTERRUPTED = """
 import sys, time
 import stackline as sl
@@ -37,7 +43,7 @@ else:
 
 
 def test_ctrl_c_ends_a_read(big_trace: Path, small_trace: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, str(big_trace), str(small_trace)]
+    command = [sys.executable, "-c", ANSWERS + INTERRUPTED, str(big_trace), str(small_trace)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "reading\n"
@@ -66,7 +72,7 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_ends_a_save_and_leaves_nothing(big_trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "big.stackline"
-    command = [sys.executable, "-c", INTERRUPTED_SAVE, str(big_trace), str(target)]
+    command = [sys.executable, "-c", ANSWERS + INTERRUPTED_SAVE, str(big_trace), str(target)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "saving\n"
@@ -104,7 +110,7 @@ else:
     ],
 )
 def test_ctrl_c_ends_a_critical_path(big_trace: Path, small_trace: Path, call: str) -> None:
-    command = [sys.executable, "-c", INTERRUPTED_WORK.replace("CALL", call), str(big_trace), str(small_trace)]
+    command = [sys.executable, "-c", ANSWERS + INTERRUPTED_WORK.replace("CALL", call), str(big_trace), str(small_trace)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "working\n"

@@ -7,7 +7,7 @@ use common::{recorder, stackline, torch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs of each program by default, and by the long test unless `STACKLINE_REPEATS` says another number.
+/// Runs of each program but torchrun by default, and of all by the long tests unless `STACKLINE_REPEATS` says another number.
 const FEW: usize = 1;
 const MANY: usize = 100;
 
@@ -143,11 +143,6 @@ fn pytest_runs_as_alone() {
 #[test]
 fn ipython_kernel_runs_as_alone() {
     check("ipykernel", FEW);
-}
-
-#[test]
-fn torchrun_runs_as_alone() {
-    check("torchrun", FEW);
 }
 
 /// As many runs as are asked for, else a hundred.

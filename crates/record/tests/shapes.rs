@@ -45,8 +45,8 @@ fn ours(trace: &Trace) -> Listing {
     listing
 }
 
-fn theirs(python: &Path, name: &str) -> Listing {
-    let output = run(Command::new(python).arg(program()).args([name, "profile"]));
+fn theirs(python: &Path) -> Listing {
+    let output = run(Command::new(python).arg(program()).args(PROGRAMS).arg("profile"));
     let line = |line: &str| {
         let (count, what) = line.split_once('\t').unwrap();
         (what.to_owned(), count.parse().unwrap())
@@ -60,25 +60,6 @@ fn open(run: &Path) -> Trace {
     set.traces.remove(0)
 }
 
-/// Records a program with shapes and compares what its trace says of inputs; returns the run.
-fn compare(name: &str) -> Option<tempfile::TempDir> {
-    let python = torch()?;
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = recorded(&python, folder.path());
-    run(command.env("STACKLINE_SHAPES", "1").env("STACKLINE_MODE", "trace").arg(program()).arg(name));
-    let (on, detail) = &streams(folder.path())[0].sources["shapes"];
-    assert!(on, "{detail}");
-    let (ours, theirs) = (ours(&open(folder.path())), theirs(&python, name));
-    let other = |one: &Listing, other: &Listing| -> Vec<(String, u64)> {
-        let differs = |(what, count): &(&String, &u64)| other.get(*what) != Some(*count);
-        one.iter().filter(differs).take(8).map(|(what, &count)| (what.clone(), count)).collect()
-    };
-    let (missing, extra) = (other(&theirs, &ours), other(&ours, &theirs));
-    assert!(missing.is_empty() && extra.is_empty(), "PyTorch's profiler has {missing:#?}\nwe have {extra:#?}");
-    assert!(theirs.len() > 5, "{theirs:?}");
-    Some(folder)
-}
-
 /// Name and inputs of an operator or backward node.
 fn operator<'a>(stream: &'a Stream, key: &FrameKey) -> Option<(&'a str, &'a str)> {
     match *key {
@@ -90,11 +71,40 @@ fn operator<'a>(stream: &'a Stream, key: &FrameKey) -> Option<(&'a str, &'a str)
     }
 }
 
+/// Training, every kind of input, and tensors that hold no sizes of their own.
+const PROGRAMS: [&str; 3] = ["gpt", "every", "nested"];
+
+/// One after the other in one process, for PyTorch takes longer to start than all of them.
 #[test]
-fn a_training_program() {
-    let Some(folder) = compare("gpt") else { return };
+fn three_programs() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, folder.path());
+    run(command.env("STACKLINE_SHAPES", "1").env("STACKLINE_MODE", "trace").arg(program()).args(PROGRAMS));
     let stream = &streams(folder.path())[0];
-    // The tree says the same as the single calls.
+    let (on, detail) = &stream.sources["shapes"];
+    assert!(on, "{detail}");
+    let (ours, theirs) = (ours(&open(folder.path())), theirs(&python));
+    let other = |one: &Listing, other: &Listing| -> Vec<(String, u64)> {
+        let differs = |(what, count): &(&String, &u64)| other.get(*what) != Some(*count);
+        one.iter().filter(differs).take(8).map(|(what, &count)| (what.clone(), count)).collect()
+    };
+    let (missing, extra) = (other(&theirs, &ours), other(&ours, &theirs));
+    assert!(missing.is_empty() && extra.is_empty(), "PyTorch's profiler has {missing:#?}\nwe have {extra:#?}");
+    // One that only this program calls, of each.
+    for called in ["aten::embedding\t", "aten::meshgrid\t", "aten::to_padded_tensor\t"] {
+        assert!(theirs.keys().any(|key| key.starts_with(called)), "{called}: {theirs:?}");
+    }
+    let tree = as_single_calls(stream);
+    let layer = "aten::addmm f32[96], f32[64,32], f32[32,96], scalar, scalar";
+    let alike = || tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>();
+    assert!(tree.contains_key(layer), "{:#?}", alike());
+    // Of tensors that hold no sizes of their own the profiler says nothing; the tree keeps their types.
+    assert!(tree.keys().any(|key| key.contains("f32[?]")));
+}
+
+/// Operators with their inputs in the tree, which are those of the single calls.
+fn as_single_calls(stream: &Stream) -> Listing {
     let mut single = Listing::new();
     for &(thread, node, _) in &stream.events {
         if let Some((name, inputs)) = stream.path(thread, node).last().and_then(|key| operator(stream, key)) {
@@ -108,43 +118,7 @@ fn a_training_program() {
         }
     }
     assert_eq!(tree, single);
-    let layer = "aten::addmm f32[96], f32[64,32], f32[32,96], scalar, scalar";
-    assert!(
-        tree.contains_key(layer),
-        "{:#?}",
-        tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>()
-    );
-}
-
-#[test]
-fn every_kind_of_input() {
-    compare("every");
-}
-
-/// Of tensors that hold no sizes of their own the profiler says nothing; the tree keeps their types.
-#[test]
-fn nested_tensors() {
-    let Some(folder) = compare("nested") else { return };
-    let stream = &streams(folder.path())[0];
-    let calls = stream.calls();
-    let unknown = |(path, _): &(Vec<&FrameKey>, u64)| {
-        operator(stream, path.last().unwrap()).is_some_and(|found| found.1.contains("f32[?]"))
-    };
-    assert!(calls.iter().any(unknown));
-}
-
-/// PyTorch copies references to inputs for us; nothing that it computes may depend on that.
-#[test]
-fn results_are_identical_to_the_bit() {
-    let Some(python) = torch() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let training = here("../../python/examples/train_gpt.py");
-    let alone = run(Command::new(&python).arg(&training).args(["--steps", "5"]));
-    let mut command = recorded(&python, folder.path());
-    let watched = run(command.env("STACKLINE_SHAPES", "1").arg(&training).args(["--steps", "5"]));
-    assert_eq!(String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&alone.stdout));
-    assert_eq!(String::from_utf8_lossy(&watched.stderr), String::from_utf8_lossy(&alone.stderr));
-    assert!(streams(folder.path())[0].sources["shapes"].0);
+    tree
 }
 
 /// Without the option nothing is asked for, and operators are told apart by name alone.

@@ -129,16 +129,26 @@ fn what_cannot_be_written_is_said_once() {
     assert!(complaint.starts_with("stackline: ") && complaint.lines().count() == 1, "{complaint}");
 }
 
+/// With shapes, too, for which PyTorch copies references to inputs.
 #[test]
 fn results_are_identical_to_the_bit() {
-    if torch().is_none() {
-        return;
-    }
+    let Some(python) = torch() else { return };
     let program = here("../../python/examples/train_gpt.py");
-    let (output, run) = same(&[program.to_str().unwrap(), "--steps", "5"]);
+    let arguments = [program.to_str().unwrap(), "--steps", "5"];
+    let (output, run) = same(&arguments);
     assert!(String::from_utf8_lossy(&output.stdout).contains("final loss"));
-    let streams = streams(run.path());
-    assert!(streams[0].ended && streams[0].sources["python"].0 && streams[0].sources["pytorch"].0);
+    let of_sources = |run: &Path| {
+        let stream = streams(run).remove(0);
+        assert!(stream.ended);
+        stream.sources
+    };
+    let sources = of_sources(run.path());
+    assert!(sources["python"].0 && sources["pytorch"].0);
+    let run = tempfile::tempdir().unwrap();
+    let with_shapes = recorded(&python, run.path()).env("STACKLINE_SHAPES", "1").args(arguments).output().unwrap();
+    let said = |output: &Output| [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(said(&with_shapes), said(&output));
+    assert!(of_sources(run.path())["shapes"].0);
 }
 
 #[test]

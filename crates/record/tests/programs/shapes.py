@@ -1,10 +1,9 @@
-"""Runs a small program, alone or under PyTorch's own profiler with shapes, which then lists each operator's inputs.
+"""Runs small programs, alone or under PyTorch's own profiler with shapes, which then lists each operator's inputs.
 
-`shapes.py NAME` runs; `shapes.py NAME profile` runs and prints `COUNT<tab>NAME<tab>DIMS<tab>TYPES` a line for what ran in
-the span `measured`, as the profiler writes them into a trace; `shapes.py NAME FILE` prints the same of a trace.
+`shapes.py NAME…` runs; `shapes.py NAME… profile` runs and prints `COUNT<tab>NAME<tab>DIMS<tab>TYPES` a line for what ran in
+the span `measured`, as the profiler writes them into a trace.
 """
 
-import gzip
 import json
 import os
 import sys
@@ -133,7 +132,7 @@ def nested():
 
 
 def listing(path):
-    with (gzip.open if path.endswith(".gz") else open)(path, "rt") as file:
+    with open(path) as file:
         events = json.load(file)["traceEvents"]
     span = next(event for event in events if event.get("name") == "measured" and event.get("ph") == "X")
     begin, end = float(span["ts"]), float(span["ts"]) + float(span["dur"])
@@ -147,24 +146,22 @@ def listing(path):
         print(f"{count}\t{line}")
 
 
-def measured(step):
+def measured(steps):
     with torch.profiler.record_function("measured"):
-        step()
-        step()
+        for step in steps:
+            step()
+            step()
 
 
 if __name__ == "__main__":
-    what = sys.argv[2] if len(sys.argv) > 2 else ""
-    if what not in ("", "profile"):
-        listing(what)
-        sys.exit()
-    step = globals()[sys.argv[1]]()
-    step()
-    if not what:
-        measured(step)
-    else:
+    steps = [globals()[program]() for program in sys.argv[1:] if program != "profile"]
+    for step in steps:
+        step()
+    if sys.argv[-1] == "profile":
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
-            measured(step)
+            measured(steps)
         with tempfile.TemporaryDirectory() as folder:
             profile.export_chrome_trace(os.path.join(folder, "trace.json"))
             listing(os.path.join(folder, "trace.json"))
+    else:
+        measured(steps)

@@ -1,7 +1,8 @@
-"""Runs a small program, alone or under PyTorch's own profiler with stacks, which then lists each operator's call path.
+"""Runs small programs, alone or under PyTorch's own profiler with stacks, which then lists each operator's call path.
 
-`truth.py NAME` runs; `truth.py NAME profile` runs and prints `COUNT<tab>PATH` a line: what stands between the function
-`measured` and the operator, as `function@file` and names of operators, joined by ` > `.
+`truth.py NAME…` runs; `truth.py NAME… profile` runs and prints `COUNT<tab>PATH` a line: what stands between the function
+`measured` and the operator, as `function@file` and names of operators, joined by ` > `. First comes the function of the program's
+name.
 """
 
 import sys
@@ -118,9 +119,17 @@ def inference():
     return step
 
 
-def measured(step):
-    for _ in range(3):
-        step()
+def named(program):
+    """A step of a program, as a function of the program's name."""
+    step = globals()[program]()
+    step.__code__ = step.__code__.replace(co_name=program, co_qualname=program)
+    return step
+
+
+def measured(steps):
+    for step in steps:
+        for _ in range(3):
+            step()
 
 
 def listing(events):
@@ -146,11 +155,12 @@ def listing(events):
 
 
 if __name__ == "__main__":
-    step = globals()[sys.argv[1]]()
-    step()
-    if sys.argv[2:] == ["profile"]:
+    steps = [named(program) for program in sys.argv[1:] if program != "profile"]
+    for step in steps:
+        step()
+    if sys.argv[-1] == "profile":
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True) as profile:
-            measured(step)
+            measured(steps)
         listing(profile.profiler.kineto_results.experimental_event_tree())
     else:
-        measured(step)
+        measured(steps)

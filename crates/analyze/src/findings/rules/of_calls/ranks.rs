@@ -1,9 +1,11 @@
 //! Several ranks in one tree of calls: each is looked at by itself, and what was found is put together.
 
+use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{NoCalls, no_times, of_rank};
-use crate::findings::{Finding, Findings, Options, merge, ranges};
+use crate::findings::{Finding, Findings, Options, Place, Rule, merge, ranges};
 use stackline_model::CallTree;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The ranks of a tree, ascending.
 pub(super) fn of(tree: &CallTree) -> Vec<i64> {
@@ -38,10 +40,46 @@ pub(super) fn find(
     let slowest = found.iter().max_by_key(|(rank, findings)| (findings.step_ns, Reverse(*rank)));
     let told = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
     found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
+    at_one_line(&mut found);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
     let told = [(apart, "nothing marks steps of"), (without, "no time was measured in the steps of")];
     for (ranks, what) in told.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
         merged.notes.push(format!("{what} {}: left out", ranges(&ranks)));
     }
     Ok(merged)
+}
+
+/// Rules whose findings are of all lines of a function, or of the whole program, and stand at the line that takes most time. Which one
+/// that is may differ from rank to rank.
+const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
+
+/// What findings of those rules have in common if they are of the same lines; none of other rules.
+fn lines_of(finding: &Finding) -> Option<(String, Place)> {
+    let rule = OF_MANY_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
+    let is_of_function = rule.code != dataloader_starved::RULE.code;
+    let function = is_of_function.then(|| Place { line: None, ..finding.place.clone() });
+    Some((finding.rule.code.clone(), function.unwrap_or_default()))
+}
+
+/// Puts findings of the same lines where the rank that gains most by it has it, so that they become one.
+fn at_one_line(found: &mut [(i64, Findings)]) {
+    let mut places: BTreeMap<(String, Place), Vec<(i64, i64, Place)>> = BTreeMap::new();
+    for (rank, findings) in &*found {
+        for finding in [&findings.findings, &findings.ignored, &findings.small].into_iter().flatten() {
+            if let Some(lines) = lines_of(finding) {
+                places.entry(lines).or_default().push((finding.gain_ns(), *rank, finding.place.clone()));
+            }
+        }
+    }
+    // Two loops of a function that is called from two places are told apart by their lines alone.
+    let is_one_a_rank = |of: &Vec<(i64, i64, Place)>| of.windows(2).all(|pair| pair[0].1 != pair[1].1);
+    places.retain(|_, of| is_one_a_rank(of));
+    for (_, findings) in found {
+        for finding in [&mut findings.findings, &mut findings.ignored, &mut findings.small].into_iter().flatten() {
+            let of = lines_of(finding).and_then(|lines| places.get(&lines));
+            if let Some((.., place)) = of.and_then(|of| of.iter().max_by_key(|(ns, rank, _)| (*ns, Reverse(*rank)))) {
+                finding.place = place.clone();
+            }
+        }
+    }
 }

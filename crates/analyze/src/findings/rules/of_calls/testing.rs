@@ -46,6 +46,7 @@ impl Made {
                 CallFrame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
             }
             _ if text.starts_with("aten::") => CallFrame::operator(self.builder.text(text)),
+            _ if text.starts_with("cuda") => CallFrame::Runtime { name: self.builder.text(text) },
             _ if text.ends_with("Backward0") => CallFrame::backward(self.builder.text(text)),
             _ => CallFrame::Span { name: self.builder.text(text) },
         };

@@ -288,6 +288,46 @@ fn each_rank_is_looked_at() {
     assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
 }
 
+/// What is of a whole function is one finding, whichever of its lines takes most time on a rank.
+#[test]
+fn ranks_differ_in_the_busiest_line_of_a_function() {
+    let mut made = Made::new();
+    for (rank, ms) in [(0, [300, 100]), (1, [200, 400])] {
+        made.rank(rank);
+        let at = "train.py:50 <module> > train.py:";
+        made.calls(&format!("{at}21 main > aten::mm"), 20, 800);
+        made.cpu(&format!("{at}21 main > aten::mm"), 800);
+        made.cpu(&format!("{at}22 main > train.py:11 mask"), ms[0]);
+        made.cpu(&format!("{at}22 main > train.py:12 mask"), ms[1]);
+        made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
+    }
+    let found = made.found();
+    assert_eq!(told(&found), [("SL043", Some(12), 30)]);
+    let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
+    assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(30 * MS as i64))]);
+}
+
+/// What a GPU computes is in no sum of the host's calls.
+#[test]
+fn what_a_gpu_computes_is_not_weighed_and_that_is_said() {
+    const WEIGH: [&str; 3] = ["SL015", "SL017", "SL042"];
+    let lacking = |made: Made| -> Vec<String> {
+        let unchecked = made.found().unchecked.into_iter().map(|lacks| lacks.rule.code.clone());
+        unchecked.filter(|code| WEIGH.contains(&code.as_str())).collect()
+    };
+    assert_eq!(lacking(training()), [""; 0]);
+    let mut of_gpu = training();
+    of_gpu.calls("train.py:50 <module> > train.py:21 main > aten::mm > cudaLaunchKernel", 20, 1);
+    assert_eq!(lacking(of_gpu), WEIGH);
+    // A copy of a model it finds all the same.
+    let mut copying = training();
+    let copy = "train.py:50 <module> > train.py:22 main > /usr/lib/python3.11/copy.py:128 deepcopy";
+    copying.calls(&format!("{copy} > aten::clone"), 40, 300);
+    copying.cpu(&format!("{copy} > aten::clone"), 300);
+    copying.calls("train.py:50 <module> > train.py:21 main > aten::mm > cudaLaunchKernel", 20, 1);
+    assert_eq!(lacking(copying), ["SL015", "SL042"]);
+}
+
 #[test]
 fn what_cannot_be_looked_for_is_said() {
     let options = |scope| Options { scope, ..Options::default() };
