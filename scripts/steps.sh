@@ -1,26 +1,31 @@
 # Steps of `./dev test`, which reads this file: each is run whatever became of those before it, and told at the end.
 # Used: $logs (a folder), steps and failed (arrays), say.
 
-# step NAME COMMAND…: runs it in a shell of its own, notes how long it took and what it had of the processors, goes on if it
-# fails or exits (one run shows all that is wrong).
+# step NAME COMMAND…: runs it in a shell of its own, notes how long it took and the CPU time of all processes that ended
+# meanwhile, goes on if it fails or exits (one run shows all that is wrong).
 step() {
   local name=$1 from=$SECONDS outcome=ok cpu_from cpu
   shift
   say "$name"
   # A subshell would tell its own times: none.
-  times >"$logs/times"
+  times >"$logs/times" || true
   cpu_from=$(cpu_seconds)
   if ! kept "$name" "$@"; then
     outcome=FAILED
     failed+=("$name")
   fi
-  times >"$logs/times"
+  times >"$logs/times" || true
   cpu=$(($(cpu_seconds) - cpu_from))
   steps+=("$(printf '%5d s %5d CPU s  %-6s  %s' $((SECONDS - from)) "$cpu" "$outcome" "$name")")
 }
 
-# Seconds of the processors that the commands in $logs/times had which have ended.
-cpu_seconds() { awk 'NR == 2 { split($1, user, /[ms]/); split($2, kernel, /[ms]/); printf "%d", user[1] * 60 + user[2] + kernel[1] * 60 + kernel[2] }' "$logs/times"; }
+# CPU time in seconds of all child processes that have ended, from the second line of `times`: 1m2.345s 0m6.789s.
+cpu_seconds() {
+  awk '
+    NR == 2 { split($1, user, /[ms]/); split($2, kernel, /[ms]/); sum = (user[1] + kernel[1]) * 60 + user[2] + kernel[2] }
+    END { printf "%d", sum }
+  ' "$logs/times" || echo 0
+}
 
 # kept NAME COMMAND…: runs it in a shell of its own; what it prints is kept in $logs, too, unless a terminal shows it.
 kept() {

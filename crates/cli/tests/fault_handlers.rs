@@ -7,7 +7,8 @@ use common::{recorder, stackline, torch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs of each program but torchrun by default, and of all by the long tests unless `STACKLINE_REPEATS` says another number.
+/// Runs of each program by default, and by the long tests unless `STACKLINE_REPEATS` says another number. By default `torchrun.rs` has a
+/// job that is recorded so, as part of what it tests.
 const FEW: usize = 1;
 const MANY: usize = 100;
 

@@ -57,7 +57,10 @@ fn ranks_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("job.stackline");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/ranks.py");
-    let output = torchrun(&mut record(&python, &run), &[program.to_str().unwrap()]);
+    // Native frames and samples, which may disturb it most.
+    let mut command = stackline(&["record", "--native", "--counters", "page-faults", "--sample-hz", "499", "-o"]);
+    command.args([&run, Path::new("--"), &python]).env("STACKLINE_RECORDER", recorder());
+    let output = torchrun(&mut command, &[program.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     // rank R pid P parent Q

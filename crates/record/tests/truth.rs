@@ -117,7 +117,13 @@ fn five_programs() {
     assert_same(&ours.forward, &theirs.forward);
     assert_same(&ours.backward, &theirs.backward);
     assert_same(&ours.spans, &theirs.spans);
-    assert!(check_joins(&streams[0]) > 0, "no backward node was joined");
+    let joins = check_joins(&streams[0]);
+    for program in PROGRAMS.iter().filter(|program| **program != "inference") {
+        assert!(
+            joins.contains_key(&format!("{program}@truth.py")),
+            "no backward node of {program} was joined: {joins:?}"
+        );
+    }
 }
 
 fn assert_same(ours: &Listing, theirs: &Listing) {
@@ -126,9 +132,9 @@ fn assert_same(ours: &Listing, theirs: &Listing) {
     assert!(missing.is_empty() && extra.is_empty(), "PyTorch's profiler has {missing:#?}\nwe have {extra:#?}");
 }
 
-/// Each backward node stands below an operator of its own name; how many there are.
-fn check_joins(stream: &Stream) -> usize {
-    let mut joins = 0;
+/// Each backward node stands below an operator of its own name; how many there are of each program.
+fn check_joins(stream: &Stream) -> BTreeMap<String, usize> {
+    let mut joins = BTreeMap::new();
     for (path, _) in stream.calls() {
         let Some((FrameKey::Backward { name }, above)) =
             path.split_last().map(|(last, above)| ((*last).clone(), above))
@@ -146,7 +152,8 @@ fn check_joins(stream: &Stream) -> usize {
         let plain = |name: &str| name.replace('_', "").to_lowercase();
         let parent = plain(parent.rsplit("::").next().unwrap());
         assert!(parent == plain(stem) || parent == format!("{}forward", plain(stem)), "{node} stands below {parent}");
-        joins += 1;
+        let program = names(stream, &path).into_iter().skip_while(|name| name != "measured@truth.py").nth(1);
+        *joins.entry(program.unwrap_or_default()).or_default() += 1;
     }
     joins
 }

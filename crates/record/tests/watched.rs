@@ -146,8 +146,9 @@ fn results_are_identical_to_the_bit() {
     assert!(sources["python"].0 && sources["pytorch"].0);
     let run = tempfile::tempdir().unwrap();
     let with_shapes = recorded(&python, run.path()).env("STACKLINE_SHAPES", "1").args(arguments).output().unwrap();
-    let said = |output: &Output| [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert_eq!(said(&with_shapes), said(&output));
+    let said =
+        |output: &Output| [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!((with_shapes.status, said(&with_shapes)), (output.status, said(&output)));
     assert!(of_sources(run.path())["shapes"].0);
 }
 

@@ -167,7 +167,7 @@ pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
 
 /// What findings of two ranks have in common if they are the same. Ranks run one program at a time, so lines and modules are the same;
 /// which kernels run may differ, and so what is to be changed: the title but for its numbers stands for it.
-pub(super) fn on_ranks(finding: &Finding) -> (String, Place, String) {
+pub(in crate::findings) fn on_ranks(finding: &Finding) -> (String, Place, String) {
     (finding.rule.code.clone(), finding.place.clone(), words(&finding.title))
 }
 

@@ -122,7 +122,8 @@ def inference():
 def named(program):
     """A step of a program, as a function of the program's name."""
     step = globals()[program]()
-    step.__code__ = step.__code__.replace(co_name=program, co_qualname=program)
+    names = ("co_name", "co_qualname") if sys.version_info >= (3, 11) else ("co_name",)
+    step.__code__ = step.__code__.replace(**dict.fromkeys(names, program))
     return step
 
 

@@ -62,8 +62,8 @@ const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
 const BY_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
 /// and those for which what is done again and again must be known.
 const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
-/// Rules that weigh what operators compute, which sums of the host's calls do not tell of a GPU. SL017 knows deep copies all the same.
-const BY_HOSTS_WORK: [&str; 3] = ["SL015", "SL017", "SL042"];
+/// Rules that weigh what operators compute: where a GPU does it, sums of the host's calls do not tell.
+const NOT_WITH_GPU: [&str; 2] = ["SL015", "SL042"];
 
 /// Why nothing can be looked for in calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,8 +154,6 @@ fn of_rank(
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     let together = together(&findings, step_ns);
-    let is_found = |rule: &RuleInfo| findings.iter().chain(&ignored).chain(&small).any(|of| of.rule.code == rule.code);
-    let unchecked = unchecked(&called).filter(|lacks| !is_found(&lacks.rule)).collect();
     Ok(Findings {
         step_ns,
         steps: called.steps.count,
@@ -163,7 +161,7 @@ fn of_rank(
         ignored,
         together,
         rules: super::of_traces().map(Rule::info).collect(),
-        unchecked,
+        unchecked: unchecked(&called).collect(),
         small,
         notes: notes(&called, rank, is_incomplete),
         is_incomplete,
@@ -294,7 +292,7 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
         let is = |codes: &[&str]| codes.contains(&rule.code);
         match () {
             () if !RULES.iter().any(|own| own.code == rule.code) => Some(Need::SingleCalls),
-            () if called.uses_gpu && is(&BY_HOSTS_WORK) => Some(Need::SingleCalls),
+            () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Need::SingleCalls),
             () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Need::PythonTimes),
             () if !has_operators && is(&BY_OPERATORS) => Some(Need::Operators),
             () if called.steps.count == 0 && is(&BY_STEPS) => Some(Need::Step),
@@ -316,7 +314,7 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
         notes.push("there are no samples: what is done between operators is in no number".to_owned());
     }
     if called.uses_gpu {
-        notes.push("times are the host's: where it runs ahead of the GPU, less is gained, or nothing".to_owned());
+        notes.push("times are the host's: where it runs ahead of the GPU, less is gained, or nothing; copies on the GPU (SL017) are not told".to_owned());
     }
     if is_incomplete {
         notes.push("a part was lost, as the read report says: times are those of what is left".to_owned());

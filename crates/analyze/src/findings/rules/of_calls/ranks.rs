@@ -2,6 +2,7 @@
 
 use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{NoCalls, no_times, of_rank};
+use crate::findings::identity::on_ranks;
 use crate::findings::{Finding, Findings, Options, Place, Rule, merge, ranges};
 use stackline_model::CallTree;
 use std::cmp::Reverse;
@@ -40,7 +41,7 @@ pub(super) fn find(
     let slowest = found.iter().max_by_key(|(rank, findings)| (findings.step_ns, Reverse(*rank)));
     let told = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
     found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
-    at_one_line(&mut found);
+    unify_lines(&mut found, keep);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
     let told = [(apart, "nothing marks steps of"), (without, "no time was measured in the steps of")];
     for (ranks, what) in told.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
@@ -53,32 +54,35 @@ pub(super) fn find(
 /// that is may differ from rank to rank.
 const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
-/// What findings of those rules have in common if they are of the same lines; none of other rules.
-fn lines_of(finding: &Finding) -> Option<(String, Place)> {
+/// What findings of those rules have in common that are merged once their lines agree; none of other rules.
+fn merge_key(finding: &Finding) -> Option<(String, Place, String)> {
     let rule = OF_MANY_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
-    let is_of_function = rule.code != dataloader_starved::RULE.code;
-    let function = is_of_function.then(|| Place { line: None, ..finding.place.clone() });
-    Some((finding.rule.code.clone(), function.unwrap_or_default()))
+    let is_of_program = rule.code == dataloader_starved::RULE.code;
+    let (code, place, words) = on_ranks(finding);
+    let place = if is_of_program { Place::default() } else { Place { line: None, ..place } };
+    Some((code, place, words))
 }
 
-/// Puts findings of the same lines where the rank that gains most by it has it, so that they become one.
-fn at_one_line(found: &mut [(i64, Findings)]) {
-    let mut places: BTreeMap<(String, Place), Vec<(i64, i64, Place)>> = BTreeMap::new();
+/// Puts findings that differ in their lines alone at the line of the rank that gains most, unless findings are ignored there.
+fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
+    let mut places: BTreeMap<_, Vec<(i64, i64, Place)>> = BTreeMap::new();
     for (rank, findings) in &*found {
-        for finding in [&findings.findings, &findings.ignored, &findings.small].into_iter().flatten() {
-            if let Some(lines) = lines_of(finding) {
-                places.entry(lines).or_default().push((finding.gain_ns(), *rank, finding.place.clone()));
+        for finding in findings.findings.iter().chain(&findings.small) {
+            if let Some(key) = merge_key(finding) {
+                places.entry(key).or_default().push((finding.gain_ns(), *rank, finding.place.clone()));
             }
         }
     }
     // Two loops of a function that is called from two places are told apart by their lines alone.
-    let is_one_a_rank = |of: &Vec<(i64, i64, Place)>| of.windows(2).all(|pair| pair[0].1 != pair[1].1);
-    places.retain(|_, of| is_one_a_rank(of));
+    places.retain(|_, of| of.windows(2).all(|pair| pair[0].1 != pair[1].1));
     for (_, findings) in found {
-        for finding in [&mut findings.findings, &mut findings.ignored, &mut findings.small].into_iter().flatten() {
-            let of = lines_of(finding).and_then(|lines| places.get(&lines));
+        for finding in findings.findings.iter_mut().chain(&mut findings.small) {
+            let of = merge_key(finding).and_then(|key| places.get(&key));
             if let Some((.., place)) = of.and_then(|of| of.iter().max_by_key(|(ns, rank, _)| (*ns, Reverse(*rank)))) {
-                finding.place = place.clone();
+                let moved = Finding { place: place.clone(), ..finding.clone() };
+                if keep(&moved) {
+                    *finding = moved;
+                }
             }
         }
     }
