@@ -3,7 +3,7 @@
 use anyhow::Error;
 use stackline_present::terminal::{clean, clean_lines};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -108,6 +108,17 @@ fn next(error: &Error) -> Option<String> {
         _ => return None,
     };
     Some(command_line(command, paths))
+}
+
+/// Refuses inputs beside one without a trace: it would be the only one that is looked at.
+pub(crate) fn one_alone(inputs: &[PathBuf], without_trace: &Path) -> anyhow::Result<()> {
+    if inputs.len() < 2 {
+        return Ok(());
+    }
+    Err(wrong_use(format!(
+        "{}: there is no trace in it, only traces are looked at together; give one input at a time, or `stackline diff` two",
+        without_trace.display()
+    )))
 }
 
 /// A command as a shell takes it.

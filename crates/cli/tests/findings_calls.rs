@@ -88,3 +88,35 @@ fn what_calls_do_not_have_is_said() {
     let (code, _, error) = run(&["findings", counts.to_str().unwrap()]);
     assert!(code == Some(2) && error.contains("it has no times (samples alone)"), "{error}");
 }
+
+#[test]
+fn recordings_without_traces_are_looked_at_one_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = stackline_synth::recording::Config::default();
+    let runs = ["a.stackline", "b.stackline"].map(|name| {
+        let streams = folder.path().join(name).join("streams");
+        std::fs::create_dir_all(&streams).unwrap();
+        for (name, file) in stackline_synth::recording::streams(&config) {
+            std::fs::write(streams.join(name), file).unwrap();
+        }
+        folder.path().join(name).to_str().unwrap().to_owned()
+    });
+    for command in ["findings", "report"] {
+        let (code, _, error) = run(&[command, &runs[0], &runs[1]]);
+        assert!(code == Some(2) && error.contains("give one input at a time"), "{command}: {code:?} {error}");
+    }
+}
+
+#[test]
+fn the_command_to_go_on_with_has_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = folder.path().join("stacks.txt");
+    std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();
+    for (input, next) in [(written(folder.path(), PROFILE), "findings"), (counts.to_str().unwrap().to_owned(), "view")]
+    {
+        let (code, text, error) = run(&["report", &input]);
+        assert_eq!(code, Some(0), "{error}");
+        assert!((text + &error).contains(&format!("Next: stackline {next} ")), "{error}");
+        assert!(error.contains("holds sums of calls, not each call: shown as by `stackline calls`"), "{error}");
+    }
+}

@@ -168,7 +168,7 @@ fn other_commands_point_here() {
     let folder = sample();
     for name in ["oom.json", "program.memory"] {
         let file = folder.path().join(name).to_str().unwrap().to_owned();
-        for command in ["doctor", "steps"] {
+        for command in ["doctor", "steps", "calls"] {
             let (code, text) = failure(&[command, &file]);
             assert_eq!(code, Some(2), "{command}: {text}");
             assert!(text.contains(&format!("look at it with `stackline memory {file}`")), "{command}: {text}");

@@ -8,7 +8,7 @@ use anyhow::Result;
 use regex_lite::Regex;
 use serde_json::json;
 use stackline_analyze::calls::{self, CallView, Grouping, Shape, SourceLine, ViewOptions};
-use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, TraceSet};
+use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, TraceSet, Unit};
 use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use std::path::Path;
 /// Rows for people where they do not say.
 const TOP: usize = 40;
 
-/// Runs the command.
-pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
+/// Runs the command; tells whether times were measured.
+pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
             "a recording of calls has neither steps nor ranks to choose from; --by rank splits by rank",
@@ -64,7 +64,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
     let extra = vec![("recording", Extra::Value(recording(&tree, run))), ("metric", Extra::Value(metric))];
     let head = format!("{head}\n{text}");
     let shown = people.then(Vec::new);
-    Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)
+    Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)?;
+    Ok(tree.measured().into_iter().any(|metric| metric.unit() == Unit::Ns))
 }
 
 fn open(run: &Path, imports: bool) -> Result<CallTree> {

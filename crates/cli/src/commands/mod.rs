@@ -41,7 +41,10 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
                 Err(error) => {
                     let (held, next) = match report::instead(args, common, &error)? {
                         Some(Command::Memory(args)) => (memory::run(&args, common)?, "view"),
-                        Some(Command::Calls(args)) => (calls::run(&args, common).map(|()| false)?, "findings"),
+                        // Findings are told by times.
+                        Some(Command::Calls(args)) => {
+                            (false, if calls::run(&args, common)? { "findings" } else { "view" })
+                        }
                         _ => return Err(error),
                     };
                     report::say_next_instead(next, &args.inputs.inputs, common)?;
@@ -65,7 +68,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         Command::Record(args) => return record::run(args, common),
         #[cfg(not(target_os = "linux"))]
         Command::Record(_) => return Err(crate::failure::wrong_use("record works on Linux only")),
-        Command::Calls(args) => calls::run(args, common)?,
+        Command::Calls(args) => calls::run(args, common).map(drop)?,
         Command::Memory(args) => {
             let held = memory::run(args, common)?;
             return Ok(if held { CONDITION_HELD } else { DONE });

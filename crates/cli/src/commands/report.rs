@@ -2,7 +2,7 @@
 
 use super::fail_on::Condition;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, refused};
-use crate::failure::{command_line, is_closed_pipe, wrong_use};
+use crate::failure::{command_line, is_closed_pipe, one_alone, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
 use crate::session::{Session, not_an_input};
 use crate::view::{number, rows, select, text, top, without_gpu};
@@ -98,6 +98,7 @@ pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error)
     if args.for_agent || !args.fail_on.is_empty() || path.as_os_str() == "-" {
         return Ok(None);
     }
+    one_alone(&args.inputs.inputs, path)?;
     let refused = refused(name, common);
     if !refused.is_empty() {
         let what = if name == "memory" { "a file of memory" } else { "a recording without single calls" };
@@ -109,7 +110,8 @@ pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error)
     }
     let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
     let cli = Cli::try_parse_from(words)?;
-    say(&format!("{}: no trace of what ran in it; this is `stackline {name}`", path.display()))?;
+    let holds = if name == "memory" { "memory alone" } else { "sums of calls, not each call" };
+    say(&format!("{} holds {holds}: shown as by `stackline {name}`", path.display()))?;
     Ok(Some(cli.command))
 }
 

@@ -113,7 +113,7 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
         return None;
     }
     Some(Draft {
-        title: deep_title(share),
+        title: deep_title(share, true),
         place,
         facts: vec![
             Fact::count("operators in it", operators.len()),
@@ -128,8 +128,9 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
 }
 
 /// The title of copies of whole objects that take this part of the time, in percent.
-pub(super) fn deep_title(share: f64) -> String {
-    format!("{DEEP} in each step takes {share:.0} % of the time")
+pub(super) fn deep_title(share: f64, is_in_steps: bool) -> String {
+    let when = if is_in_steps { " in each step" } else { "" };
+    format!("{DEEP}{when} takes {share:.0} % of the time")
 }
 
 /// The title of copies by an operator that take this part of someone's time, in percent.

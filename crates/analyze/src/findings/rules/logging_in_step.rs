@@ -31,12 +31,27 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path in calls from one place, in percent",
     }],
-    elsewhere: &[Elsewhere::without_gpu(
-        "Log every so many steps; keep values as tensors and make text of them then; let another thread write.",
-        ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
-    )],
+    elsewhere: &[
+        Elsewhere::of(
+            "that save checkpoints in the loop",
+            |draft| SAVING.iter().any(|kind| draft.title.starts_with(kind)),
+            "Save less often: once in so many minutes, not steps. Copy the state to the CPU and let another thread write it \
+             (torch.distributed.checkpoint.async_save does both).",
+            (
+                "torch.save(model.state_dict(), path)  # every few steps",
+                "if time.monotonic() - saved > 600:\n    torch.save(model.state_dict(), path)\n    saved = time.monotonic()",
+            ),
+        ),
+        Elsewhere::without_gpu(
+            "Log every so many steps; keep values as tensors and make text of them then; let another thread write.",
+            ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
+        ),
+    ],
     check,
 };
+
+/// What titles call the writing of checkpoints.
+const SAVING: [&str; 2] = ["torch.save", "safetensors"];
 
 /// All parts of names of frames that log, and how the title calls them. Progress bars only where they draw: as loops
 /// they enclose what they count.

@@ -105,8 +105,10 @@ pub struct LargeGroup {
     pub kind: LargeKind,
     /// Their name.
     pub name: String,
-    /// Where the longest of them is.
+    /// Where the longest of them is; of sums of calls, where most of their time is.
     pub place: Place,
+    /// Of sums of calls, what of their time is there, in percent of the window.
+    pub place_percent: Option<f64>,
     /// How many there are in the window.
     pub count: usize,
     /// Their time within the window on the thread or stream that has most of it, in percent of the window.
@@ -286,6 +288,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         kind: group.kind,
         name: group.kind.title().map_or_else(named, str::to_owned),
         place: if is_of_events { subject.place(group.longest(subject)) } else { Place::default() },
+        place_percent: None,
         count: group.count(),
         percent: subject.percent(group.wall_ns),
         // An event does not take the path that waits meanwhile; a wait is that path.

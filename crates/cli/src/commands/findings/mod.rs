@@ -56,7 +56,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         None => ranks::of_all(args, common, (&options, &mut own), &keep, &mut see),
     };
     let (session, mut found) = match looked {
-        Err(error) => calls::instead(error, common, (&options, own), &suppressions, &keep)?,
+        Err(error) => calls::instead(error, (&args.inputs.inputs, common), (&options, own), &suppressions, &keep)?,
         looked => looked?,
     };
     let by = |finding| Some((finding, suppressions.of(finding)?));

@@ -4,6 +4,7 @@ use super::{bounds, of_what, percent};
 use crate::presenters::human::count;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Findings, LargeGroup, LargeKind};
+use std::cmp::Reverse;
 
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;
@@ -19,7 +20,10 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
         true if found.findings.is_empty() => "No rule covers it; most time is in:".to_owned(),
         true => {
             let all = whole(found);
-            format!("Findings cover {covered:.0} % of {all}. No rule covers the rest; most of it is in:")
+            format!(
+                "Findings cover {covered:.0} % of {all}{}. No rule covers the rest; most of it is in:",
+                of_slowest(found)
+            )
         }
         false => "Large, and no rule covers it:".to_owned(),
     };
@@ -32,7 +36,11 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     // A function of the user's own is its place; one of a library is called from there.
     let is_its_place = |file: &String| group.kind == LargeKind::Frame && group.name.starts_with(&format!("{file}("));
     let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
-    let place = if is_place { format!(" at {place}") } else { String::new() };
+    let place = match group.place_percent {
+        _ if !is_place => String::new(),
+        Some(there) if group.percent - there >= 1.0 => format!(", most at {place} with {there:.0} %"),
+        _ => format!(" at {place}"),
+    };
     let (of_window, of_path) = (group.percent, group.path_percent);
     let all = whole(found);
     // A call that waits is not on the path: what it waits for is.
@@ -76,6 +84,12 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     format!("{name} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
 }
 
+/// Of several ranks, the one that is told of.
+fn of_slowest(found: &Findings) -> String {
+    let slowest = found.ranks.iter().max_by_key(|times| (times.step_ns, Reverse(times.rank)));
+    slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
+}
+
 /// What shares are parts of.
 fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
@@ -99,6 +113,7 @@ pub(super) fn document(found: &Findings) -> Value {
             "file": group.place.file,
             "line": group.place.line,
             "function": group.place.function,
+            "place_percent": group.place_percent,
             "count": group.count,
             "percent": group.percent,
             "path_percent": group.path_percent,

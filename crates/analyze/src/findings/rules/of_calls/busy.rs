@@ -7,7 +7,7 @@ use super::subject::Called;
 use super::thread::{Known, Time};
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::Place;
-use stackline_model::CallFrameId;
+use stackline_model::{CallFrameId, CallNodeId};
 use std::collections::BTreeMap;
 
 /// What a gain is that nobody can tell beforehand: half of the time, and all of it at most.
@@ -18,20 +18,20 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
     if called.thread.known == Known::Operators || called.uses_gpu {
         return Vec::new();
     }
-    let functions = of_functions(called, kinds);
+    let functions = of_functions(called, &|node| kinds.is_taken(node));
     functions.into_values().filter_map(|lines| draft(called, &lines)).collect()
 }
 
 /// Time in Python by line, by function.
 pub(super) type Functions = BTreeMap<Place, BTreeMap<Place, Time>>;
 
-/// The own time of functions outside of operators, frameworks and what other rules look for.
-pub(super) fn of_functions(called: &Called<'_>, kinds: &Kinds) -> Functions {
+/// The own time of functions outside of operators, frameworks and what other rules have.
+pub(super) fn of_functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Functions {
     let mut lines: BTreeMap<CallFrameId, Time> = BTreeMap::new();
     for node in called.nodes() {
         let time = called.thread.own[node.index()];
         let computes = time.computing();
-        let is_other = kinds.is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
+        let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
         if !is_other && computes.ns > 0 {
             lines.entry(called.line(node)).or_default().add(computes);
         }

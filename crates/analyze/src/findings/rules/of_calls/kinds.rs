@@ -28,7 +28,8 @@ pub(super) struct Kinds {
     found: Vec<(&'static Rule, ByLine)>,
     /// Preparing of data while it is loaded: a part of the loading.
     prepared: ByLine,
-    is_taken: Vec<bool>,
+    /// By node, the rule that has it.
+    rules: Vec<Option<&'static Rule>>,
 }
 
 impl Kinds {
@@ -43,11 +44,11 @@ impl Kinds {
         let outermost = outermost(called.tree, which);
         let mut found: Vec<(&'static Rule, ByLine)> =
             LOOKED_FOR.iter().map(|&(rule, _)| (rule, ByLine::new())).collect();
-        let mut is_taken = vec![false; called.tree.nodes.len()];
+        let mut rules = vec![None; called.tree.nodes.len()];
         for node in called.nodes() {
             let own = called.thread.own[node.index()];
             if let Some((top, (rule, kind))) = outermost[node.index()] {
-                is_taken[node.index()] = true;
+                rules[node.index()] = Some(found[rule].0);
                 add(called, &mut found[rule].1, (kind, top, node), own);
             } else if own.waits_ns > 0 && !called.in_operator[node.index()] && called.is_users(node) {
                 // What the same line computes is no wait.
@@ -56,7 +57,7 @@ impl Kinds {
         }
         let is_loading = |node: CallNodeId| matches!(outermost[node.index()], Some((_, (LOADING, _))));
         let prepared = prepared(called, is_loading);
-        Self { found, prepared, is_taken }
+        Self { found, prepared, rules }
     }
 
     pub(super) fn by_rule(&self) -> impl Iterator<Item = (&'static Rule, &ByLine)> {
@@ -69,7 +70,12 @@ impl Kinds {
 
     /// Whether a node belongs to what a rule looks for.
     pub(super) fn is_taken(&self, node: CallNodeId) -> bool {
-        self.is_taken.get(node.index()).copied().unwrap_or(false)
+        self.rule_of(node).is_some()
+    }
+
+    /// The rule that looks for what a node belongs to.
+    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<&'static Rule> {
+        self.rules.get(node.index()).copied().flatten()
     }
 }
 

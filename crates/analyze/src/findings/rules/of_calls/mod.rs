@@ -36,6 +36,7 @@ use stackline_model::words::{count, duration};
 use stackline_model::{CallMetric, CallTree, Severity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use steps::Steps;
 use subject::Called;
 pub use subject::place_of_call;
 use thread::Known;
@@ -353,6 +354,18 @@ fn left_out(called: &Called<'_>) -> Vec<String> {
     .collect()
 }
 
+fn number(of: usize) -> String {
+    count(i64::try_from(of).unwrap_or(i64::MAX))
+}
+
+/// Says it if operators were recorded in some steps only.
+fn operators_left_out(steps: &Steps) -> String {
+    if steps.recorded >= steps.count {
+        return String::new();
+    }
+    format!("; operators were recorded in {} of them, the others count as these", number(steps.recorded))
+}
+
 fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
     let (tree, steps) = (called.tree, &called.steps);
     let text = |id| tree.strings.get(id);
@@ -367,11 +380,15 @@ fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
     let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
+            "times are those of {name}{of}{which}, in {} of {}: {} steps, marked by {marks}{}",
             text(function),
             text(file),
-            count(i64::try_from(steps.count).unwrap_or(i64::MAX))
+            number(steps.count),
+            operators_left_out(steps)
         ),
-        _ => format!("times are those of {name}{of}{which}, from begin to end: nothing marks its steps"),
+        _ => format!(
+            "times are those of {name}{of}{which}, from begin to end: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \
+             would, and SL038 and SL043, which need steps, could look)"
+        ),
     }
 }

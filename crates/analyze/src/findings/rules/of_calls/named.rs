@@ -7,6 +7,7 @@ use super::draft::{CallDraft, bounded, confidence, facts, signed};
 use super::kinds::Kinds;
 use super::steps::below;
 use super::subject::{Called, Seen};
+use super::thread::is_recorded;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Fact, Place, Rule};
 use crate::vocabulary::python::TAKE_BATCH;
@@ -19,11 +20,12 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
     for (rule, found) in kinds.by_rule() {
         match rule.code {
             code if code == dataloader_starved::RULE.code => {
-                let all = found.values().fold(Seen::default(), |mut all, seen| {
+                let mut all = Seen::default();
+                for seen in found.values() {
                     all.time.add(seen.time);
                     all.nodes.extend(&seen.nodes);
-                    all
-                });
+                }
+                all.nodes.sort_unstable();
                 let most = found.iter().max_by_key(|(_, seen)| seen.time.ns).map(|(&(line, _), _)| called.place(line));
                 drafts.extend(most.and_then(|place| loading(called, place, &all)));
             }
@@ -42,7 +44,9 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
 /// One whose time goes with it.
 fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &str), seen: &Seen) -> Option<CallDraft> {
     let share = called.percent(seen.time.ns);
-    let may_be_rare = rule.code == copy_chains::RULE.code && !is_in_each_step(called, seen);
+    // Profiles do not tell how often it copies.
+    let counts_calls = is_recorded(called.tree);
+    let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(called, seen);
     if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
         return None;
     }
@@ -56,7 +60,7 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
             duration(signed(seen.time.ns / times()))
         ),
         code if code == logging_in_step::RULE.code => format!("{kind} holds up the work for {a_step} a step"),
-        code if code == copy_chains::RULE.code => copy_chains::deep_title(share),
+        code if code == copy_chains::RULE.code => copy_chains::deep_title(share, counts_calls),
         code if code == host_waits::RULE.code => format!("steps wait {share:.0} % of the time for {kind}"),
         _ => format!("{kind} holds up the work for {share:.0} % of the time"),
     };
@@ -130,7 +134,7 @@ fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> 
     }
     Some(CallDraft {
         rule,
-        title: format!("the program waits for data {share:.0} % of the time: {how}"),
+        title: format!("the program waits for data {share:.0} % of the time: {how}{}", slowest_line(called, seen)),
         place,
         facts,
         confidence: confidence(seen.time),
@@ -141,9 +145,28 @@ fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> 
     })
 }
 
+/// A line that has this much of the loading is named, in percent.
+const MOST: u64 = 50;
+
+/// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches together.
+fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
+    let taken_from: Vec<CallFrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
+    let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
+    let mut lines: BTreeMap<CallFrameId, u64> = BTreeMap::new();
+    for node in called.nodes().filter(|node| loads[node.index()]) {
+        *lines.entry(called.line(node)).or_default() += called.thread.own[node.index()].ns;
+    }
+    lines.retain(|line, _| !taken_from.contains(line));
+    let most = lines.into_iter().max_by_key(|&(line, ns)| (ns, std::cmp::Reverse(line)));
+    let part = |ns: u64| ns.saturating_mul(100) / seen.time.ns.max(1);
+    match most.filter(|&(_, ns)| part(ns) >= MOST) {
+        Some((line, ns)) => format!("; {} % of it is at {}", part(ns), called.place(line).text()),
+        None => String::new(),
+    }
+}
+
 /// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
 fn batches(called: &Called<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
-    let all: u64 = called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum();
-    (all as f64 * called.steps.recorded_part).round() as u64
+    called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum()
 }

@@ -99,9 +99,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
     let called = operators.called;
     let rule = &unfused_optimizer::RULE;
     let name = called.name(*spans.first()?);
-    let part = called.steps.recorded_part;
     let steps: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
-    let steps = (steps as f64 * part).round() as u64;
     let by_name = operators.below(spans);
     let backward = |name: &&str| crate::vocabulary::autograd::is_node(name);
     let of_many = |name: &&str| unfused_optimizer::OF_MANY_TENSORS.iter().any(|part| name.contains(part));
@@ -123,10 +121,9 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
         .map(|of| (of.ns as f64 - of.calls as f64 * unfused_optimizer::OPERATOR_NS as f64).max(0.0))
         .sum();
     let spans_ns: u64 = spans.iter().map(|span| operators.ns[span.index()]).sum();
-    let recorded = (spans_ns as f64 * part) as u64;
     let gain = |fused: f64| {
         let left = parameters as f64 * unfused_optimizer::PARAMETER_NS as f64 + beyond * fused;
-        (recorded as f64 - left).max(0.0) as i64
+        (spans_ns as f64 - left).max(0.0) as i64
     };
     let [ns, high_ns, low_ns] = unfused_optimizer::FUSED.map(gain);
     let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
@@ -141,13 +138,13 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
         facts: vec![
             count("operators", calls),
             count("parameters", parameters / steps.max(1)),
-            Fact::time("in the optimizer, with Python between them, a step", called.per_step(recorded)),
+            Fact::time("in the optimizer, with Python between them, a step", called.per_step(spans_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
         is_hope: false,
         is_within_other: false,
-        covers_ns: recorded,
+        covers_ns: spans_ns,
     })
 }
 

@@ -87,3 +87,91 @@ fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::find_in_calls;
+    use super::super::testing::{MS, Made, told};
+    use crate::findings::{Options, Others};
+    use stackline_model::CallMetric;
+
+    #[test]
+    fn each_rank_is_looked_at() {
+        let mut made = Made::new();
+        for (rank, waits) in [(0, 200), (1, 400), (2, 0)] {
+            made.rank(rank);
+            let at = "train.py:50 <module> > train.py:";
+            made.calls(&format!("{at}21 main > aten::mm"), 20, 800);
+            made.cpu(&format!("{at}21 main > aten::mm"), 800);
+            made.waits(&format!("{at}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), waits);
+            made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
+        }
+        // A rank that only began.
+        made.rank(3);
+        made.add((1, 0), "train.py:50 <module>", CallMetric::Allocated, (1, 10));
+        // One that serves the others, for longer than their steps take.
+        made.rank(4);
+        made.cpu("train.py:50 <module> > train.py:3 serve", 10_000);
+        let tree = made.builder.finish();
+        let find = |rank| find_in_calls(&tree, rank, &Options::default(), &Others::default(), &|_| true).unwrap();
+        let found = find(None);
+        let ranks: Vec<(i64, i64)> = found.ranks.iter().map(|of| (of.rank, of.step_ns / MS as i64)).collect();
+        assert_eq!((ranks, found.step_ns), (vec![(0, 100), (1, 120), (2, 80)], 120 * MS as i64));
+        assert_eq!(told(&found), [("SL039", Some(22), 40)]);
+        let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
+        assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(40 * MS as i64))]);
+        let notes =
+            ["nothing marks steps of rank 4: left out", "no time was measured in the steps of rank 3: left out"];
+        assert!(found.notes.ends_with(&notes.map(str::to_owned)), "{:?}", found.notes);
+        assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
+    }
+
+    /// A finding of a whole function is one, whichever of its lines takes most time on a rank.
+    #[test]
+    fn ranks_differ_in_the_busiest_line_of_a_function() {
+        let mut made = Made::new();
+        for (rank, ms) in [(0, [300, 100]), (1, [200, 400])] {
+            made.rank(rank);
+            let at = "train.py:50 <module> > train.py:";
+            made.calls(&format!("{at}21 main > aten::mm"), 20, 800);
+            made.cpu(&format!("{at}21 main > aten::mm"), 800);
+            made.cpu(&format!("{at}22 main > train.py:11 mask"), ms[0]);
+            made.cpu(&format!("{at}22 main > train.py:12 mask"), ms[1]);
+            made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
+        }
+        let tree = made.builder.finish();
+        let find = |keep: &dyn Fn(&crate::findings::Finding) -> bool| {
+            find_in_calls(&tree, None, &Options::default(), &Others::default(), keep).unwrap()
+        };
+        let found = find(&|_| true);
+        assert_eq!(told(&found), [("SL043", Some(12), 30)]);
+        let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
+        assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(30 * MS as i64))]);
+        // One that is ignored where it stands takes none along.
+        let found = find(&|finding| finding.place.line != Some(12));
+        assert_eq!(told(&found), [("SL043", Some(11), 20)]);
+        assert_eq!(found.ignored.iter().map(|of| of.place.line).collect::<Vec<_>>(), [Some(12)]);
+    }
+
+    /// Two callers of a function on one rank are two loops: nobody knows which of them another rank's line belongs to.
+    #[test]
+    fn loops_of_one_function_that_have_two_callers_stay_apart() {
+        let mut made = Made::new();
+        for (rank, lines) in [(0, [11, 12]), (1, [11, 13])] {
+            made.rank(rank);
+            let at = "train.py:50 <module> > train.py:";
+            made.calls(&format!("{at}21 main > aten::mm"), 20, 400);
+            made.cpu(&format!("{at}21 main > aten::mm"), 400);
+            for (caller, line) in [24, 25].into_iter().zip(lines) {
+                made.calls(&format!("{at}{caller} main > train.py:{line} each > aten::neg"), 20_000, 400);
+                made.cpu(&format!("{at}{caller} main > train.py:{line} each > aten::neg"), 400);
+            }
+            made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
+        }
+        let found = made.found();
+        let lines: Vec<(&str, Option<u32>)> = told(&found).into_iter().map(|(code, line, _)| (code, line)).collect();
+        let mut sorted = lines.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [("SL038", Some(11)), ("SL038", Some(12)), ("SL038", Some(13))], "{lines:?}");
+    }
+}

@@ -18,10 +18,10 @@ const LEAST_PART: u64 = 10;
 /// Steps, and what belongs to them.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// How many were recorded; 0 where nothing marks any.
+    /// How many there were; 0 where nothing marks any.
     pub(super) count: usize,
-    /// The part of them that was recorded: spans are counted in the others, too, operators and samples are not.
-    pub(super) recorded_part: f64,
+    /// In how many of them operators were recorded.
+    pub(super) recorded: usize,
     /// The spans that mark them.
     pub(super) marks: Option<String>,
     /// The function whose lines are the loop: its name and file.
@@ -46,8 +46,8 @@ impl Steps {
             None => vec![true; tree.nodes.len()],
         };
         Self {
-            count: mark.map_or(0, |mark| usize::try_from(recorded(mark, thread)).unwrap_or(usize::MAX)),
-            recorded_part: mark.map_or(1.0, |mark| recorded(mark, thread) as f64 / mark.calls.max(1) as f64),
+            count: mark.map_or(0, |mark| usize::try_from(mark.calls).unwrap_or(usize::MAX)),
+            recorded: mark.map_or(0, |mark| usize::try_from(recorded(mark, thread)).unwrap_or(usize::MAX)),
             marks: mark.map(|mark| mark.name.clone()),
             function: of_loop.map(|of_loop| of_loop.function),
             inside: inside.iter().zip(&is_once).map(|(&inside, &once)| inside && !once).collect(),
@@ -75,7 +75,7 @@ fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
     }
 }
 
-/// How many of the steps that spans mark were recorded.
+/// In how many of the steps that spans mark operators were recorded.
 fn recorded(mark: &Mark, thread: &Thread) -> u64 {
     Some(mark.calls.saturating_sub(thread.unrecorded)).filter(|&count| count > 0).unwrap_or(mark.calls)
 }

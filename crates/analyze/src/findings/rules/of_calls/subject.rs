@@ -50,7 +50,8 @@ impl<'a> Called<'a> {
     pub(super) fn new(tree: &'a CallTree, rank: Option<i64>, settings: &'a Settings) -> Option<Self> {
         let mut thread = Thread::find(tree, rank)?;
         let steps = Steps::find(tree, &tree.children(), &thread);
-        thread.add_unseen(tree, steps.recorded_part);
+        thread.add_unrecorded(tree, &steps);
+        thread.add_unseen(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
         let inside = thread.own.iter().zip(&steps.inside).filter(|(_, inside)| **inside);
         let window_ns = inside.fold(0_u64, |all, (time, _)| all.saturating_add(time.ns));

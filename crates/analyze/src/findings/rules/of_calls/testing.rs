@@ -3,8 +3,8 @@
 use super::find_in_calls;
 use crate::findings::{Findings, Options, Others};
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId,
-    CallTree, CallTreeBuilder,
+    CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallThread,
+    CallThreadId, CallTree, CallTreeBuilder,
 };
 use std::collections::BTreeMap;
 
@@ -28,6 +28,14 @@ impl Made {
         let (process, name) = (self.process, self.builder.text("MainThread"));
         let thread = || CallThread { process, tid, torch_id, name };
         *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
+    }
+
+    /// What follows is of a process in which operators were left out in so many steps.
+    pub(super) fn overhead(&mut self, unrecorded_steps: u64) {
+        let overhead = Some(CallOverhead { unrecorded_steps, ..CallOverhead::default() });
+        let process = CallProcess { pid: 9, overhead, recorder: "1".to_owned(), ..CallProcess::default() };
+        self.process = self.builder.process(process);
+        self.threads.clear();
     }
 
     /// What follows is of another process, which is of this rank.

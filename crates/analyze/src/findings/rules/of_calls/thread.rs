@@ -1,9 +1,9 @@
 //! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
 
-use super::steps::{is_mark, is_span};
+use super::steps::{Steps, is_mark, is_span};
 use crate::vocabulary::autograd::is_device_thread;
 use crate::vocabulary::python::TAKE_BATCH;
-use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -95,11 +95,32 @@ pub(super) struct Thread {
     pub(super) durations: BTreeMap<CallNodeId, CallStats>,
     /// Samples of waits, in ns.
     pub(super) waits: BTreeMap<CallNodeId, CallStats>,
-    /// Steps that a recorder left out to measure what it costs: spans are counted in them, operators and samples are not.
+    /// Steps in which a recorder left operators out to measure what it costs: their time and that of the spans around them, and how often
+    /// they were called. Samples and calls of spans are those of all steps.
     pub(super) unrecorded: u64,
 }
 
 impl Thread {
+    /// Adds, where a recorder left operators out in some steps, as much as they take in the others; for what is `inside` of the loop.
+    pub(super) fn add_unrecorded(&mut self, tree: &CallTree, steps: &Steps) {
+        if steps.recorded == 0 || steps.recorded >= steps.count {
+            return;
+        }
+        let factor = steps.count as f64 / steps.recorded as f64;
+        let of_all = |recorded: u64| (recorded as f64 * factor).round() as u64;
+        for node in tree.nodes.ids().filter(|node| steps.inside[node.index()]) {
+            let at = node.index();
+            let ns = of_all(self.operators[at]);
+            if self.known == Known::Operators {
+                self.own[at].add(Time::measured(ns.saturating_sub(self.operators[at])));
+            }
+            self.operators[at] = ns;
+            if !matches!(tree.frame(node), Some(CallFrame::Span { .. })) {
+                self.calls[at] = of_all(self.calls[at]);
+            }
+        }
+    }
+
     /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
     /// time; of one rank, if one is chosen. `None` if no thread has any time.
     pub(super) fn find(tree: &CallTree, rank: Option<i64>) -> Option<Self> {

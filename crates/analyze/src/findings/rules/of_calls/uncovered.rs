@@ -21,19 +21,14 @@ const LEAST_PERCENT: f64 = 3.0;
 /// and so many in all.
 const NAMED: usize = 5;
 
-#[derive(Clone)]
+/// Time of one name.
 struct Group {
     time: Time,
     calls: u64,
-    /// Where most of it is, and its time there.
-    line: CallFrameId,
-    most_ns: u64,
-}
-
-impl Default for Group {
-    fn default() -> Self {
-        Self { time: Time::default(), calls: 0, line: CallFrameId::NONE, most_ns: 0 }
-    }
+    /// Where most of it is,
+    place: Place,
+    /// and its time there.
+    there_ns: u64,
 }
 
 pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> Uncovered {
@@ -45,17 +40,18 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
             draft.place.file.is_some() && (&draft.place.file, &draft.place.function) == (&place.file, &place.function)
         })
     };
-    let operators = operators(called, kinds).into_iter().map(|(name, group)| {
-        let place = called.place(group.line);
-        (LargeKind::Operator, name.to_owned(), place, group)
-    });
-    let operators = operators.filter(|(_, name, place, _)| !drafts.iter().any(|draft| is_about(draft, name, place)));
-    let functions = functions(called, kinds).into_iter().filter(|(_, place, _)| !is_told(place));
-    let functions = functions.map(|(name, place, group)| (LargeKind::Frame, name, place, group));
+    // What a rule looks for is told only if it found something.
+    let is_taken = |node: CallNodeId| {
+        kinds.rule_of(node).is_some_and(|rule| drafts.iter().any(|draft| draft.rule.code == rule.code))
+    };
+    let operators = operators(called, &is_taken).into_iter();
+    let operators = operators.filter(|(name, group)| !drafts.iter().any(|draft| is_about(draft, name, &group.place)));
+    let functions = functions(called, &is_taken).into_iter().filter(|(_, group)| !is_told(&group.place));
     let mut groups: Vec<LargeGroup> = operators
-        .chain(functions)
+        .map(|(name, group)| (LargeKind::Operator, name, group))
+        .chain(functions.map(|(name, group)| (LargeKind::Frame, name, group)))
         .filter(|(.., group)| called.percent(group.time.ns) >= least)
-        .map(|(kind, name, place, group)| large(called, (kind, name, place), &group))
+        .map(|(kind, name, group)| large(called, kind, name, group))
         .collect();
     groups.sort_by(|a, b| b.path_percent.total_cmp(&a.path_percent).then_with(|| a.name.cmp(&b.name)));
     groups.truncate(NAMED);
@@ -76,14 +72,15 @@ fn is_about(draft: &CallDraft, operator: &str, place: &Place) -> bool {
         }
 }
 
-fn large(called: &Called<'_>, (kind, name, place): (LargeKind, String, Place), group: &Group) -> LargeGroup {
+fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> LargeGroup {
     let percent = called.percent(group.time.ns);
     let all = bounded(called, group.time);
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
     LargeGroup {
         kind,
         name,
-        place,
+        place: group.place,
+        place_percent: Some(called.percent(group.there_ns)),
         count: usize::try_from(group.calls).unwrap_or(usize::MAX),
         percent,
         path_percent: percent,
@@ -95,41 +92,50 @@ fn large(called: &Called<'_>, (kind, name, place): (LargeKind, String, Place), g
 }
 
 /// Operators by name, without those that they call: a matrix product says more than the module that it is in.
-fn operators<'c>(called: &'c Called<'_>, kinds: &Kinds) -> BTreeMap<&'c str, Group> {
-    let mut found: BTreeMap<&str, Group> = BTreeMap::new();
+fn operators(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
+    let mut found: BTreeMap<&str, (u64, BTreeMap<CallFrameId, Time>)> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; called.tree.nodes.len()];
     for node in called.tree.nodes.ids().skip(1) {
         let is_operator = called.tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
         let above = innermost[called.tree.nodes.parent[node.index()].index()];
         innermost[node.index()] = if is_operator { Some(node) } else { above };
-        let Some(operator) =
-            innermost[node.index()].filter(|_| called.steps.inside[node.index()] && !kinds.is_taken(node))
+        let Some(operator) = innermost[node.index()].filter(|_| called.steps.inside[node.index()] && !is_taken(node))
         else {
             continue;
         };
-        let group = found.entry(called.name(operator)).or_default();
-        let time = called.thread.own[node.index()];
-        group.time.add(time);
-        group.calls += if is_operator { called.thread.calls[node.index()] } else { 0 };
-        if time.ns > group.most_ns {
-            (group.most_ns, group.line) = (time.ns, called.line(operator));
-        }
+        let (calls, lines) = found.entry(called.name(operator)).or_default();
+        *calls += if is_operator { called.thread.calls[node.index()] } else { 0 };
+        lines.entry(called.line(operator)).or_default().add(called.thread.own[node.index()]);
     }
-    found
+    let group = |(name, (calls, lines)): (&str, (u64, BTreeMap<CallFrameId, Time>))| {
+        let lines = lines.into_iter().map(|(line, time)| (called.place(line), time));
+        Some((name.to_owned(), Group::of(lines, calls)?))
+    };
+    found.into_iter().filter_map(group).collect()
 }
 
-fn functions(called: &Called<'_>, kinds: &Kinds) -> Vec<(String, Place, Group)> {
+impl Group {
+    /// Of times at places, and so many calls.
+    fn of(places: impl Iterator<Item = (Place, Time)>, calls: u64) -> Option<Self> {
+        let mut by_place: BTreeMap<Place, Time> = BTreeMap::new();
+        places.for_each(|(place, time)| by_place.entry(place).or_default().add(time));
+        let mut time = Time::default();
+        by_place.values().for_each(|at_place| time.add(*at_place));
+        let (place, there) = by_place.into_iter().max_by_key(|(_, time)| time.ns)?;
+        Some(Self { time, calls, place, there_ns: there.ns })
+    }
+}
+
+fn functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
     if called.thread.known == Known::Operators {
         return Vec::new();
     }
     let of_function = |lines: BTreeMap<Place, Time>| {
-        let mut group = Group::default();
-        lines.values().for_each(|time| group.time.add(*time));
-        group.calls = group.time.samples;
-        let (place, _) = lines.into_iter().max_by_key(|(_, time)| time.ns)?;
-        let (file, line) = (place.file.as_deref().unwrap_or_default(), place.line.unwrap_or(0));
-        let name = format!("{file}({line}): {}", place.function.as_deref().unwrap_or_default());
-        Some((name, place, group))
+        let samples = lines.values().map(|time| time.samples).sum();
+        let group = Group::of(lines.into_iter(), samples)?;
+        let (file, line) = (group.place.file.as_deref().unwrap_or_default(), group.place.line.unwrap_or(0));
+        let name = format!("{file}({line}): {}", group.place.function.as_deref().unwrap_or_default());
+        Some((name, group))
     };
-    of_functions(called, kinds).into_values().filter_map(of_function).collect()
+    of_functions(called, is_taken).into_values().filter_map(of_function).collect()
 }

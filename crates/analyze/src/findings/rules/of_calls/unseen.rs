@@ -3,18 +3,18 @@
 
 use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
 use crate::findings::estimate::counted;
-use stackline_model::{CallFrame, CallFrameKind, CallNodeId, CallTree};
+use stackline_model::{CallFrameKind, CallNodeId, CallTree};
 
 impl Thread {
     /// Adds such time: of each outermost operator, and of each outermost span beside the operators in it. It goes to those of the
     /// operators, or spans, inside that took longer than samples saw them.
-    pub(super) fn add_unseen(&mut self, tree: &CallTree, recorded_part: f64) {
+    pub(super) fn add_unseen(&mut self, tree: &CallTree) {
         if self.known != Known::Cpu || !is_recorded(tree) {
             return;
         }
         let operator = self.outermost(tree, |kind| kind == CallFrameKind::Operator);
         let span = self.outermost(tree, |kind| kind != CallFrameKind::Operator);
-        let unseen = self.unseen(tree, (&operator, &span), recorded_part);
+        let unseen = self.unseen(tree, &operator, &span);
         let beyond = self.beyond_samples(tree);
         // Operators in spans are none of these: they have their own.
         let top: Vec<Option<CallNodeId>> =
@@ -37,12 +37,7 @@ impl Thread {
     }
 
     /// By outermost operator and span: how much longer it took than samples can explain, in ns.
-    fn unseen(
-        &self,
-        tree: &CallTree,
-        (operator, span): (&[Option<CallNodeId>], &[Option<CallNodeId>]),
-        recorded_part: f64,
-    ) -> Vec<u64> {
+    fn unseen(&self, tree: &CallTree, operator: &[Option<CallNodeId>], span: &[Option<CallNodeId>]) -> Vec<u64> {
         let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let sampled = inclusive(tree, self.own.clone(), Time::add);
         // What one sample stands for, in ns.
@@ -68,10 +63,8 @@ impl Thread {
             if operator[at].is_some() || span[at] != Some(node) {
                 return 0;
             }
-            let is_span = matches!(tree.frame(node), Some(CallFrame::Span { .. }));
-            let took_ns = measured[at] as f64 * if is_span { recorded_part } else { 1.0 };
             let (ns, seen) = in_operators[at];
-            unseen(took_ns - ns as f64, sampled[at].without(seen))
+            unseen(measured[at] as f64 - ns as f64, sampled[at].without(seen))
         };
         tree.nodes.ids().map(of_node).collect()
     }
