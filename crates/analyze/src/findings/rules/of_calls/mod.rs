@@ -11,6 +11,7 @@ mod first_batch;
 mod kinds;
 mod named;
 mod operators;
+mod overhead;
 mod ranks;
 mod steps;
 mod subject;
@@ -310,6 +311,10 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
     notes.extend(left_out(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
         notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+    }
+    if let Some(part) = called.overhead {
+        let percent = 100.0 * part;
+        notes.push(format!("recording adds {percent:.1} % to a step, which is taken out of the times of operators"));
     }
     if called.thread.known == Known::Operators {
         notes.push("there are no samples: what is done between operators is in no number".to_owned());

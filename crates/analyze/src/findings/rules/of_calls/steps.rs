@@ -77,7 +77,7 @@ fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
 
 /// In how many of the steps that spans mark operators were recorded.
 fn recorded(mark: &Mark, thread: &Thread) -> u64 {
-    Some(mark.calls.saturating_sub(thread.unrecorded)).filter(|&count| count > 0).unwrap_or(mark.calls)
+    Some(mark.calls.saturating_sub(thread.overhead.unrecorded_steps)).filter(|&count| count > 0).unwrap_or(mark.calls)
 }
 
 /// Whether a node is a span that marks steps.

@@ -43,6 +43,8 @@ pub(super) struct Called<'a> {
     window_ns: u64,
     /// What first batches took longer than others, which is left out, in ns.
     pub(super) first_batches_ns: u64,
+    /// What recording adds to a step, as a part of one without it, where that is known and left out.
+    pub(super) overhead: Option<f64>,
 }
 
 impl<'a> Called<'a> {
@@ -50,7 +52,13 @@ impl<'a> Called<'a> {
     pub(super) fn new(tree: &'a CallTree, rank: Option<i64>, settings: &'a Settings) -> Option<Self> {
         let mut thread = Thread::find(tree, rank)?;
         let steps = Steps::find(tree, &tree.children(), &thread);
+        let is_operator = |node| {
+            let kind = tree.frame(node).map(CallFrame::kind);
+            matches!(kind, Some(CallFrameKind::Operator | CallFrameKind::Backward))
+        };
+        let in_operator = below(tree, is_operator);
         thread.add_unrecorded(tree, &steps);
+        let overhead = thread.leave_out_overhead(tree, &steps, &in_operator);
         thread.add_unseen(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
         let inside = thread.own.iter().zip(&steps.inside).filter(|(_, inside)| **inside);
@@ -59,11 +67,6 @@ impl<'a> Called<'a> {
             return None;
         }
         let names: Vec<String> = tree.frames.iter().map(|frame| name(tree, frame)).collect();
-        let is_operator = |node| {
-            let kind = tree.frame(node).map(CallFrame::kind);
-            matches!(kind, Some(CallFrameKind::Operator | CallFrameKind::Backward))
-        };
-        let in_operator = below(tree, is_operator);
         let (lines, users) = lines(tree, &names);
         Some(Self {
             tree,
@@ -77,6 +80,7 @@ impl<'a> Called<'a> {
             uses_gpu: uses_gpu(tree),
             window_ns,
             first_batches_ns,
+            overhead,
         })
     }
 

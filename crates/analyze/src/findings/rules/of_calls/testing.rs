@@ -4,7 +4,7 @@ use super::find_in_calls;
 use crate::findings::{Findings, Options, Others};
 use stackline_model::{
     CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallThread,
-    CallThreadId, CallTree, CallTreeBuilder,
+    CallThreadId, CallTree, CallTreeBuilder, OverheadFraction,
 };
 use std::collections::BTreeMap;
 
@@ -30,9 +30,16 @@ impl Made {
         *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
     }
 
-    /// What follows is of a process in which operators were left out in so many steps.
-    pub(super) fn overhead(&mut self, unrecorded_steps: u64) {
-        let overhead = Some(CallOverhead { unrecorded_steps, ..CallOverhead::default() });
+    /// What follows is of a process in which operators were left out in so many steps, and recording adds so many percent to a step,
+    /// give or take 5.
+    pub(super) fn overhead(&mut self, unrecorded_steps: u64, percent: Option<i64>) {
+        let ppm = |percent: i64| percent * 10_000;
+        let fraction = percent.map(|percent| OverheadFraction {
+            low_ppm: ppm(percent - 5),
+            median_ppm: ppm(percent),
+            high_ppm: ppm(percent + 5),
+        });
+        let overhead = Some(CallOverhead { unrecorded_steps, fraction, ..CallOverhead::default() });
         let process = CallProcess { pid: 9, overhead, recorder: "1".to_owned(), ..CallProcess::default() };
         self.process = self.builder.process(process);
         self.threads.clear();

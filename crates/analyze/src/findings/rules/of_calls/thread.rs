@@ -1,9 +1,9 @@
 //! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
 
-use super::steps::{Steps, is_mark, is_span};
+use super::steps::{is_mark, is_span};
 use crate::vocabulary::autograd::is_device_thread;
 use crate::vocabulary::python::TAKE_BATCH;
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -41,7 +41,7 @@ impl Time {
     }
 
     /// Time that was measured from begin to end.
-    fn measured(ns: u64) -> Self {
+    pub(super) fn measured(ns: u64) -> Self {
         Self { ns, measured_ns: ns, ..Self::default() }
     }
 
@@ -53,6 +53,20 @@ impl Time {
     /// What samples saw of it but for what they saw of a part.
     pub(super) fn without(self, part: Self) -> Self {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
+    }
+
+    /// A part of it.
+    pub(super) fn scaled(self, part: f64) -> Self {
+        let of = |whole: u64| (whole as f64 * part) as u64;
+        // Few samples are still some.
+        let of_samples = |whole: u64| (whole as f64 * part).ceil() as u64;
+        Self {
+            ns: of(self.ns),
+            waits_ns: of(self.waits_ns),
+            measured_ns: of(self.measured_ns),
+            samples: of_samples(self.samples),
+            wait_samples: of_samples(self.wait_samples),
+        }
     }
 
     /// What of it is waiting.
@@ -95,32 +109,11 @@ pub(super) struct Thread {
     pub(super) durations: BTreeMap<CallNodeId, CallStats>,
     /// Samples of waits, in ns.
     pub(super) waits: BTreeMap<CallNodeId, CallStats>,
-    /// Steps in which a recorder left operators out to measure what it costs: their time and that of the spans around them, and how often
-    /// they were called. Samples and calls of spans are those of all steps.
-    pub(super) unrecorded: u64,
+    /// Steps in which a recorder left operators out to measure its overhead, and that overhead.
+    pub(super) overhead: CallOverhead,
 }
 
 impl Thread {
-    /// Adds, where a recorder left operators out in some steps, as much as they take in the others; for what is `inside` of the loop.
-    pub(super) fn add_unrecorded(&mut self, tree: &CallTree, steps: &Steps) {
-        if steps.recorded == 0 || steps.recorded >= steps.count {
-            return;
-        }
-        let factor = steps.count as f64 / steps.recorded as f64;
-        let of_all = |recorded: u64| (recorded as f64 * factor).round() as u64;
-        for node in tree.nodes.ids().filter(|node| steps.inside[node.index()]) {
-            let at = node.index();
-            let ns = of_all(self.operators[at]);
-            if self.known == Known::Operators {
-                self.own[at].add(Time::measured(ns.saturating_sub(self.operators[at])));
-            }
-            self.operators[at] = ns;
-            if !matches!(tree.frame(node), Some(CallFrame::Span { .. })) {
-                self.calls[at] = of_all(self.calls[at]);
-            }
-        }
-    }
-
     /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
     /// time; of one rank, if one is chosen. `None` if no thread has any time.
     pub(super) fn find(tree: &CallTree, rank: Option<i64>) -> Option<Self> {
@@ -197,8 +190,8 @@ impl Thread {
             own.iter_mut().for_each(|time| (time.samples, time.wait_samples) = (0, 0));
         }
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
-        let unrecorded = process.and_then(|process| process.overhead).map_or(0, |overhead| overhead.unrecorded_steps);
-        Self { id, known, own, calls, operators, durations, waits: waits_at, unrecorded }
+        let overhead = process.and_then(|process| process.overhead).unwrap_or_default();
+        Self { id, known, own, calls, operators, durations, waits: waits_at, overhead }
     }
 }
 
