@@ -116,7 +116,7 @@ pub(crate) fn one_alone(inputs: &[PathBuf], without_trace: &Path) -> anyhow::Res
         return Ok(());
     }
     Err(wrong_use(format!(
-        "{}: there is no trace in it, only traces are looked at together; give one input at a time, or `stackline diff` two",
+        "{}: there is no trace in it, and only traces are looked at together; give one input at a time, or `stackline diff` two",
         without_trace.display()
     )))
 }

@@ -37,7 +37,9 @@ pub fn open_calls_watched(run: &Path, options: &OpenOptions) -> Result<CallTree,
     if is_file_or_pipe {
         return match stackline_ingest::read_profile(run, &read_options(options)) {
             Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-            Err(_) if is_memory_file(run).unwrap_or(false) => Err(Error::OnlyMemory { path: run.to_owned() }),
+            Err(_) if run.is_file() && is_memory_file(run).unwrap_or(false) => {
+                Err(Error::OnlyMemory { path: run.to_owned() })
+            }
             Err(stackline_ingest::Error::NoCalls { .. }) => Err(Error::NoCalls { path: run.to_owned() }),
             other => Ok(other?),
         };

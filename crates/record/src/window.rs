@@ -137,6 +137,12 @@ impl Window {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Whether to take samples now: none are taken while operators are paused, so that all sums are of the same steps.
+    #[inline]
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.is_open() && self.paused_since.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether a span of this name ends a step.
     pub(crate) fn is_step(name: &CStr) -> bool {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
@@ -226,12 +232,13 @@ mod tests {
         dlmonitor::clock::start();
         let paused = |wanted: Wanted, keep, measures| {
             let window = Window::new(wanted, keep, 4);
-            let mut closed = 0;
+            let (mut closed, mut unsampled) = (0, 0);
             for step in 0..100 {
                 window.step_ended(Duration::from_millis(step), NodeId(1), measures);
                 closed += usize::from(!window.is_open());
+                unsampled += usize::from(!window.is_sampled());
             }
-            let is_timed = window.paused(dlmonitor::clock::ticks()) > 0;
+            let is_timed = window.paused(dlmonitor::clock::ticks()) > 0 && unsampled > 0;
             (closed, window.overhead().map(|overhead| overhead.unrecorded_steps), is_timed)
         };
         assert_eq!(paused(Wanted::default(), false, true), (0, Some(4), true));

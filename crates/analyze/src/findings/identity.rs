@@ -165,10 +165,15 @@ pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
     fingerprints
 }
 
+/// What ends a title that says where most of the time is.
+pub(in crate::findings) const MOSTLY_AT: &str = "; most of it at ";
+
 /// What findings of two ranks have in common if they are the same. Ranks run one program at a time, so lines and modules are the same;
 /// which kernels run may differ, and so what is to be changed: the title but for its numbers stands for it.
 pub(in crate::findings) fn on_ranks(finding: &Finding) -> (String, Place, String) {
-    (finding.rule.code.clone(), finding.place.clone(), words(&finding.title))
+    // Where most of the loading is may differ from rank to rank.
+    let title = finding.title.split_once(MOSTLY_AT).map_or(finding.title.as_str(), |(title, _)| title);
+    (finding.rule.code.clone(), finding.place.clone(), words(title))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::path::Path;
 /// Rows for people where they do not say.
 const TOP: usize = 40;
 
-/// Runs the command; tells whether times were measured.
+/// Runs the command; tells whether times were measured that findings are told by.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     let head = format!("{head}\n{text}");
     let shown = people.then(Vec::new);
     Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)?;
-    Ok(tree.measured().into_iter().any(|metric| metric.unit() == Unit::Ns))
+    let is_time = |metric: CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
+    Ok(tree.measured().into_iter().any(is_time))
 }
 
 fn open(run: &Path, imports: bool) -> Result<CallTree> {

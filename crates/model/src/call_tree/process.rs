@@ -36,8 +36,7 @@ pub struct CallProcess {
 /// Overhead of the recorder: how much longer steps take because they are recorded, measured by some steps that were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOverhead {
-    /// Steps in which operators were not recorded for it: their calls and times, and the times of spans around them, are in no number of the
-    /// tree. Calls of spans and samples of such steps are.
+    /// Steps that were not recorded for it: of them the tree has the number of calls of spans and how long each took as a whole, nothing else.
     pub unrecorded_steps: u64,
     /// Comparisons of recorded steps with unrecorded ones.
     pub comparisons: u32,

@@ -126,7 +126,7 @@ fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, at: Registers) 
     if sampler.paused.load(Ordering::SeqCst) {
         return false;
     }
-    if Session::current().is_some_and(|session| session.window.is_open()) {
+    if Session::current().is_some_and(|session| session.window.is_sampled()) {
         // SAFETY: the record is that of this thread's handler.
         unsafe { record.sample(clock, sampler, at) }
     } else {

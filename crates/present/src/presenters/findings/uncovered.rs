@@ -38,7 +38,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
     let place = match group.place_percent {
         _ if !is_place => String::new(),
-        Some(there) if group.percent - there >= 1.0 => format!(", most at {place} with {there:.0} %"),
+        Some(there) if group.percent - there >= 1.0 => format!(", the largest part at {place} with {there:.0} %"),
         _ => format!(" at {place}"),
     };
     let (of_window, of_path) = (group.percent, group.path_percent);

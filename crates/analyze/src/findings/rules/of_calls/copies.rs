@@ -117,6 +117,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let of_one = all.get(zeroed_gradients::FILLS_ONE).cloned().unwrap_or_default();
     let of_lists = all.get(zeroed_gradients::FILLS_A_LIST).cloned().unwrap_or_default();
     let times: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
+    let times = called.thread.recorded(times).max(1);
     // How many a list has is not recorded.
     let per_call = (of_lists.calls == 0).then(|| usize::try_from(of_one.calls / times).unwrap_or(usize::MAX));
     let is_few = |per_call: usize| (per_call as f64) < called.setting(rule, "gradients");

@@ -6,8 +6,8 @@ use super::super::{
 use super::subject::{ByLine, Called, KindOf};
 use super::thread::{Time, outermost};
 use crate::findings::Rule;
-use stackline_model::CallNodeId;
 use stackline_model::names::is_recompilation;
+use stackline_model::{CallFrameId, CallNodeId};
 
 /// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
 const LOOKED_FOR: [(&Rule, KindOf); 7] = [
@@ -28,8 +28,8 @@ pub(super) struct Kinds {
     found: Vec<(&'static Rule, ByLine)>,
     /// Preparing of data while it is loaded: a part of the loading.
     prepared: ByLine,
-    /// By node, the rule that has it.
-    rules: Vec<Option<&'static Rule>>,
+    /// By node, the rule that has it, and the line that it is told of.
+    rules: Vec<Option<(&'static Rule, CallFrameId)>>,
 }
 
 impl Kinds {
@@ -48,7 +48,7 @@ impl Kinds {
         for node in called.nodes() {
             let own = called.thread.own[node.index()];
             if let Some((top, (rule, kind))) = outermost[node.index()] {
-                rules[node.index()] = Some(found[rule].0);
+                rules[node.index()] = Some((found[rule].0, called.line(top)));
                 add(called, &mut found[rule].1, (kind, top, node), own);
             } else if own.waits_ns > 0 && !called.in_operator[node.index()] && called.is_users(node) {
                 // What the same line computes is no wait.
@@ -73,8 +73,8 @@ impl Kinds {
         self.rule_of(node).is_some()
     }
 
-    /// The rule that looks for what a node belongs to.
-    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<&'static Rule> {
+    /// The rule that looks for what a node belongs to, and the line that it would tell of.
+    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, CallFrameId)> {
         self.rules.get(node.index()).copied().flatten()
     }
 }

@@ -37,7 +37,6 @@ use stackline_model::words::{count, duration};
 use stackline_model::{CallMetric, CallTree, Severity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use steps::Steps;
 use subject::Called;
 pub use subject::place_of_call;
 use thread::Known;
@@ -314,7 +313,9 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
     }
     if let Some(part) = called.overhead {
         let percent = 100.0 * part;
-        notes.push(format!("recording adds {percent:.1} % to a step, which is taken out of the times of operators"));
+        notes.push(format!(
+            "recording adds {percent:.1} % to a step, which is taken out of times, call by call of operators"
+        ));
     }
     if called.thread.known == Known::Operators {
         notes.push("there are no samples: what is done between operators is in no number".to_owned());
@@ -359,18 +360,6 @@ fn left_out(called: &Called<'_>) -> Vec<String> {
     .collect()
 }
 
-fn number(of: usize) -> String {
-    count(i64::try_from(of).unwrap_or(i64::MAX))
-}
-
-/// Says it if operators were recorded in some steps only.
-fn operators_left_out(steps: &Steps) -> String {
-    if steps.recorded >= steps.count {
-        return String::new();
-    }
-    format!("; operators were recorded in {} of them, the others count as these", number(steps.recorded))
-}
-
 fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
     let (tree, steps) = (called.tree, &called.steps);
     let text = |id| tree.strings.get(id);
@@ -385,11 +374,10 @@ fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
     let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are those of {name}{of}{which}, in {} of {}: {} steps, marked by {marks}{}",
+            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
             text(function),
             text(file),
-            number(steps.count),
-            operators_left_out(steps)
+            count(i64::try_from(steps.count).unwrap_or(i64::MAX))
         ),
         _ => format!(
             "times are those of {name}{of}{which}, from begin to end: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \

@@ -9,6 +9,7 @@ use super::steps::below;
 use super::subject::{Called, Seen};
 use super::thread::is_recorded;
 use crate::critical_path::exact::what_if::Gain;
+use crate::findings::identity::MOSTLY_AT;
 use crate::findings::{Fact, Place, Rule};
 use crate::vocabulary::python::TAKE_BATCH;
 use stackline_model::words::duration;
@@ -154,13 +155,14 @@ fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
     let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut lines: BTreeMap<CallFrameId, u64> = BTreeMap::new();
     for node in called.nodes().filter(|node| loads[node.index()]) {
-        *lines.entry(called.line(node)).or_default() += called.thread.own[node.index()].ns;
+        let line = lines.entry(called.line(node)).or_default();
+        *line = line.saturating_add(called.thread.own[node.index()].ns);
     }
     lines.retain(|line, _| !taken_from.contains(line));
     let most = lines.into_iter().max_by_key(|&(line, ns)| (ns, std::cmp::Reverse(line)));
     let part = |ns: u64| ns.saturating_mul(100) / seen.time.ns.max(1);
     match most.filter(|&(_, ns)| part(ns) >= MOST) {
-        Some((line, ns)) => format!("; {} % of it is at {}", part(ns), called.place(line).text()),
+        Some((line, ns)) => format!("{MOSTLY_AT}{} ({} %)", called.place(line).text(), part(ns)),
         None => String::new(),
     }
 }
@@ -168,5 +170,5 @@ fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
 /// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
 fn batches(called: &Called<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
-    called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum()
+    called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())
 }

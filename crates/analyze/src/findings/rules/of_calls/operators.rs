@@ -99,7 +99,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
     let called = operators.called;
     let rule = &unfused_optimizer::RULE;
     let name = called.name(*spans.first()?);
-    let steps: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
+    let steps: u64 = called.thread.recorded(spans.iter().map(|span| called.thread.calls[span.index()]).sum());
     let by_name = operators.below(spans);
     let backward = |name: &&str| crate::vocabulary::autograd::is_node(name);
     let of_many = |name: &&str| unfused_optimizer::OF_MANY_TENSORS.iter().any(|part| name.contains(part));

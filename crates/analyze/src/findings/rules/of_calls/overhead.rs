@@ -1,58 +1,62 @@
-//! What a recorder's own overhead does to sums: it leaves operators out in some steps to measure it, and takes time in the others.
-//!
-//! Samples and calls of spans are those of all steps; calls and times of operators, and times of spans around them, of the recorded ones.
+//! What a recorder adds to the steps that it records, where it measured that in the run: it is no time of the program.
 
 use super::steps::Steps;
 use super::thread::{Known, Thread, Time};
-use stackline_model::{CallFrame, CallNodeId, CallTree};
-
-/// Of the time of operators at least this part is their own: overhead also lies beside them, and is known by an interval.
-const LEAST_OWN: f64 = 0.25;
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallTree};
 
 impl Thread {
-    /// Adds, where operators were left out in some steps, as much as they take in the others.
-    pub(super) fn add_unrecorded(&mut self, tree: &CallTree, steps: &Steps) {
-        if steps.recorded == 0 || steps.recorded >= steps.count {
-            return;
-        }
-        let factor = steps.count as f64 / steps.recorded as f64;
-        let of_all = |recorded: u64| (recorded as f64 * factor).round() as u64;
-        for node in tree.nodes.ids().filter(|node| steps.inside[node.index()]) {
-            let at = node.index();
-            let ns = of_all(self.operators[at]);
-            if self.known == Known::Operators {
-                self.own[at].add(Time::measured(ns.saturating_sub(self.operators[at])));
-            }
-            self.operators[at] = ns;
-            if !matches!(tree.frame(node), Some(CallFrame::Span { .. })) {
-                self.calls[at] = of_all(self.calls[at]);
-            }
-        }
-    }
-
-    /// Takes what recording adds to steps out of the times of operators, where the recorder measured that and it is more than chance.
-    /// How much it adds, as a part of a step without it.
-    pub(super) fn leave_out_overhead(&mut self, tree: &CallTree, steps: &Steps, in_operator: &[bool]) -> Option<f64> {
+    /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an operator, where it was
+    /// called, for that is where the recorder runs. How much it adds, as a part of a step without it.
+    pub(super) fn leave_out_overhead(&mut self, tree: &CallTree, steps: &Steps) -> Option<f64> {
         let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
-        if steps.recorded == 0 || self.known == Known::Operators {
+        if steps.count == 0 || self.known == Known::Operators {
             return None;
         }
         let added = fraction.median_ppm as f64 / 1e6;
-        let recorded_part = steps.recorded as f64 / steps.count.max(1) as f64;
-        let inside = || tree.nodes.ids().map(CallNodeId::index).filter(|&at| steps.inside[at]);
-        let in_operators = || inside().filter(|&at| in_operator[at]);
-        let sampled: f64 = inside().map(|at| self.own[at].ns as f64).sum();
-        // All steps as they would take without it: unrecorded ones are so already.
-        let without = sampled / (1.0 + added * recorded_part);
-        let own_part = |ns: f64, overhead: f64| (1.0 - overhead / ns.max(1.0)).clamp(LEAST_OWN, 1.0);
-        let of_samples =
-            own_part(in_operators().map(|at| self.own[at].ns as f64).sum(), without * added * recorded_part);
-        let of_measured = own_part(in_operators().map(|at| self.operators[at] as f64).sum(), without * added);
-        let nodes: Vec<usize> = in_operators().collect();
-        for at in nodes {
-            self.own[at] = self.own[at].scaled(of_samples);
-            self.operators[at] = (self.operators[at] as f64 * of_measured) as u64;
+        let sampled: f64 = steps.of(&self.own).map(|own| own.ns as f64).sum();
+        let calls = self.calls_of_process(tree, steps).max(1);
+        let each_ns = sampled * added / (1.0 + added) / calls as f64;
+        // By node, what of it is not yet taken out of samples and of measured times.
+        let mut left = vec![[0.0_f64; 2]; tree.nodes.len()];
+        for node in (1..left.len()).rev().filter(|&node| steps.inside[node]) {
+            let mut above = left[node];
+            let from_samples = above[0].min(self.own[node].computing().ns as f64);
+            self.own[node] = self.own[node].without_computing(from_samples as u64);
+            let from_measured = above[1].min(self.operators[node] as f64);
+            self.operators[node] -= from_measured as u64;
+            above = [above[0] - from_samples, above[1] - from_measured];
+            if is_operator(tree, CallNodeId::new(node)) {
+                let ns = self.calls[node] as f64 * each_ns;
+                above = above.map(|left| left + ns);
+            }
+            let parent = &mut left[tree.nodes.parent[node].index()];
+            *parent = [parent[0] + above[0], parent[1] + above[1]];
         }
         Some(added)
+    }
+
+    /// Calls of operators in steps on all threads of the process: the recorder's overhead is that of all.
+    fn calls_of_process(&self, tree: &CallTree, steps: &Steps) -> u64 {
+        let process = |thread: usize| tree.threads.get(thread).map(|thread| thread.process);
+        let own = process(self.id.index());
+        let of_steps = tree.metrics.iter().filter(|(node, thread, metric, _)| {
+            let is_call = *metric == CallMetric::OperatorTime && is_operator(tree, *node);
+            is_call && steps.inside[node.index()] && process(thread.index()) == own
+        });
+        of_steps.fold(0, |sum, (.., stats)| sum.saturating_add(stats.count))
+    }
+}
+
+/// Whether the recorder runs at each call: spans are few.
+fn is_operator(tree: &CallTree, node: CallNodeId) -> bool {
+    matches!(tree.frame(node), Some(frame) if !matches!(frame, CallFrame::Span { .. }))
+}
+
+impl Time {
+    /// It without so much of what is no waiting.
+    fn without_computing(self, ns: u64) -> Self {
+        let part = ns as f64 / self.computing().ns.max(1) as f64;
+        let fewer = (self.samples.saturating_sub(self.wait_samples) as f64 * part).floor() as u64;
+        Self { ns: self.ns.saturating_sub(ns), samples: self.samples.saturating_sub(fewer), ..self }
     }
 }

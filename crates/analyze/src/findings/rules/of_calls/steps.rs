@@ -18,10 +18,8 @@ const LEAST_PART: u64 = 10;
 /// Steps, and what belongs to them.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// How many there were; 0 where nothing marks any.
+    /// How many were recorded; 0 where nothing marks any.
     pub(super) count: usize,
-    /// In how many of them operators were recorded.
-    pub(super) recorded: usize,
     /// The spans that mark them.
     pub(super) marks: Option<String>,
     /// The function whose lines are the loop: its name and file.
@@ -46,13 +44,19 @@ impl Steps {
             None => vec![true; tree.nodes.len()],
         };
         Self {
-            count: mark.map_or(0, |mark| usize::try_from(mark.calls).unwrap_or(usize::MAX)),
-            recorded: mark.map_or(0, |mark| usize::try_from(recorded(mark, thread)).unwrap_or(usize::MAX)),
+            count: mark.map_or(0, |mark| usize::try_from(thread.recorded(mark.calls)).unwrap_or(usize::MAX)),
             marks: mark.map(|mark| mark.name.clone()),
             function: of_loop.map(|of_loop| of_loop.function),
             inside: inside.iter().zip(&is_once).map(|(&inside, &once)| inside && !once).collect(),
             is_once,
         }
+    }
+}
+
+impl Steps {
+    /// Of values by node, those of the loop.
+    pub(super) fn of<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
+        values.iter().zip(&self.inside).filter(|(_, inside)| **inside).map(|(value, _)| value)
     }
 }
 
@@ -73,11 +77,6 @@ fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
         }
         _ => false,
     }
-}
-
-/// In how many of the steps that spans mark operators were recorded.
-fn recorded(mark: &Mark, thread: &Thread) -> u64 {
-    Some(mark.calls.saturating_sub(thread.overhead.unrecorded_steps)).filter(|&count| count > 0).unwrap_or(mark.calls)
 }
 
 /// Whether a node is a span that marks steps.
@@ -247,7 +246,7 @@ const LONG_WAIT: f64 = 4.0;
 impl Again {
     /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
     fn of(tree: &CallTree, thread: &Thread, mark: &Mark) -> Self {
-        let recorded = recorded(mark, thread);
+        let recorded = thread.recorded(mark.calls);
         let of_nodes = mark.nodes.iter().map(|node| thread.calls[node.index()]);
         let mut counts: Vec<u64> = of_nodes.chain([mark.calls, recorded]).filter(|&count| count > 1).collect();
         counts.sort_unstable();

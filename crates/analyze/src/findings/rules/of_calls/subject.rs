@@ -57,8 +57,7 @@ impl<'a> Called<'a> {
             matches!(kind, Some(CallFrameKind::Operator | CallFrameKind::Backward))
         };
         let in_operator = below(tree, is_operator);
-        thread.add_unrecorded(tree, &steps);
-        let overhead = thread.leave_out_overhead(tree, &steps, &in_operator);
+        let overhead = thread.leave_out_overhead(tree, &steps);
         thread.add_unseen(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
         let inside = thread.own.iter().zip(&steps.inside).filter(|(_, inside)| **inside);

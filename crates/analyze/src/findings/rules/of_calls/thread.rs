@@ -2,8 +2,8 @@
 
 use super::steps::{is_mark, is_span};
 use crate::vocabulary::autograd::is_device_thread;
-use crate::vocabulary::python::TAKE_BATCH;
-use stackline_model::{CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallTree, Unit};
+use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
+use stackline_model::{CallFrameId, CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -109,11 +109,18 @@ pub(super) struct Thread {
     pub(super) durations: BTreeMap<CallNodeId, CallStats>,
     /// Samples of waits, in ns.
     pub(super) waits: BTreeMap<CallNodeId, CallStats>,
-    /// Steps in which a recorder left operators out to measure its overhead, and that overhead.
+    /// What a recorder measured of its overhead,
     pub(super) overhead: CallOverhead,
+    /// and the part of steps that it recorded: in the others, which tell its overhead, spans are counted and nothing else.
+    recorded_part: f64,
 }
 
 impl Thread {
+    /// How many of so many spans, which are counted in all steps, are of recorded ones.
+    pub(super) fn recorded(&self, spans: u64) -> u64 {
+        (spans as f64 * self.recorded_part).round() as u64
+    }
+
     /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
     /// time; of one rank, if one is chosen. `None` if no thread has any time.
     pub(super) fn find(tree: &CallTree, rank: Option<i64>) -> Option<Self> {
@@ -191,7 +198,20 @@ impl Thread {
         }
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
         let overhead = process.and_then(|process| process.overhead).unwrap_or_default();
-        Self { id, known, own, calls, operators, durations, waits: waits_at, overhead }
+        let recorded_part = recorded_part(tree, &calls, overhead.unrecorded_steps);
+        Self { id, known, own, calls, operators, durations, waits: waits_at, overhead, recorded_part }
+    }
+}
+
+/// The part of steps that was recorded. The recorder counts those of one optimizer, most likely that with the most steps.
+fn recorded_part(tree: &CallTree, calls: &[u64], unrecorded: u64) -> f64 {
+    let mut steps: BTreeMap<CallFrameId, u64> = BTreeMap::new();
+    for node in tree.nodes.ids().filter(|node| is_span(tree, *node, OPTIMIZER_STEP)) {
+        *steps.entry(tree.nodes.frame[node.index()]).or_default() += calls[node.index()];
+    }
+    match steps.into_values().max() {
+        Some(all) if unrecorded < all => (all - unrecorded) as f64 / all as f64,
+        _ => 1.0,
     }
 }
 

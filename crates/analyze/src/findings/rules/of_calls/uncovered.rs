@@ -1,6 +1,6 @@
 //! Time of the thread that no finding is about.
 
-use super::super::{copy_chains, operators_in_loops, unfused_optimizer, zeroed_gradients};
+use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
 use super::busy::of_functions;
 use super::draft::{CallDraft, bounded};
 use super::kinds::Kinds;
@@ -42,7 +42,12 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
     };
     // What a rule looks for is told only if it found something.
     let is_taken = |node: CallNodeId| {
-        kinds.rule_of(node).is_some_and(|rule| drafts.iter().any(|draft| draft.rule.code == rule.code))
+        kinds.rule_of(node).is_some_and(|(rule, line)| {
+            let is_of_program = rule.code == dataloader_starved::RULE.code;
+            let place = called.place(line);
+            let is_it = |draft: &CallDraft| draft.rule.code == rule.code && (is_of_program || draft.place == place);
+            drafts.iter().any(is_it)
+        })
     };
     let operators = operators(called, &is_taken).into_iter();
     let operators = operators.filter(|(name, group)| !drafts.iter().any(|draft| is_about(draft, name, &group.place)));
