@@ -50,7 +50,13 @@ pub(super) struct Called<'a> {
 impl<'a> Called<'a> {
     /// `None` if no time was measured of any thread, or none of the chosen rank.
     pub(super) fn new(tree: &'a CallTree, rank: Option<i64>, settings: &'a Settings) -> Option<Self> {
-        let mut thread = Thread::find(tree, rank)?;
+        let thread = Thread::find(tree, rank)?;
+        let id = thread.id;
+        // Of a few short steps there may be no sample.
+        Self::of(tree, thread, settings).or_else(|| Self::of(tree, Thread::by_operators(tree, id), settings))
+    }
+
+    fn of(tree: &'a CallTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
         let steps = Steps::find(tree, &tree.children(), &thread);
         let is_operator = |node| {
             let kind = tree.frame(node).map(CallFrame::kind);

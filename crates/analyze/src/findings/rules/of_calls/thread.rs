@@ -155,6 +155,13 @@ impl Thread {
         Some(Self::with(tree, |thread| of_row(thread) == id, (id, known)))
     }
 
+    /// A thread by its operators alone.
+    pub(super) fn by_operators(tree: &CallTree, id: CallThreadId) -> Self {
+        let first = first_of(tree);
+        let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
+        Self::with(tree, is_it, (id, Known::Operators))
+    }
+
     fn with(tree: &CallTree, is_it: impl Fn(CallThreadId) -> bool, (id, known): (CallThreadId, Known)) -> Self {
         let nodes = tree.nodes.len();
         let (mut own, mut calls, mut operators) =
