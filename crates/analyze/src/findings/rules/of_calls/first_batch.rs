@@ -1,7 +1,7 @@
 //! The first batch of a loader, whose workers are just starting, and which opens what it reads: it comes once, and a sum over calls does not
 //! tell it from the others. How long the longest one took is known.
 
-use super::thread::{Thread, outermost};
+use super::thread::{Thread, Time, outermost};
 use stackline_model::{CallNodeId, CallStats, CallTree};
 use std::collections::BTreeMap;
 
@@ -36,4 +36,20 @@ fn beyond_others(calls: &CallStats) -> Option<u64> {
     let others = calls.count.checked_sub(1).filter(|_| calls.count >= LEAST_BATCHES)?;
     let mean = calls.sum.saturating_sub(calls.max) as f64 / others as f64;
     (calls.max as f64 > TIMES * mean).then(|| calls.max.saturating_sub(mean as u64))
+}
+
+impl Time {
+    /// A part of it.
+    fn scaled(self, part: f64) -> Self {
+        let of = |whole: u64| (whole as f64 * part) as u64;
+        // Few samples are still some.
+        let of_samples = |whole: u64| (whole as f64 * part).ceil() as u64;
+        Self {
+            ns: of(self.ns),
+            waits_ns: of(self.waits_ns),
+            measured_ns: of(self.measured_ns),
+            samples: of_samples(self.samples),
+            wait_samples: of_samples(self.wait_samples),
+        }
+    }
 }

@@ -51,9 +51,7 @@ impl Steps {
             is_once,
         }
     }
-}
 
-impl Steps {
     /// Of values by node, those of the loop.
     pub(super) fn of<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
         values.iter().zip(&self.inside).filter(|(_, inside)| **inside).map(|(value, _)| value)

@@ -53,25 +53,24 @@ impl<'a> Called<'a> {
         let thread = Thread::find(tree, rank)?;
         let id = thread.id;
         // Of a few short steps there may be no sample.
-        Self::of(tree, thread, settings).or_else(|| Self::of(tree, Thread::by_operators(tree, id), settings))
+        Self::of(tree, thread, settings).or_else(|| Self::of(tree, Thread::with(tree, id, Known::Operators), settings))
     }
 
     fn of(tree: &'a CallTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
         let steps = Steps::find(tree, &tree.children(), &thread);
+        let overhead = thread.leave_out_overhead(tree, &steps);
+        thread.add_unseen(tree);
+        let first_batches_ns = thread.leave_out_first_batches(tree);
+        let window_ns = steps.of(&thread.own).fold(0_u64, |all, time| all.saturating_add(time.ns));
+        if window_ns == 0 {
+            return None;
+        }
+        let names: Vec<String> = tree.frames.iter().map(|frame| name(tree, frame)).collect();
         let is_operator = |node| {
             let kind = tree.frame(node).map(CallFrame::kind);
             matches!(kind, Some(CallFrameKind::Operator | CallFrameKind::Backward))
         };
         let in_operator = below(tree, is_operator);
-        let overhead = thread.leave_out_overhead(tree, &steps);
-        thread.add_unseen(tree);
-        let first_batches_ns = thread.leave_out_first_batches(tree);
-        let inside = thread.own.iter().zip(&steps.inside).filter(|(_, inside)| **inside);
-        let window_ns = inside.fold(0_u64, |all, (time, _)| all.saturating_add(time.ns));
-        if window_ns == 0 {
-            return None;
-        }
-        let names: Vec<String> = tree.frames.iter().map(|frame| name(tree, frame)).collect();
         let (lines, users) = lines(tree, &names);
         Some(Self {
             tree,

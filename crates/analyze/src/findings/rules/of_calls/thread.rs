@@ -41,7 +41,7 @@ impl Time {
     }
 
     /// Time that was measured from begin to end.
-    pub(super) fn measured(ns: u64) -> Self {
+    fn measured(ns: u64) -> Self {
         Self { ns, measured_ns: ns, ..Self::default() }
     }
 
@@ -53,20 +53,6 @@ impl Time {
     /// What samples saw of it but for what they saw of a part.
     pub(super) fn without(self, part: Self) -> Self {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
-    }
-
-    /// A part of it.
-    pub(super) fn scaled(self, part: f64) -> Self {
-        let of = |whole: u64| (whole as f64 * part) as u64;
-        // Few samples are still some.
-        let of_samples = |whole: u64| (whole as f64 * part).ceil() as u64;
-        Self {
-            ns: of(self.ns),
-            waits_ns: of(self.waits_ns),
-            measured_ns: of(self.measured_ns),
-            samples: of_samples(self.samples),
-            wait_samples: of_samples(self.wait_samples),
-        }
     }
 
     /// What of it is waiting.
@@ -152,17 +138,13 @@ impl Thread {
             () if has(CallMetric::CpuTime) => Known::Cpu,
             () => Known::Operators,
         };
-        Some(Self::with(tree, |thread| of_row(thread) == id, (id, known)))
+        Some(Self::with(tree, id, known))
     }
 
-    /// A thread by its operators alone.
-    pub(super) fn by_operators(tree: &CallTree, id: CallThreadId) -> Self {
+    /// A thread, by all rows of the table of threads that are of it.
+    pub(super) fn with(tree: &CallTree, id: CallThreadId, known: Known) -> Self {
         let first = first_of(tree);
         let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
-        Self::with(tree, is_it, (id, Known::Operators))
-    }
-
-    fn with(tree: &CallTree, is_it: impl Fn(CallThreadId) -> bool, (id, known): (CallThreadId, Known)) -> Self {
         let nodes = tree.nodes.len();
         let (mut own, mut calls, mut operators) =
             (vec![Time::default(); nodes], vec![0_u64; nodes], vec![0_u64; nodes]);
