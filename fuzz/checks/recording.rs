@@ -1,13 +1,23 @@
-//! Streams of recordings with any records in a whole chunk: what is read is a tree, and its values add up.
+//! Streams of recordings, of each format, with any records in a whole chunk: what is read is a tree, and its values add up.
 
-use stackline_ingest::recording::read_streams;
+use stackline_ingest::recording::{read_streams, traces_of};
 
 /// Panics where it does not hold.
 pub(crate) fn check(data: &[u8]) {
     // The right length and checksum: only records are left to be wrong.
     let prefix = [(data.len() as u32).to_le_bytes(), crc32fast::hash(data).to_le_bytes()].concat();
-    let file = [b"SLREC\0\0\x01", prefix.as_slice(), data].concat();
-    let tree = read_streams([("fuzz", file.as_slice())]);
+    for version in 1..=2 {
+        check_stream(&[b"SLREC\0\0", [version].as_slice(), prefix.as_slice(), data].concat());
+    }
+}
+
+fn check_stream(file: &[u8]) {
+    for trace in traces_of("fuzz", [("fuzz", file)]).traces {
+        if let Err(rule) = trace.events.check() {
+            panic!("{rule:?}");
+        }
+    }
+    let tree = read_streams([("fuzz", file)]);
     if let Err(rule) = tree.check() {
         panic!("{rule}");
     }

@@ -6,7 +6,7 @@ use crate::common;
 
 use common::stdout;
 use serde_json::Value;
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, Thread};
+use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, Thread};
 use stackline_synth::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -186,7 +186,14 @@ fn trace_recording(folder: &Path) -> String {
         for (node, start, duration, own) in
             [(3, at + 1, inner, inner), (4, at + 200, 2 * inner, 2 * inner), (2, at, 600, 600 - 3 * inner)]
         {
-            records.push(Record::Event { thread: 0, node, start_delta_ns: start - last_end, duration_ns: duration });
+            let detail = CallDetail::None;
+            records.push(Record::Call {
+                thread: 0,
+                node,
+                start_delta_ns: start - last_end,
+                duration_ns: duration,
+                detail,
+            });
             last_end = start + duration.cast_signed();
             stats.entry((node, Metric::CallTime)).or_default().add(duration);
             stats.entry((node, Metric::OperatorTime)).or_default().add(own);

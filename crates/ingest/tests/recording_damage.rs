@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use stackline_ingest::recording::{memory_of, read_streams, traces_of};
 use stackline_model::{CallMetric, EventKind, TraceSet};
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, Thread, TouchKind};
+use stackline_recording::{
+    CallDetail, ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, Thread, TouchKind,
+};
 use std::collections::HashSet;
 
 /// A call as a trace shows it: name, begin, length.
@@ -38,11 +40,11 @@ fn chunks(count: u32, restarts: bool) -> Vec<Vec<u8>> {
         for call in 0..i64::from(chunk % 4 + 3) {
             let start = 1_000_000 + i64::from(chunk) * 10_000 + call * 100;
             let is_span = call % 2 == 1;
-            if is_span {
-                push(Record::EventName { thread, name: format!("span {chunk} {call}") });
-            }
-            let node = if is_span { first + 1 } else { first };
-            push(Record::Event { thread, node, start_delta_ns: start - last_end, duration_ns: 50 });
+            let (node, detail) = match is_span {
+                true => (first + 1, CallDetail::Name(format!("span {chunk} {call}"))),
+                false => (first, CallDetail::None),
+            };
+            push(Record::Call { thread, node, start_delta_ns: start - last_end, duration_ns: 50, detail });
             last_end = start + 50;
             let stats = Stats { count: call as u64 + 1, sum: 50 * (call as u64 + 1), ..Stats::default() };
             push(Record::Stats { thread, node, metric: Metric::CallTime, stats });

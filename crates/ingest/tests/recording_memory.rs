@@ -3,7 +3,7 @@
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
 use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
+use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
 
 /// Operators that may be called: node 1 and so on.
 const OPERATORS: [&str; 6] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear", "aten::zero_", "aten::copy_"];
@@ -38,7 +38,7 @@ impl Stream {
     fn call(mut self, node: u32, start: i64, end: i64) -> Self {
         let start_delta_ns = start - std::mem::replace(&mut self.ended, end);
         let duration_ns = (end - start).cast_unsigned();
-        self.records.push(Record::Event { thread: 0, node, start_delta_ns, duration_ns });
+        self.records.push(Record::Call { thread: 0, node, start_delta_ns, duration_ns, detail: CallDetail::None });
         self
     }
 

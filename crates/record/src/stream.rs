@@ -354,7 +354,10 @@ impl Stream {
             (frames.records(self.records).to_vec(), frames.span_names().examples().to_vec())
         };
         self.records += records.len();
-        for record in &records {
+        // Texts first, which refer to nothing: blocks of one kind are long then.
+        let (texts, others): (Vec<_>, Vec<_>) =
+            records.iter().partition(|record| matches!(record, Record::Text { .. }));
+        for record in texts.into_iter().chain(others) {
             self.push(record);
         }
         self.examples.resize(examples.len(), 0);

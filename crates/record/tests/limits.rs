@@ -23,7 +23,7 @@ fn threads_that_ended_leave_nothing_behind() {
         assert!(grown < 300.0, "{mode}: {grown} MB");
         // Nothing of what they did is missing.
         let records = all_records(run.path());
-        let calls = records.iter().filter(|record| matches!(record, Record::Event { .. })).count();
+        let calls = records.iter().filter(|record| matches!(record, Record::Call { .. })).count();
         let lost: Vec<_> = records.iter().filter(|record| matches!(record, Record::Lost { .. })).collect();
         assert!(lost.is_empty(), "{lost:?}");
         assert_eq!(mode == "trace", calls > MORE * 20 * 4, "{calls} calls");

@@ -3,7 +3,7 @@
 use crate::support;
 
 use stackline_model::EventKind;
-use stackline_recording::{FrameKey, Metric, Record};
+use stackline_recording::{CallDetail, FrameKey, Metric, Record};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use support::{here, recorded, torch};
@@ -101,6 +101,8 @@ fn named_steps_stay_steps() {
     let set = stackline_ingest::recording::read_traces(run.path(), &stackline_ingest::ReadOptions::default()).unwrap();
     let steps: Vec<i64> = set.traces[0].steps.iter().map(|step| step.number).collect();
     assert_eq!(steps, (0..300).collect::<Vec<i64>>());
-    let folded = support::all_records(run.path()).into_iter().any(|record| matches!(record, Record::EventName { .. }));
+    let folded = support::all_records(run.path())
+        .into_iter()
+        .any(|record| matches!(record, Record::Call { detail: CallDetail::Name(_), .. }));
     assert!(folded, "those beyond 64 share a frame");
 }

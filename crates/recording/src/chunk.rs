@@ -1,24 +1,36 @@
-//! Framing: length, checksum, records.
+//! Framing: length, checksum, blocks of records.
 
 use crate::Record;
+use crate::block::BlockWriter;
 
-/// The first bytes of a stream: magic and format version.
-pub const HEADER: [u8; 8] = *b"SLREC\0\0\x01";
+/// The first bytes of a stream: magic, and the oldest version of the format whose readers understand the file.
+pub const HEADER: [u8; 8] = *b"SLREC\0\0\x02";
+
+/// The oldest version that is read.
+pub(crate) const OLDEST: u8 = 1;
 
 /// Bytes of length and checksum.
 pub(crate) const PREFIX: usize = 8;
 
 /// Gathers records into one chunk, to be appended with one `write`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ChunkWriter {
+    /// Room for the prefix, then closed blocks.
     bytes: Vec<u8>,
+    open: BlockWriter,
+}
+
+impl Default for ChunkWriter {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl ChunkWriter {
     /// An empty chunk.
     #[must_use]
     pub fn new() -> Self {
-        Self { bytes: vec![0; PREFIX] }
+        Self { bytes: vec![0; PREFIX], open: BlockWriter::default() }
     }
 
     /// Appends one record.
@@ -26,35 +38,24 @@ impl ChunkWriter {
     /// # Errors
     /// If the record cannot be encoded, which no record of this crate can cause; nothing is appended then.
     pub fn push(&mut self, record: &Record) -> Result<(), postcard::Error> {
-        let before = self.bytes.len();
-        match postcard::to_extend(record, std::mem::take(&mut self.bytes)) {
-            Ok(bytes) => {
-                self.bytes = bytes;
-                Ok(())
-            }
-            Err(error) => {
-                // The buffer went with the failed call: what was gathered before cannot be trusted any more.
-                *self = Self::new();
-                debug_assert!(before >= PREFIX, "a chunk begins with its prefix");
-                Err(error)
-            }
-        }
+        self.open.push(record, &mut self.bytes)
     }
 
     /// How many bytes the chunk has so far, prefix included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.open.len()
     }
 
     /// Whether nothing was pushed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bytes.len() <= PREFIX
+        self.len() <= PREFIX
     }
 
     /// The finished chunk: length, checksum and records. Call [`Self::clear`] before the next one.
     pub fn finish(&mut self) -> &[u8] {
+        self.open.close(&mut self.bytes);
         let length = u32::try_from(self.bytes.len() - PREFIX).unwrap_or(u32::MAX);
         let crc = crc32fast::hash(&self.bytes[PREFIX..]);
         self.bytes[..4].copy_from_slice(&length.to_le_bytes());
@@ -65,6 +66,7 @@ impl ChunkWriter {
     /// Forgets the records and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(PREFIX);
+        self.open.clear();
     }
 }
 
@@ -77,12 +79,12 @@ pub enum NotARecording {
     Magic,
     /// Its format is of another version.
     #[error(
-        "the recording has format version {found}, this program reads version {known}: use the stackline that recorded it"
+        "the recording has format version {found}, this program reads versions 1 to {known}: use the stackline that recorded it"
     )]
     Version {
         /// What the file says.
         found: u8,
-        /// What this crate reads.
+        /// The newest version that this crate reads.
         known: u8,
     },
 }
@@ -115,7 +117,7 @@ mod tests {
         assert_eq!(Reader::new(b"{\"traceEvents\"").unwrap_err(), NotARecording::Magic);
         assert_eq!(Reader::new(b"").unwrap_err(), NotARecording::Magic);
         let newer = Reader::new(b"SLREC\0\0\x09").unwrap_err();
-        assert_eq!(newer, NotARecording::Version { found: 9, known: 1 });
+        assert_eq!(newer, NotARecording::Version { found: 9, known: 2 });
     }
 
     proptest! {

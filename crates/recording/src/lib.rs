@@ -1,8 +1,13 @@
 //! The stream that a watched process appends to its own file: what the recorder writes and the launcher reads.
 //!
-//! A file is a [header](HEADER) and then chunks. A chunk is a length, a CRC-32 and that many bytes of [records](Record),
-//! written with one `write` call. A process that is killed leaves at most one incomplete chunk at the end. The [`Reader`]
+//! A file is a [header](HEADER) and then chunks, each written with one `write` call: a length, a CRC-32 and that many bytes
+//! (both numbers of four bytes, little endian). A process that is killed leaves at most one incomplete chunk at the end. The [`Reader`]
 //! skips damaged chunks, goes on at the next whole one, and says which bytes it skipped.
+//!
+//! A chunk is a sequence of blocks: the number of a kind of [records](Record), how many records follow and how many bytes they have
+//! (varints), then the records, one behind the other, as postcard encodes their fields. A block of a kind that the reader does not
+//! know is skipped and counted ([`Reader::unknown`]), so that new kinds need no new version. In files of format 1, which open as well, a
+//! chunk holds records with a number each, and the first unknown one hides the rest of its chunk.
 //!
 //! Times of single calls are differences, which begin anew in each chunk ([`Record::Restart`]): a chunk needs none before it
 //! but those that define its ids. Other records carry absolute values: the metrics of a node are written again whenever they changed, and the last ones
@@ -23,7 +28,9 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
 mod chunk;
+mod first_format;
 pub mod inputs;
 mod reader;
 mod record;
@@ -33,8 +40,8 @@ mod tensors;
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
 pub use reader::{Damage, Reader};
 pub use record::{
-    COUNTERS, Cost, FrameKey, IDENTIFIER, Interval, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP, OTHER_NAMES,
-    Overhead, Process, Processors, Record, Role, Source, Thread,
+    COUNTERS, CallDetail, Cost, FrameKey, IDENTIFIER, Interval, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP,
+    OTHER_NAMES, Overhead, Process, Processors, Record, Role, Source, Thread,
 };
 pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

@@ -1,7 +1,10 @@
 //! Reader of a stream: whole chunks, and resynchronization behind damaged ones.
 
-use crate::chunk::PREFIX;
+use crate::block::Block;
+use crate::chunk::{OLDEST, PREFIX};
+use crate::first_format::Calls;
 use crate::{HEADER, NotARecording, Record};
+use std::collections::BTreeMap;
 
 /// Bytes of a stream that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +28,13 @@ const MAX_CHECKED: usize = 1 << 22;
 #[derive(Debug)]
 pub struct Reader<'a> {
     file: &'a [u8],
-    /// Unread rest of the current chunk.
+    /// Version of the format.
+    version: u8,
+    /// Unread rest of the current chunk, behind the current block.
     chunk: &'a [u8],
+    block: Block<'a>,
+    calls: Calls,
+    unknown: BTreeMap<u32, u64>,
     next_chunk: usize,
     damages: Vec<Damage>,
     skipped: usize,
@@ -44,14 +52,28 @@ impl<'a> Reader<'a> {
         if file.get(..magic) != Some(&HEADER[..magic]) {
             return Err(NotARecording::Magic);
         }
-        match file.get(magic) {
-            Some(&version) if version == HEADER[magic] => {}
-            found => {
-                return Err(NotARecording::Version { found: found.copied().unwrap_or(0), known: HEADER[magic] });
-            }
+        let (version, known) = (file.get(magic).copied().unwrap_or(0), HEADER[magic]);
+        if !(OLDEST..=known).contains(&version) {
+            return Err(NotARecording::Version { found: version, known });
         }
-        let (damages, budget) = (Vec::new(), MAX_CHECKED);
-        Ok(Self { file, chunk: &[], next_chunk: HEADER.len(), damages, skipped: 0, budget })
+        Ok(Self {
+            file,
+            version,
+            chunk: &[],
+            block: Block::default(),
+            calls: Calls::default(),
+            unknown: BTreeMap::new(),
+            next_chunk: HEADER.len(),
+            damages: Vec::new(),
+            skipped: 0,
+            budget: MAX_CHECKED,
+        })
+    }
+
+    /// How many records of kinds that this reader does not know were skipped so far, by the number of their kind: a newer
+    /// recorder wrote them.
+    pub fn unknown(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.unknown.iter().map(|(&kind, &count)| (kind, count))
     }
 
     /// The first range of bytes that could not be read; complete after [`Iterator::next`] returned `None`.
@@ -96,6 +118,7 @@ impl<'a> Reader<'a> {
         if at >= self.file.len() {
             return None;
         }
+        self.calls.forget();
         if let Some(records) = self.chunk_at(at) {
             self.next_chunk = at + PREFIX + records.len();
             self.chunk = records;
@@ -107,7 +130,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Begin of the next whole chunk from a byte on: a length that fits, a checksum that holds, and a record in it.
+    /// Begin of the next whole chunk from a byte on: a length that fits, a checksum that holds, and a block or record in it.
     fn find_chunk(&mut self, from: usize) -> Option<usize> {
         let mut checksums = Checksums::new(self.file.get(from..)?);
         for at in from..self.file.len() {
@@ -118,10 +141,61 @@ impl<'a> Reader<'a> {
             let Some(records) = rest.get(..length) else { continue };
             self.budget = self.budget.checked_sub(1)?;
             let begin = at + PREFIX - from;
-            if checksums.is(begin, length, crc) && postcard::take_from_bytes::<Record>(records).is_ok() {
+            if checksums.is(begin, length, crc) && self.begins(records) {
                 return Some(at);
             }
         }
+        None
+    }
+
+    /// Whether these bytes begin as a chunk does.
+    fn begins(&self, records: &[u8]) -> bool {
+        match self.version {
+            1 => postcard::take_from_bytes::<Record>(records).is_ok(),
+            _ => Block::open(records).is_some(),
+        }
+    }
+
+    /// The next record of the current chunk, as it stands there; `None` at its end.
+    fn next_in_chunk(&mut self) -> Option<Record> {
+        if self.version == 1 {
+            if self.chunk.is_empty() {
+                return None;
+            }
+            return match postcard::take_from_bytes(self.chunk) {
+                Ok((record, rest)) => {
+                    self.chunk = rest;
+                    Some(record)
+                }
+                Err(_) => self.give_up(),
+            };
+        }
+        loop {
+            if let Some(record) = self.block.next() {
+                return Some(record);
+            }
+            // Where a record makes no sense, or more bytes than records were announced, the blocks behind are still sound.
+            if self.block.left > 0 || !self.block.records.is_empty() {
+                let bytes = std::mem::take(&mut self.block).records.len();
+                self.note(self.next_chunk - self.chunk.len() - bytes, bytes);
+            }
+            if self.chunk.is_empty() {
+                return None;
+            }
+            let Some((block, rest)) = Block::open(self.chunk) else { return self.give_up() };
+            self.chunk = rest;
+            if block.is_known() {
+                self.block = block;
+            } else {
+                *self.unknown.entry(block.kind).or_default() += u64::from(block.left);
+            }
+        }
+    }
+
+    /// Leaves out the rest of the current chunk, which makes no sense although its checksum holds.
+    fn give_up(&mut self) -> Option<Record> {
+        let bytes = std::mem::take(&mut self.chunk).len();
+        self.note(self.next_chunk - bytes, bytes);
         None
     }
 
@@ -169,20 +243,13 @@ impl Iterator for Reader<'_> {
 
     fn next(&mut self) -> Option<Record> {
         loop {
-            while self.chunk.is_empty() {
-                self.open_chunk()?;
-            }
-            match postcard::take_from_bytes(self.chunk) {
-                Ok((record, rest)) => {
-                    self.chunk = rest;
-                    return Some(record);
+            match self.next_in_chunk() {
+                Some(record) => {
+                    if let Some(record) = self.calls.complete(record) {
+                        return Some(record);
+                    }
                 }
-                // The checksum holds: a newer recorder wrote it. Chunks are independent in their framing.
-                Err(_) => {
-                    let bytes = self.chunk.len();
-                    self.note(self.next_chunk - bytes, bytes);
-                    self.chunk = &[];
-                }
+                None => self.open_chunk()?,
             }
         }
     }
@@ -191,7 +258,7 @@ impl Iterator for Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Damage, Reader};
-    use crate::{ChunkWriter, HEADER, Record};
+    use crate::{CallDetail, ChunkWriter, HEADER, Record};
     use proptest::prelude::*;
 
     fn text(id: u32) -> Record {
@@ -205,6 +272,97 @@ mod tests {
             writer.push(&text(id)).unwrap();
         }
         writer.finish().to_vec()
+    }
+
+    /// A chunk of format 1: records with the number of their kind each.
+    fn old_chunk(records: &[Record]) -> Vec<u8> {
+        let body: Vec<u8> = records.iter().flat_map(|record| postcard::to_allocvec(record).unwrap()).collect();
+        framed(&body)
+    }
+
+    fn framed(body: &[u8]) -> Vec<u8> {
+        let (length, crc) = (body.len() as u32, crc32fast::hash(body));
+        [&length.to_le_bytes(), &crc.to_le_bytes(), body].concat()
+    }
+
+    fn call(node: u32, detail: CallDetail) -> Record {
+        Record::Call { thread: 3, node, start_delta_ns: -40, duration_ns: 700, detail }
+    }
+
+    /// As format 1 has it.
+    fn old_call(node: u32, detail: CallDetail) -> Vec<Record> {
+        let thread = 3;
+        let said = match detail {
+            CallDetail::Autograd { delta, forward_thread } => Some(Record::Sequence { thread, delta, forward_thread }),
+            CallDetail::Name(name) => Some(Record::EventName { thread, name }),
+            CallDetail::None => None,
+        };
+        said.into_iter().chain([Record::Event { thread, node, start_delta_ns: -40, duration_ns: 700 }]).collect()
+    }
+
+    #[test]
+    fn files_of_format_1_open() {
+        let details =
+            [CallDetail::None, CallDetail::Autograd { delta: 5, forward_thread: 1 }, CallDetail::Name("step 7".into())];
+        let old: Vec<Record> = details.iter().flat_map(|detail| old_call(9, detail.clone())).collect();
+        // What is said of a call is of none in another chunk.
+        let orphan = [Record::EventName { thread: 3, name: "gone".into() }];
+        let newer =
+            framed(&[[Record::KINDS as u8, 1, 2].as_slice(), &postcard::to_allocvec(&text(1)).unwrap()].concat());
+        let chunks = [old_chunk(&old), old_chunk(&orphan), newer.clone(), old_chunk(&old_call(8, CallDetail::None))];
+        let file = [b"SLREC\0\0\x01".as_slice(), &chunks.concat()].concat();
+        let (records, damages) = read(&file);
+        let expected: Vec<Record> =
+            details.into_iter().map(|detail| call(9, detail)).chain([call(8, CallDetail::None)]).collect();
+        assert_eq!(records, expected);
+        assert_eq!((damages.len(), damages[0].bytes), (1, newer.len() - 8), "a kind that is not known hides its chunk");
+    }
+
+    #[test]
+    fn a_block_of_an_unknown_kind_hides_itself_alone() {
+        let known = |id| {
+            let mut writer = ChunkWriter::new();
+            writer.push(&text(id)).unwrap();
+            writer.finish()[8..].to_vec()
+        };
+        let newer = [postcard::to_allocvec(&(Record::KINDS + 200, 3_u32, 5_u32)).unwrap(), vec![9; 5]].concat();
+        let body = [known(0), newer.clone(), known(1), newer, known(2)].concat();
+        let file = [HEADER.as_slice(), &framed(&body), &chunk(3..5)].concat();
+        let mut reader = Reader::new(&file).unwrap();
+        assert_eq!(reader.by_ref().collect::<Vec<_>>(), (0..5).map(text).collect::<Vec<_>>());
+        assert_eq!(reader.unknown().collect::<Vec<_>>(), [(Record::KINDS + 200, 6)]);
+        assert_eq!((reader.damage(), reader.skipped()), (None, 0));
+    }
+
+    /// A checksum that holds over nonsense: a block's rest is left out, those behind it are read.
+    #[test]
+    fn a_block_that_makes_no_sense_hides_its_rest_alone() {
+        let block = |count: u32, texts: &[u8]| {
+            [postcard::to_allocvec(&(2_u32, count, texts.len() as u32)).unwrap(), texts.to_vec()].concat()
+        };
+        let one = [0, 1, b'a'];
+        let (broken, surplus) = ([0, 1, b'a', 1, 9, b'b'], [0, 1, b'a', 7, 7]);
+        let body = [block(2, &broken), block(1, &one), block(1, &surplus), block(1, &one)].concat();
+        let (records, damages) = read(&[HEADER.as_slice(), &framed(&body)].concat());
+        assert_eq!(records.len(), 4);
+        let first = HEADER.len() + 8 + 3;
+        let third = first + broken.len() + 3 + one.len() + 3;
+        assert_eq!(damages, [Damage { at: first + 3, bytes: 3 }, Damage { at: third + 3, bytes: 2 }]);
+    }
+
+    /// What single calls take, as programs make them: most have a number or none, spans have names.
+    #[test]
+    fn a_call_takes_no_more_than_in_format_1() {
+        let detail = |at: u32| match at % 10 {
+            0..5 => CallDetail::None,
+            5..9 => CallDetail::Autograd { delta: 1, forward_thread: 0 },
+            _ => CallDetail::Name(format!("iteration {at}")),
+        };
+        let mut writer = ChunkWriter::new();
+        (0..1000).for_each(|at| writer.push(&call(at % 300, detail(at))).unwrap());
+        let old: Vec<Record> = (0..1000).flat_map(|at| old_call(at % 300, detail(at))).collect();
+        let (new, old) = (writer.finish().len(), old_chunk(&old).len());
+        assert!(new * 10 < old * 9, "{new} and {old} bytes");
     }
 
     fn read(file: &[u8]) -> (Vec<Record>, Vec<Damage>) {

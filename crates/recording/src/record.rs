@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// One statement of a watched process. Ids are dense, start at 0 and are defined before they are used; those of nodes
 /// and events are local to their thread, all others to the process.
+///
+/// Kinds are numbered in this order ([`Record::KINDS`] of them): new ones come last, and a kind whose fields must change gets
+/// a new number, so that readers skip what they do not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Record {
@@ -57,16 +60,15 @@ pub enum Record {
         /// The values.
         stats: Stats,
     },
-    /// What happened at one time, in `trace` mode only.
+    /// Format 1 only: a [`Record::Call`], which [`crate::Reader`] makes of it and of the two records below that may precede it.
     Event {
-        /// The thread that it happened on.
+        /// As in [`Record::Call`].
         thread: u32,
-        /// Its calling context.
+        /// As in [`Record::Call`].
         node: u32,
-        /// ns since the end of the previous event of the thread (negative: spans end after those that they contain); for
-        /// the first one after a [`Record::Restart`], since the zero of `CLOCK_MONOTONIC`.
+        /// As in [`Record::Call`].
         start_delta_ns: i64,
-        /// ns that it took.
+        /// As in [`Record::Call`].
         duration_ns: u64,
     },
     /// Whether a source of events is on, and if not, why.
@@ -83,13 +85,13 @@ pub enum Record {
         /// ns since the process's `start_ns`.
         at_ns: u64,
     },
-    /// Autograd's number of the thread's next event, in `trace` mode only.
+    /// Format 1 only: [`CallDetail::Autograd`] of the thread's next [`Record::Event`].
     Sequence {
         /// The thread of the event.
         thread: u32,
-        /// The number, less that of the thread's last event with a number (0 before the first).
+        /// As in [`CallDetail::Autograd`].
         delta: i64,
-        /// PyTorch's id of the thread of the forward operator, if the event is its backward node; else 0.
+        /// As in [`CallDetail::Autograd`].
         forward_thread: u64,
     },
     /// A sample, in `trace` mode only.
@@ -193,7 +195,7 @@ pub enum Record {
         /// The id of the name.
         name: u32,
     },
-    /// Differences restart: of each thread, the next event, sample, touch and autograd number count from 0 again. First record
+    /// Differences restart: of each thread, the next call, sample, touch and autograd number count from 0 again. First record
     /// of each chunk, so that a chunk can be read without the one before it.
     Restart,
     /// Outage: for a while the stream could not be written.
@@ -207,7 +209,7 @@ pub enum Record {
         /// Records that never were written. Records that waited in memory and were written late are not counted.
         dropped: u64,
     },
-    /// Exact name of the thread's next event, in `trace` mode only, where its frame is a [`FrameKey::FoldedSpan`].
+    /// Format 1 only: [`CallDetail::Name`] of the thread's next [`Record::Event`].
     EventName {
         /// The thread of the event.
         thread: u32,
@@ -233,6 +235,42 @@ pub enum Record {
         /// Where it was in the tree; 0 if nothing ran.
         node: u32,
     },
+    /// A call that ended, in `trace` mode only.
+    Call {
+        /// The thread that it happened on.
+        thread: u32,
+        /// Its calling context.
+        node: u32,
+        /// ns since the end of the previous call of the thread (negative: spans end after those that they contain); for
+        /// the first one after a [`Record::Restart`], since the zero of `CLOCK_MONOTONIC`.
+        start_delta_ns: i64,
+        /// ns that it took.
+        duration_ns: u64,
+        /// What its node does not say.
+        detail: CallDetail,
+    },
+}
+
+impl Record {
+    /// How many kinds of records there are; the numbers of those that this reader does not know begin here.
+    pub const KINDS: u32 = 31;
+}
+
+/// What is known of a single call beyond its place in the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallDetail {
+    /// Nothing.
+    #[default]
+    None,
+    /// Autograd's number of the call: an operator and its backward node have the same.
+    Autograd {
+        /// The number, less that of the thread's last call with a number (0 before the first).
+        delta: i64,
+        /// PyTorch's id of the thread of the forward operator, if the call is its backward node; else 0.
+        forward_thread: u64,
+    },
+    /// Its exact name, where its frame is a [`FrameKey::FoldedSpan`].
+    Name(String),
 }
 
 /// What a process may use of the machine's processors.

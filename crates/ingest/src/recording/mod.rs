@@ -111,7 +111,7 @@ fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], ends: &End
         builder.report().records += 1;
         stream.add(builder, name, record, reader.skipped());
     }
-    note_damage(name, &reader, file.len(), builder.report());
+    note_unread(name, &reader, file.len(), builder.report());
     stream.finish(builder, name, ends);
 }
 
@@ -126,8 +126,11 @@ fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Optio
     Reader::new(file).map_err(unreadable).ok()
 }
 
-/// Says what of a stream that was read could not be.
-fn note_damage(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
+/// Says what of a stream that was read could not be: damaged bytes, and records of kinds that are not known.
+fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
+    for (kind, count) in reader.unknown() {
+        problems::UNKNOWN_STATEMENT.count_many(report, count, None, &format!("{name}: records of kind {kind}"));
+    }
     for damage in reader.damages() {
         if damage.at + damage.bytes == size {
             let example = format!("{name}: the last {} bytes", damage.bytes);

@@ -201,9 +201,9 @@ impl Stream {
             Record::Exit { code } => self.exit = Some(code),
             Record::Torch { version } => known.torch = version,
             // Single events are for traces, not for the tree.
-            Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
+            Record::Call { .. } | Record::Sample { .. } => {}
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
-            Record::TensorName { .. } | Record::Named { .. } | Record::EventName { .. } | Record::Restart => {}
+            Record::TensorName { .. } | Record::Named { .. } | Record::Restart => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
             Record::Overhead(overhead) => known.overhead = Some(described_overhead(&overhead)),
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),

@@ -8,7 +8,7 @@ mod steps;
 use proptest::prelude::*;
 use stackline_ingest::recording::traces_of;
 use stackline_model::{EventId, EventKind, INFERRED, Trace};
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
+use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
 use std::collections::HashMap;
 
 /// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator;
@@ -21,6 +21,8 @@ struct Script {
     counts: HashMap<u32, u32>,
     last_end: HashMap<u32, i64>,
     last_number: i64,
+    /// What is said of the next call of each thread.
+    next: HashMap<u32, CallDetail>,
 }
 
 impl Script {
@@ -33,6 +35,7 @@ impl Script {
             counts: HashMap::new(),
             last_end: HashMap::new(),
             last_number: 0,
+            next: HashMap::new(),
         }
     }
 
@@ -96,13 +99,14 @@ impl Script {
         let node = self.node(thread, path);
         let last = self.last_end.insert(thread, end).unwrap_or(0);
         let duration_ns = (end - start).cast_unsigned();
-        self.records.push(Record::Event { thread, node, start_delta_ns: start - last, duration_ns });
+        let detail = self.next.remove(&thread).unwrap_or_default();
+        self.records.push(Record::Call { thread, node, start_delta_ns: start - last, duration_ns, detail });
     }
 
     /// Autograd's number of the next call.
     fn number(&mut self, thread: u32, number: i64, forward_thread: u64) {
         let delta = number - std::mem::replace(&mut self.last_number, number);
-        self.records.push(Record::Sequence { thread, delta, forward_thread });
+        self.next.insert(thread, CallDetail::Autograd { delta, forward_thread });
     }
 
     fn end(mut self) -> Vec<u8> {
@@ -338,6 +342,13 @@ fn statement() -> impl Strategy<Value = Record> {
     let id = || prop_oneof![0_u32..4, any::<u32>()];
     let time = || prop_oneof![-50_i64..200, any::<i64>()];
     let length = || prop_oneof![0_u64..100, any::<u64>()];
+    let detail = || {
+        prop_oneof![
+            Just(CallDetail::None),
+            (time(), any::<u64>()).prop_map(|(delta, forward_thread)| CallDetail::Autograd { delta, forward_thread }),
+            "[a-z]{0,4}".prop_map(CallDetail::Name),
+        ]
+    };
     prop_oneof![
         (id(), "[a-z]{1,4}|Optimizer.step#X|f32\\[[0-9,?]{0,4}\\], scalar")
             .prop_map(|(id, text)| Record::Text { id, text }),
@@ -361,16 +372,8 @@ fn statement() -> impl Strategy<Value = Record> {
         }),
         (id(), any::<u32>()).prop_map(|(id, tid)| Record::Thread(Thread { id, tid, ..Thread::default() })),
         (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),
-        (id(), time(), any::<u64>()).prop_map(|(thread, delta, forward_thread)| Record::Sequence {
-            thread,
-            delta,
-            forward_thread
-        }),
-        (id(), id(), time(), length()).prop_map(|(thread, node, start_delta_ns, duration_ns)| Record::Event {
-            thread,
-            node,
-            start_delta_ns,
-            duration_ns
+        (id(), id(), time(), length(), detail()).prop_map(|(thread, node, start_delta_ns, duration_ns, detail)| {
+            Record::Call { thread, node, start_delta_ns, duration_ns, detail }
         }),
         (id(), id(), time(), length()).prop_map(|(thread, node, delta_ns, value)| Record::Sample {
             thread,
@@ -402,7 +405,8 @@ fn inputs_become_the_attributes_that_pytorch_s_profiler_writes() {
         let inputs_text = script.text(inputs);
         script.records.push(Record::Frame { id: 0, key: FrameKey::ShapedOperator { name, inputs: inputs_text } });
         script.records.push(Record::Node { thread: 0, id: 1, parent: 0, frame: 0 });
-        script.records.push(Record::Event { thread: 0, node: 1, start_delta_ns: 2_000, duration_ns: 5 });
+        let detail = CallDetail::None;
+        script.records.push(Record::Call { thread: 0, node: 1, start_delta_ns: 2_000, duration_ns: 5, detail });
         let trace = one(&script.end());
         let attr = |name: &str| {
             let value = trace.attr(name).get(EventId(0)).and_then(|value| value.text_id());
@@ -419,7 +423,7 @@ proptest! {
     fn any_statements_give_a_trace_or_none(statements in proptest::collection::vec(statement(), 0..120)) {
         let mut records = vec![Record::Process(Box::new(process(7, None)))];
         records.extend(statements);
-        let calls = records.iter().filter(|r| matches!(r, Record::Event { .. } | Record::Sample { .. })).count() as u64;
+        let calls = records.iter().filter(|r| matches!(r, Record::Call { .. } | Record::Sample { .. })).count() as u64;
         let set = traces_of("run", [("a.slr", &written(&records)[..])]);
         if let Some(trace) = set.traces.first() {
             let kept = trace.events.ids().filter(|&e| trace.attr(INFERRED).get(e).is_none()).count() as u64;

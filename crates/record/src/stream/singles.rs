@@ -5,7 +5,7 @@ use super::{CHUNK, MAX_NAMES, Stream, Written};
 use crate::events::{Call, CallName, TimedSample, Touch};
 use crate::process::{Process, Registered};
 use dlmonitor::clock;
-use stackline_recording::Record;
+use stackline_recording::{CallDetail, Record};
 
 impl Stream {
     pub(super) fn append_calls(&mut self, registered: &Registered, calls: &[Call], names: Vec<CallName>) {
@@ -27,15 +27,16 @@ impl Stream {
             let written = self.written(thread);
             let start_delta_ns = start - std::mem::replace(&mut written.last_end, start + duration_ns.cast_signed());
             let name = if call.name == 0 { None } else { written.names.remove(&call.name) };
-            if let Some((number, forward_thread)) = call.sequence.get() {
-                let number = number.cast_signed();
-                let delta = number - std::mem::replace(&mut written.last_number, number);
-                self.push_single(&Record::Sequence { thread, delta, forward_thread });
-            }
-            if let Some(name) = name {
-                self.push_single(&Record::EventName { thread, name: name.into() });
-            }
-            self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns });
+            let detail = match (call.sequence.get(), name) {
+                (Some((number, forward_thread)), _) => {
+                    let number = number.cast_signed();
+                    let delta = number - std::mem::replace(&mut written.last_number, number);
+                    CallDetail::Autograd { delta, forward_thread }
+                }
+                (None, Some(name)) => CallDetail::Name(name.into()),
+                (None, None) => CallDetail::None,
+            };
+            self.push_single(&Record::Call { thread, node: call.node.0, start_delta_ns, duration_ns, detail });
         }
     }
 

@@ -6,7 +6,7 @@ use crate::state::State;
 use crate::tree::{Key, NodeId, ROOT};
 use crate::window::{Wanted, Window};
 use proptest::prelude::*;
-use stackline_recording::{FrameKey, Metric, Reader, Record};
+use stackline_recording::{CallDetail, FrameKey, Metric, Reader, Record};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -130,7 +130,7 @@ impl Read {
     /// Fails if a record refers to one that is not there.
     fn of(file: &[u8]) -> Self {
         let mut reader = Reader::new(file).unwrap();
-        let (mut read, mut last, mut number, mut next) = (Self::default(), 0, 0, None);
+        let (mut read, mut last, mut number) = (Self::default(), 0, 0);
         let (mut texts, mut frames, mut nodes) = (0, 0, 1);
         for record in reader.by_ref() {
             match record {
@@ -154,14 +154,12 @@ impl Read {
                         read.sums.insert(node, (stats.count, stats.sum));
                     }
                 }
-                Record::Sequence { delta, .. } => {
-                    number += delta;
-                    next = Some(number);
-                }
-                Record::Event { node, start_delta_ns, duration_ns, .. } => {
+                Record::Call { node, start_delta_ns, duration_ns, detail, .. } => {
                     assert!(node < nodes);
                     let start = last + start_delta_ns;
-                    assert_eq!(next.take(), Some(start));
+                    let CallDetail::Autograd { delta, .. } = detail else { panic!("{detail:?}") };
+                    number += delta;
+                    assert_eq!(number, start);
                     last = start + duration_ns as i64;
                     read.calls.push((node, start, duration_ns));
                 }
@@ -282,7 +280,7 @@ fn chunks_can_be_read_without_those_before() {
     for record in reader.by_ref() {
         match record {
             Record::Restart => last = 0,
-            Record::Event { node, start_delta_ns, duration_ns, .. } => {
+            Record::Call { node, start_delta_ns, duration_ns, .. } => {
                 read.push((node, last + start_delta_ns, duration_ns));
                 last = last + start_delta_ns + duration_ns as i64;
             }

@@ -127,7 +127,7 @@ impl Stream {
             Record::Node { thread, id, parent, frame } => drop(self.nodes.insert((thread, id), (parent, frame))),
             Record::Stats { thread, node, metric, stats } => drop(self.stats.insert((thread, node, metric), stats)),
             Record::Source(source) => drop(self.sources.insert(source.name, (source.on, source.detail))),
-            Record::Event { thread, node, duration_ns, .. } => self.events.push((thread, node, duration_ns)),
+            Record::Call { thread, node, duration_ns, .. } => self.events.push((thread, node, duration_ns)),
             Record::Processors(processors) => self.processors = Some(processors),
             Record::Load { at_ns, threads, ran_ns, .. } => self.loads.push((at_ns, threads, ran_ns)),
             Record::Cost(cost) => self.cost = Some(cost),

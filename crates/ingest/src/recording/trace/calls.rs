@@ -5,10 +5,12 @@ use crate::problems;
 use crate::recording::ends::Ends;
 use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage};
-use crate::recording::{note_damage, open_stream};
+use crate::recording::{note_unread, open_stream};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
-use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind};
+use stackline_recording::{
+    CallDetail, Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind,
+};
 use std::collections::BTreeMap;
 
 /// What a stream of a recording in `trace` mode says.
@@ -111,9 +113,6 @@ pub(super) struct ThreadCalls {
     last_end: i64,
     last_sample: i64,
     last_number: i64,
-    next: Option<Sequence>,
-    /// Name of the next call, if its frame does not tell.
-    next_name: Option<u32>,
     /// Nodes that were not defined.
     holes: FxHashSet<u32>,
 }
@@ -191,7 +190,7 @@ impl Calls {
                 (_, None) => problems::DANGLING_RECORD.count(report, None, name),
             }
         }
-        note_damage(name, &reader, file.len(), report);
+        note_unread(name, &reader, file.len(), report);
         if let Some(calls) = calls.as_mut().filter(|_| reader.skipped() > 0) {
             // What it was, nobody knows.
             calls.lost.push(("touches_damaged".to_owned(), 1));
@@ -258,31 +257,24 @@ impl Calls {
                 self.threads.iter_mut().for_each(ThreadCalls::restart);
                 Some(())
             }
-            // Differences from what was skipped, and names of calls that are such.
-            Record::Sequence { .. }
-            | Record::EventName { .. }
-            | Record::Event { .. }
-            | Record::Sample { .. }
-            | Record::Touch { .. }
-                if self.holes.differences =>
-            {
-                None
-            }
-            Record::EventName { thread, name } => {
-                let known = self.call_names.len() as u32;
-                self.thread(thread)?.next_name = Some(known);
-                self.call_names.push(name);
+            // Differences from what was skipped.
+            Record::Call { .. } | Record::Sample { .. } | Record::Touch { .. } if self.holes.differences => None,
+            Record::Call { thread, node, start_delta_ns, duration_ns, detail } => {
+                let names = self.call_names.len() as u32;
+                let known = self.thread(thread)?;
+                let (sequence, name) = match &detail {
+                    CallDetail::None => (None, None),
+                    CallDetail::Autograd { delta, forward_thread } => (known.sequence(*delta, *forward_thread), None),
+                    CallDetail::Name(_) => (None, Some(names)),
+                };
+                known.call(node, start_delta_ns, duration_ns, (sequence, name))?;
+                match detail {
+                    // The call stands, its number does not.
+                    CallDetail::Autograd { .. } if sequence.is_none() => return None,
+                    CallDetail::Name(name) => self.call_names.push(name),
+                    _ => {}
+                }
                 Some(())
-            }
-            Record::Sequence { thread, delta, forward_thread } => {
-                let thread = self.thread(thread)?;
-                thread.last_number = thread.last_number.checked_add(delta)?;
-                let forward_thread = i64::try_from(forward_thread).ok()?;
-                thread.next = Some(Sequence { number: thread.last_number, forward_thread });
-                Some(())
-            }
-            Record::Event { thread, node, start_delta_ns, duration_ns } => {
-                self.thread(thread)?.call(node, start_delta_ns, duration_ns)
             }
             Record::Sample { thread, node, delta_ns, metric, value } => {
                 self.thread(thread)?.sample(node, delta_ns, metric, value)
@@ -329,11 +321,10 @@ impl Calls {
         }
     }
 
-    /// Takes in that bytes were skipped: what they said of the next call is lost, too.
+    /// Takes in that bytes were skipped.
     fn skip(&mut self, skipped: usize) {
         if skipped > self.holes.skipped {
             (self.holes.skipped, self.holes.differences) = (skipped, true);
-            self.threads.iter_mut().for_each(|thread| (thread.next, thread.next_name) = (None, None));
         }
     }
 
@@ -393,8 +384,19 @@ impl ThreadCalls {
         self.own.get(&node).copied().unwrap_or(node)
     }
 
-    fn call(&mut self, node: u32, start_delta_ns: i64, duration_ns: u64) -> Option<()> {
-        let (sequence, name) = (self.next.take(), self.next_name.take());
+    /// Autograd's number of a call, and the thread of its forward operator; `None` if they make no sense.
+    fn sequence(&mut self, delta: i64, forward_thread: u64) -> Option<Sequence> {
+        self.last_number = self.last_number.checked_add(delta)?;
+        Some(Sequence { number: self.last_number, forward_thread: i64::try_from(forward_thread).ok()? })
+    }
+
+    fn call(
+        &mut self,
+        node: u32,
+        start_delta_ns: i64,
+        duration_ns: u64,
+        (sequence, name): (Option<Sequence>, Option<u32>),
+    ) -> Option<()> {
         let start = time(self.last_end, start_delta_ns)?;
         let end = time(start, i64::try_from(duration_ns).ok()?)?;
         self.last_end = end;

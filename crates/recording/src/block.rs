@@ -1,0 +1,171 @@
+//! Blocks: records of one kind, one behind the other, that readers who do not know the kind can skip.
+
+use crate::Record;
+use postcard::Deserializer;
+use postcard::de_flavors::Flavor;
+use serde::Deserialize;
+
+/// Numbers of kinds fit into one byte as postcard writes them.
+const MAX_KINDS: u32 = 128;
+const _: () = assert!(Record::KINDS <= MAX_KINDS, "numbers of kinds have one byte");
+
+/// Bytes that the numbers before a block have at most: those of its kind, of its records and of its bytes.
+const MAX_HEAD: usize = 1 + 2 * 5;
+
+/// Gathers records until one of another kind comes.
+#[derive(Debug, Default)]
+pub(crate) struct BlockWriter {
+    kind: u8,
+    count: u32,
+    records: Vec<u8>,
+    /// A record that is being encoded.
+    encoded: Vec<u8>,
+}
+
+impl BlockWriter {
+    /// Adds a record; a block of another kind is closed before.
+    ///
+    /// # Errors
+    /// If the record cannot be encoded.
+    pub(crate) fn push(&mut self, record: &Record, chunk: &mut Vec<u8>) -> Result<(), postcard::Error> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
+        let encoded = postcard::to_extend(record, encoded)?;
+        if let Some((&kind, fields)) = encoded.split_first() {
+            if self.kind != kind {
+                self.close(chunk);
+            }
+            self.kind = kind;
+            self.count += 1;
+            self.records.extend_from_slice(fields);
+        }
+        self.encoded = encoded;
+        Ok(())
+    }
+
+    /// Bytes of the block at most, 0 if none is open.
+    pub(crate) fn len(&self) -> usize {
+        if self.count == 0 { 0 } else { MAX_HEAD + self.records.len() }
+    }
+
+    /// Appends the block, if one is open.
+    pub(crate) fn close(&mut self, chunk: &mut Vec<u8>) {
+        if self.count > 0 {
+            let mut head = [0; MAX_HEAD];
+            let numbers = (u32::from(self.kind), self.count, u32::try_from(self.records.len()).unwrap_or(u32::MAX));
+            // Three numbers always fit.
+            if let Ok(head) = postcard::to_slice(&numbers, &mut head) {
+                chunk.extend_from_slice(head);
+                chunk.extend_from_slice(&self.records);
+            }
+            self.clear();
+        }
+    }
+
+    /// Forgets the block.
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+        self.records.clear();
+    }
+}
+
+/// A block, read from its first record on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Block<'a> {
+    /// The number of the kind of its records.
+    pub(crate) kind: u32,
+    /// Records that were not read yet.
+    pub(crate) left: u32,
+    /// Their bytes.
+    pub(crate) records: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// The block at the begin of a chunk, and the rest of the chunk; `None` if there is none.
+    pub(crate) fn open(chunk: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let ((kind, left, bytes), rest) = postcard::take_from_bytes::<(u32, u32, u32)>(chunk).ok()?;
+        let (records, rest) = rest.split_at_checked(bytes as usize)?;
+        // Records without fields have no bytes: one is enough, and a number that nothing stands for is damage.
+        let is_sound = left > 0 && left <= bytes.max(1);
+        is_sound.then_some((Self { kind, left, records }, rest))
+    }
+
+    /// Whether records of its kind can be read.
+    pub(crate) fn is_known(&self) -> bool {
+        self.kind < Record::KINDS
+    }
+
+    /// The next record; `None` if all were read, or if the rest makes no sense ([`Self::records`] is not empty then, or
+    /// [`Self::left`] not 0).
+    pub(crate) fn next(&mut self) -> Option<Record> {
+        self.left.checked_sub(1)?;
+        let mut deserializer = Deserializer::from_flavor(Fields { kind: Some(self.kind as u8), rest: self.records });
+        let record = Record::deserialize(&mut deserializer).ok()?;
+        self.records = deserializer.finalize().ok()?;
+        self.left -= 1;
+        Some(record)
+    }
+}
+
+/// The fields of a record as postcard expects them: behind the number of its kind, which stands in front of the block.
+struct Fields<'a> {
+    /// The number, until it was read.
+    kind: Option<u8>,
+    rest: &'a [u8],
+}
+
+impl<'a> Flavor<'a> for Fields<'a> {
+    type Remainder = &'a [u8];
+    type Source = &'a [u8];
+
+    #[inline]
+    fn pop(&mut self) -> postcard::Result<u8> {
+        if let Some(kind) = self.kind.take() {
+            return Ok(kind);
+        }
+        let (&byte, rest) = self.rest.split_first().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        self.rest = rest;
+        Ok(byte)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+
+    #[inline]
+    fn try_take_n(&mut self, bytes: usize) -> postcard::Result<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn finalize(self) -> postcard::Result<&'a [u8]> {
+        Ok(self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Block;
+    use crate::{CallDetail, Record};
+
+    /// A new kind of records that is not counted would be skipped by its own reader.
+    #[test]
+    fn all_kinds_are_counted() {
+        let last = Record::Call { thread: 0, node: 0, start_delta_ns: 0, duration_ns: 0, detail: CallDetail::None };
+        assert_eq!(u32::from(postcard::to_allocvec(&last).unwrap()[0]), Record::KINDS - 1);
+        let mut next = [0; 64];
+        next[0] = Record::KINDS as u8;
+        assert!(postcard::take_from_bytes::<Record>(&next).is_err(), "a kind that `KINDS` does not count");
+    }
+
+    #[test]
+    fn numbers_of_records_that_cannot_be_are_damage() {
+        let block = |numbers: (u32, u32, u32)| postcard::to_allocvec(&numbers).unwrap();
+        assert!(Block::open(&block((24, 1, 0))).is_some());
+        for numbers in [(24, u32::MAX, 0), (24, 0, 0), (24, 2, 0), (24, 1, 5)] {
+            assert!(Block::open(&block(numbers)).is_none(), "{numbers:?}");
+        }
+    }
+}
