@@ -57,6 +57,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
+    check_vocabulary(path, text, faults);
     let generated = path.ends_with(".lock")
         || path.ends_with("package-lock.json")
         || path.ends_with(".snap")
@@ -80,6 +81,20 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
             let line = text[..at].lines().count().max(1);
             faults.push(format!("{path}:{line}: {forbidden:?} is {reason}"));
         }
+    }
+}
+
+/// Names of one framework's operators belong into its vocabulary: an analysis that holds some of its own knows no other producer.
+fn check_vocabulary(path: &str, text: &str, faults: &mut Vec<String>) {
+    const OPERATORS: &str = concat!("\"at", "en::");
+    let is_analysis = path.starts_with("crates/analyze/src/") && !path.starts_with("crates/analyze/src/vocabulary/");
+    let is_test = ["tests.rs", "testing.rs"].iter().any(|end| path.ends_with(end));
+    if !is_analysis || is_test {
+        return;
+    }
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    for (at, _) in code.lines().enumerate().filter(|(_, line)| line.contains(OPERATORS)) {
+        faults.push(format!("{path}:{}: a name of an operator; crates/analyze/src/vocabulary has them", at + 1));
     }
 }
 
@@ -117,5 +132,9 @@ mod tests {
         assert!(faults("a.csv", &"x\n".repeat(MOST_LINES + 1)).is_empty());
         let path = format!("one\ntwo {}x\n", FORBIDDEN[0].0);
         assert!(faults("a.md", &path)[0].starts_with("a.md:2"));
+        let rule = format!("const COPY: &str = {}copy_\";\n", concat!("\"at", "en::"));
+        assert!(faults("crates/analyze/src/rule.rs", &rule)[0].contains("vocabulary"));
+        assert!(faults("crates/analyze/src/vocabulary/a.rs", &rule).is_empty());
+        assert!(faults("crates/analyze/src/rule.rs", &format!("#[cfg(test)]\n{rule}")).is_empty());
     }
 }

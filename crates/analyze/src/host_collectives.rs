@@ -1,12 +1,11 @@
 //! Collectives that run on CPUs: recorded as spans of the library that does them, beside the operators that ask for them.
 
 use crate::classify::Collective;
+use crate::vocabulary::python::ASKS_FOR_COLLECTIVE;
 use stackline_model::{EventId, EventKind, Trace};
 
 /// What names of spans of such libraries begin with, as `PyTorch`'s process groups write them.
 const LIBRARIES: &[&str] = &["gloo:", "mpi:", "ucc:"];
-/// What operators begin with that ask for collectives.
-const ASKING: &str = "c10d::";
 
 /// What a collective is, from the name of its library's span.
 fn of_library(name: &str) -> Option<&'static Collective> {
@@ -14,7 +13,7 @@ fn of_library(name: &str) -> Option<&'static Collective> {
 }
 
 fn asked_for(name: &str) -> Option<&'static Collective> {
-    Collective::find(name.strip_prefix(ASKING)?)
+    Collective::find(name.strip_prefix(ASKS_FOR_COLLECTIVE)?)
 }
 
 /// The collectives of a trace without GPU, by position: those of libraries, from when they are asked for until they are done; where

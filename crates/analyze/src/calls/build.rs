@@ -6,6 +6,7 @@ mod pruned;
 mod upward;
 
 use super::{CallLabel, CallView, Shape, ViewNode, ViewOptions};
+use crate::vocabulary::autograd::ENGINE;
 pub(super) use count::Counts;
 use count::{Value, values};
 pub(super) use linear::is_plain;
@@ -13,9 +14,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{CallFrame, CallNodeId, CallStats, CallTree};
 use std::cmp::Reverse;
 pub(super) use upward::Least;
-
-/// Prefix of calls of autograd's engine.
-const ENGINE: &str = "autograd::engine::";
 
 /// A view in the making: of one run, or of two beside each other.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use super::STALLS;
 use crate::critical_path::ctda::{Phase, PhaseRules, RuleKind};
+use crate::vocabulary::autograd::ENGINE;
 use stackline_model::{CallChildren, CallFrame, CallFrameKind, CallMetric, CallNodeId, CallTree, Unit};
 use std::collections::BTreeMap;
 
@@ -301,7 +302,7 @@ impl CallIndex {
 
 /// Whether what is recorded like an operator is none: of autograd's engine, or without a namespace and around operators.
 fn is_around_operators(name: &str, holds_operators: bool) -> bool {
-    name.starts_with("autograd::engine::") || holds_operators && !name.contains("::")
+    name.starts_with(ENGINE) || holds_operators && !name.contains("::")
 }
 
 fn column(tree: &CallTree, metric: CallMetric) -> Column {

@@ -4,52 +4,14 @@
 //! that the run made before; the first one whose inputs do not ends the run.
 
 use super::subject::Subject;
+use crate::vocabulary::aten;
+use crate::vocabulary::aten::constants::{COMPUTED, COPIED, FILLED, RESHAPED, VECTORS};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
 use std::collections::BTreeMap;
 
 /// What Python calls `torch.tensor`, which reads its values one by one.
 const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
-
-/// What makes a tensor whose size its first argument is.
-pub(super) const FILLED: &[&str] = &["ones", "full", "eye"];
-/// What makes a vector.
-pub(super) const VECTORS: &[&str] = &["arange", "linspace", "logspace"];
-/// What keeps the number of elements, and their values.
-pub(super) const RESHAPED: &[&str] =
-    &["view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "flatten"];
-/// What keeps the values, of another type or elsewhere.
-pub(super) const COPIED: &[&str] = &["to", "_to_copy", "copy_", "detach", "clone", "contiguous", "expand"];
-/// What computes element by element: what a constant is worth keeping for.
-pub(super) const COMPUTED: &[&str] = &[
-    "mul",
-    "div",
-    "add",
-    "sub",
-    "rsub",
-    "neg",
-    "pow",
-    "exp",
-    "log",
-    "sin",
-    "cos",
-    "reciprocal",
-    "abs",
-    "tril",
-    "triu",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "logical_not",
-    "bitwise_not",
-    "masked_fill",
-    "masked_fill_",
-    "where",
-    "cumsum",
-];
 
 type Shape = Vec<i64>;
 
@@ -159,7 +121,7 @@ fn writes_to(subject: &Subject<'_>, operator: EventId, made: &Made) -> bool {
 }
 
 fn short_name<'a>(subject: &Subject<'a>, operator: EventId) -> &'a str {
-    subject.trace().name(operator).strip_prefix("aten::").unwrap_or_default()
+    aten::short_name(subject.trace().name(operator)).unwrap_or_default()
 }
 
 /// Shapes of an operator's tensors. Numbers have none; lists of tensors are lists of shapes.

@@ -11,6 +11,7 @@ use super::subject::Ground;
 use crate::host_collectives::host_collectives;
 use crate::intervals;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use crate::vocabulary::python::ASKS_FOR_COLLECTIVE;
 use stackline_model::{EventId, EventKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +72,9 @@ fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
     let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
     // Operators that ask for collectives may wait for them.
     let works = |&e: &EventId| {
-        trace.kind(e) == EventKind::Operator && trace.events.is_timed(e) && !trace.name(e).starts_with("c10d::")
+        trace.kind(e) == EventKind::Operator
+            && trace.events.is_timed(e)
+            && !trace.name(e).starts_with(ASKS_FOR_COLLECTIVE)
     };
     let work = trace.events.ids().filter(works).map(span).filter(lies_in);
     let talk = collectives.into_iter().map(span).filter(lies_in);

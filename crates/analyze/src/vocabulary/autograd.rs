@@ -2,6 +2,9 @@
 
 use stackline_model::names::BACKWARD_NODE;
 
+/// How names of spans of autograd's engine begin.
+pub(crate) const ENGINE: &str = "autograd::engine::";
+
 /// Nodes that end a graph, as they were called with (until 2021) and without their namespace.
 const ACCUMULATE: [&str; 2] = ["torch::autograd::AccumulateGrad", "torch::autograd::CopySlices"];
 

@@ -1,6 +1,8 @@
 //! Names that frameworks, libraries and tools give things, as data: one module for each producer.
 
+pub(crate) mod aten;
 pub mod autograd;
+pub(crate) mod categories;
 pub(crate) mod cuda;
 mod deep_ep;
 mod engines;

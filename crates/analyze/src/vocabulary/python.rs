@@ -1,7 +1,15 @@
 //! Names that only programs of Python give things.
 
+/// How names of spans of PyTorch's optimizers begin.
+pub(crate) const OPTIMIZER: &str = "Optimizer.";
+/// Parts of names of what PyTorch's loaders do in the process that trains, without workers and with them.
+pub(crate) const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
+pub(crate) const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter";
+/// How names of operators begin with which PyTorch's process groups are asked for collectives.
+pub(crate) const ASKS_FOR_COLLECTIVE: &str = "c10d::";
+
 /// How names of annotations begin that PyTorch makes in Python: of its profiler, its optimizers and its loaders.
-pub(crate) const MARKS: &[&str] = &["ProfilerStep#", "Optimizer.", TAKE_BATCH];
+pub(crate) const MARKS: &[&str] = &["ProfilerStep#", OPTIMIZER, TAKE_BATCH];
 
 /// How names of spans begin in which PyTorch's optimizers make a step.
 pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";

@@ -1,6 +1,7 @@
 //! What the method knows by name, as data: frames that wait, frames that let others go on, data loading.
 
 use crate::frame_names::fits;
+use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
 use stackline_model::names::COLLECTION;
 use stackline_model::{EventId, EventKind, Trace};
 
@@ -62,8 +63,8 @@ const RULES: &[(&[&str], u16)] = &[
     (&["threading.py(", "): set"], bits::RELEASES),
     (&["dataloader.py"], bits::LOADS_DATA),
     (&["enumerate(DataLoader)"], bits::LOADS_DATA),
-    (&["_MultiProcessingDataLoaderIter"], bits::LOADS_DATA),
-    (&["_SingleProcessDataLoaderIter"], bits::LOADS_DATA),
+    (&[LOADER_WITH_WORKERS], bits::LOADS_DATA),
+    (&[LOADER_WITHOUT_WORKERS], bits::LOADS_DATA),
     (&["pin_memory.py"], bits::LOADS_DATA),
     (&["dataloader.py(", "__next__"], bits::TAKES),
     (&["dataloader.py(", "_next_data"], bits::TAKES),

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use crate::vocabulary::autograd::is_node;
+use crate::vocabulary::aten;
+use crate::vocabulary::autograd::{ENGINE, is_node};
+use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, TrackId};
 
@@ -75,11 +77,11 @@ fn trains(subject: &Subject<'_>) -> bool {
     let trace = subject.trace();
     let is_of_training = |name: &str| {
         is_node(name)
-            || name.starts_with("Optimizer.")
-            || name.contains("autograd::engine")
+            || name.starts_with(OPTIMIZER)
+            || name.contains(ENGINE)
             || name.contains("run_backward")
             || name.contains("CompiledFunctionBackward")
-            || (name.starts_with("aten::") && name.ends_with("_backward"))
+            || aten::is_backward(name)
     };
     !trace.backward.is_empty() || trace.strings.iter().any(is_of_training)
 }

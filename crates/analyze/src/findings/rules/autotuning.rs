@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Step, Unit};
 use std::collections::BTreeMap;
@@ -44,16 +45,6 @@ const LEAST_LATER: usize = 2;
 /// Functions in which an autotuner runs its candidates.
 const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
-
-/// Operators of cuDNN's and MIOpen's convolutions, forward and backward.
-fn is_convolution(name: &str) -> bool {
-    name.strip_prefix("aten::").is_some_and(|name| {
-        name.starts_with("cudnn_convolution")
-            || name.starts_with("miopen_convolution")
-            || name.starts_with("miopen_depthwise_convolution")
-            || matches!(name, "_convolution" | "convolution_backward")
-    })
-}
 
 fn is_autotuner(name: &str) -> bool {
     AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
@@ -111,10 +102,10 @@ fn is_late(subject: &Subject<'_>, span: EventId) -> bool {
 fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = subject.trace();
     let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
-    if !trace.strings.iter().any(is_convolution) {
+    if !trace.strings.iter().any(aten::is_gpu_convolution) {
         return waits;
     }
-    let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && is_convolution(trace.name(e));
+    let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && aten::is_gpu_convolution(trace.name(e));
     for call in subject.waiting_calls() {
         if let Some(convolution) = trace.ancestors(call).filter(|&e| is_operator(e)).last() {
             waits.entry(convolution).or_default().push(call);
@@ -225,14 +216,10 @@ fn edits(subject: &Subject<'_>, name: &str, searches: &[&Search]) -> Option<Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::{is_autotuner, is_convolution};
+    use super::is_autotuner;
 
     #[test]
     fn what_searches() {
-        for name in ["aten::cudnn_convolution_transpose", "aten::miopen_convolution", "aten::convolution_backward"] {
-            assert!(is_convolution(name), "{name}");
-        }
-        assert!(!is_convolution("aten::conv2d") && !is_convolution("aten::mkldnn_convolution"));
         assert!(is_autotuner("triton/runtime/autotuner.py(140): _bench"));
         assert!(!is_autotuner("triton/runtime/autotuner.py(200): run"));
     }

@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::kernel_type::KernelType;
+use crate::vocabulary::aten;
 use rustc_hash::FxHashSet;
 use stackline_model::EventId;
 use stackline_model::names::module_class;
@@ -67,7 +68,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     for (from, to, _) in trace.backward.iter().filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to)) {
         let name = trace.name(from);
         // Indexing has a rule of its own; checkpoints run their forward again; tables are read by rows and their gradient is a table.
-        if name == "aten::index" || name.contains("Checkpoint") || is_table(name) {
+        if name == aten::INDEX || name.contains("Checkpoint") || is_table(name) {
             continue;
         }
         let mut computes = |work: &EventId| types.of_event(*work) == KernelType::Computation && seen.insert(*work);

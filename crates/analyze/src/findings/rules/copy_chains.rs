@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::{EventId, EventKind, INFERRED, StrId};
 use std::collections::BTreeMap;
 
@@ -64,9 +65,6 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let plain = subject.by_code(&plain).into_iter().filter_map(|(place, copies)| draft(subject, place, copies));
     deep.chain(plain).collect()
 }
-
-/// The operator that copies elements.
-pub(super) const COPY: &str = "aten::copy_";
 
 /// Whether a frame is a call of Python's `copy.deepcopy`, or of what PyTorch does in one.
 pub(super) fn is_deep_frame(name: &str) -> bool {
@@ -136,7 +134,7 @@ pub(super) fn deep_title(share: f64, is_in_steps: bool) -> String {
 /// The title of copies by an operator that take this part of someone's time, in percent.
 pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
     // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
-    let order = if !is_on_gpu && operator == "aten::clone" { "" } else { " into another order" };
+    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another order" };
     format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
 }
 
@@ -160,8 +158,8 @@ fn copies_on_gpu(subject: &Subject<'_>) -> Vec<EventId> {
         let mut names = subject.stack(work).map(|e| trace.name(e));
         let mut is_reordered = false;
         let is_converted = names.any(|name| {
-            is_reordered |= reorders(name);
-            converts(name)
+            is_reordered |= aten::reorders(name);
+            aten::converts(name)
         });
         is_reordered && !is_converted
     };
@@ -173,24 +171,15 @@ fn is_reordering(name: &str) -> bool {
     name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
 }
 
-/// Whether an operator puts tensors in order.
-pub(super) fn reorders(operator: &str) -> bool {
-    matches!(operator, "aten::contiguous" | "aten::reshape" | "aten::clone")
-}
-
-pub(super) fn converts(operator: &str) -> bool {
-    matches!(operator, "aten::_to_copy" | "aten::to")
-}
-
 /// Outermost operators that put tensors in order, and did copy.
 fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
     let trace = subject.trace();
-    let copies = subject.named(&[EventKind::Operator], |name| name == COPY);
+    let copies = subject.named(&[EventKind::Operator], |name| name == aten::COPY);
     let mut found: Vec<EventId> = copies
         .into_iter()
-        .filter(|&copy| !trace.ancestors(copy).any(|e| converts(trace.name(e))))
+        .filter(|&copy| !trace.ancestors(copy).any(|e| aten::converts(trace.name(e))))
         .filter_map(|copy| trace.ancestors(copy).take_while(|&e| trace.kind(e) == EventKind::Operator).last())
-        .filter(|&outermost| reorders(trace.name(outermost)))
+        .filter(|&outermost| aten::reorders(trace.name(outermost)))
         .collect();
     found.sort_unstable();
     found.dedup();

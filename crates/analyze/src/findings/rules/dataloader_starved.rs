@@ -5,7 +5,7 @@ use crate::critical_path::exact::what_if::Edit;
 use crate::findings::{
     Area, Confidence, Draft, Elsewhere, Fact, Programs, Recording, Rule, Setting, Subject, Support, Worth,
 };
-use crate::vocabulary::python::TAKE_BATCH;
+use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS, TAKE_BATCH};
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -183,14 +183,11 @@ fn loads_itself(subject: &Subject<'_>, takes: &[EventId]) -> bool {
         takes.iter().copied().filter(|&take| calls_inside(subject, take, name)).collect()
     };
     // What makes workers may lie before the window.
-    let has_workers =
-        !subject.loader_workers().is_empty() || subject.trace().strings.iter().any(|name| name.contains(OF_WORKERS));
-    let by_itself = subject.total(&with("_SingleProcessDataLoaderIter"));
+    let has_workers = !subject.loader_workers().is_empty()
+        || subject.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
+    let by_itself = subject.total(&with(LOADER_WITHOUT_WORKERS));
     2 * by_itself > subject.total(takes) || (!has_workers && with("_try_get_data").is_empty())
 }
-
-/// Its functions are called for loaders with workers alone.
-const OF_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 
 /// Taking the next batch.
 pub(super) fn is_next(name: &str) -> bool {

@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::autograd::is_accumulation;
+use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind};
 
@@ -74,7 +75,7 @@ fn vanishing(subject: &Subject<'_>, names: &[&str], shortest: usize) -> Vec<Even
     let is_eager = |name: &str| name.contains("at::native::") && names.iter().any(|part| name.contains(part));
     // Nobody compiles what the engine of autograd does; the optimizer's kernels are SL015's.
     let is_elsewhere = |&kernel: &EventId| {
-        subject.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with("Optimizer."))
+        subject.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
     };
     let eager = subject.named(&[EventKind::Kernel], is_eager).into_iter();
     let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_elsewhere(kernel)).collect();

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use serde_json::Value;
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -55,7 +56,7 @@ const LONG: f64 = 20.0;
 const MOST_BETWEEN: usize = 4096;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let operators = subject.named(&[EventKind::Operator], |name| name == "aten::cat");
+    let operators = subject.named(&[EventKind::Operator], |name| name == aten::CAT);
     // Layers grow each by itself; a line is told once.
     let mut by_line: BTreeMap<Place, Vec<Call>> = BTreeMap::new();
     for (place, of) in subject.by_place(&operators) {
@@ -156,8 +157,11 @@ fn draft(subject: &Subject<'_>, place: Place, calls: &[Call]) -> Option<Draft> {
     }
     let (old, all) =
         calls.iter().fold((0.0, 0.0), |(old, all), call| (old + call.largest as f64, all + call.all as f64));
-    let edit =
-        subject.edit(Action::Scale((all - old) / f64::max(all, 1.0)), "operator:aten::cat that grows", &copies)?;
+    let edit = subject.edit(
+        Action::Scale((all - old) / f64::max(all, 1.0)),
+        format!("operator:{} that grows", aten::CAT),
+        &copies,
+    )?;
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
     Some(Draft {
         title: format!(

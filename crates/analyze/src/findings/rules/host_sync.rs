@@ -4,6 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::critical_path::value_reads::is_read;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
 
@@ -71,20 +72,16 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         .collect()
 }
 
-/// Operators that do nothing but read a value of the GPU, and those that read the size of their result.
-const READS: &[&str] = &["aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"];
-const READS_SIZE: &[&str] = &["aten::nonzero", "aten::_unique2"];
-
 /// Waiting calls with what is no longer needed without them: the reading of the value that they wait for.
 fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = subject.trace();
     let mut gone = calls.to_vec();
     for &call in calls {
         let around = |names: &[&str]| subject.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
-        if let Some(operator) = around(READS) {
+        if let Some(operator) = around(aten::READS) {
             gone.push(operator);
             gone.extend(subject.launched_in(operator));
-        } else if let Some(operator) = around(READS_SIZE) {
+        } else if let Some(operator) = around(aten::READS_SIZE) {
             gone.extend(subject.launched_in(operator).filter(|&work| trace.name(work).contains("DtoH")));
         }
     }

@@ -3,6 +3,7 @@
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, is_compilation};
 use stackline_model::{EventId, EventKind, StrId};
@@ -50,7 +51,7 @@ pub(super) const RULE: Rule = Rule {
 /// A first call that takes so many times as long as the others in the mean is none of them.
 const LONGER: i64 = 4;
 /// Stretches that other rules look at.
-const OF_OTHERS: &[&str] = &[STEP_PREFIX, "Optimizer.", "enumerate(DataLoader)", "PyTorch Profiler"];
+const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, "enumerate(DataLoader)", "PyTorch Profiler"];
 
 /// Functions that other rules look at: SL025, SL029 and SL039.
 const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use rustc_hash::FxHashSet;
+use stackline_model::names::BACKWARD_NODE;
 use stackline_model::{EventId, EventKind};
 use std::collections::BTreeMap;
 
@@ -50,7 +52,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut by_place: BTreeMap<Place, Group> = BTreeMap::new();
     let mut seen = FxHashSet::default();
     for (node, kernel) in nodes {
-        let forward = subject.forward_of(kernel).filter(|&f| trace.name(f).starts_with("aten::index"));
+        let forward = subject.forward_of(kernel).filter(|&f| trace.name(f).starts_with(aten::INDEX));
         let group = by_place.entry(subject.place(forward.unwrap_or(node))).or_default();
         group.backward.extend(subject.launched_in(node));
         if let Some(forward) = forward.filter(|&f| seen.insert(f)) {
@@ -66,7 +68,7 @@ fn backward_of_index(subject: &Subject<'_>, kernel: EventId) -> Option<EventId> 
     let is_backward = |e: &EventId| {
         trace.kind(*e) == EventKind::Operator && {
             let name = trace.name(*e);
-            let node = name.strip_prefix("autograd::engine::evaluate_function: ").unwrap_or(name);
+            let node = name.strip_prefix(BACKWARD_NODE).map_or(name, |node| node.trim_start_matches(": "));
             node.starts_with("IndexBackward")
         }
     };

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::FxHashSet;
 use stackline_model::names::module_class;
 use stackline_model::{EventId, StrId};
@@ -54,7 +55,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
         let span = module.or_else(|| subject.outermost_operator(kernel));
         // Other rules know what to do about optimizers (SL015, SL042).
-        if let Some(span) = span.filter(|&span| !trace.name(span).starts_with("Optimizer.")) {
+        if let Some(span) = span.filter(|&span| !trace.name(span).starts_with(OPTIMIZER)) {
             by_span.entry(span).or_default().push(kernel);
         }
     }

@@ -3,6 +3,9 @@
 use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::work::Loops;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
+use crate::vocabulary::autograd::ENGINE;
+use crate::vocabulary::python::OPTIMIZER;
 use stackline_model::{EventId, EventKind, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +57,7 @@ type Caller = (Vec<StrId>, StrId);
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let mut operators = subject.outermost(&subject.operators());
-    let is_other = |name: &str| name.starts_with("Optimizer.") || name.starts_with("autograd::engine");
+    let is_other = |name: &str| name.starts_with(OPTIMIZER) || name.starts_with(ENGINE);
     operators.retain(|&e| !std::iter::once(e).chain(trace.ancestors(e)).any(|around| is_other(trace.name(around))));
     let mut by_caller: BTreeMap<Caller, Vec<EventId>> = BTreeMap::new();
     for &operator in &operators {
@@ -152,15 +155,11 @@ fn place_of(subject: &Subject<'_>, lines: &Loop) -> (Place, String) {
     (most.map(|(place, _)| place.clone()).unwrap_or_default(), told)
 }
 
-/// Operators that gather what turns of a loop made.
-const GATHERING: &[&str] =
-    &["aten::stack", "aten::cat", "aten::concat", "aten::hstack", "aten::vstack", "aten::column_stack"];
-
 /// All that may go with a loop: what Python does between its turns, however long; what leads to the first one and away from the last;
 /// the operators that gather what the turns made, with their backward; the time in which what autograd kept of them is freed.
 fn all_around(subject: &Subject<'_>, calls: &[EventId], (gone, runs): (&[EventId], &[(EventId, EventId)])) -> Chosen {
     let trace = subject.trace();
-    let gathers = |e: &EventId| GATHERING.contains(&trace.name(*e));
+    let gathers = |e: &EventId| aten::GATHERS.contains(&trace.name(*e));
     let forward = subject.runs_of(calls);
     let gathering: Vec<EventId> = forward.neighbours.iter().filter_map(|&(_, behind)| behind).filter(gathers).collect();
     let mut backward = subject.backward_of(calls);

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use serde_json::Value;
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +61,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut padded: Vec<EventId> = Vec::new();
     // Another batch, another shape: those of other steps say nothing of an operator.
     let mut by_step: BTreeMap<Option<usize>, Shapes> = BTreeMap::new();
-    for call in subject.named(&[EventKind::Operator], |name| name == "aten::pad_sequence") {
+    for call in subject.named(&[EventKind::Operator], |name| name == aten::PAD_SEQUENCE) {
         if let Some((shape, used)) = subject.json("Input Dims", call).and_then(|dims| batch(&dims)) {
             by_step.entry(subject.step_of(steps, call)).or_default().add(shape, used);
             padded.push(call);

@@ -1,8 +1,9 @@
 //! SL045: the same constants are built again in each step.
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
-use crate::findings::constant_runs::{COMPUTED, COPIED, FILLED, RESHAPED, VECTORS, constant_runs};
+use crate::findings::constant_runs::constant_runs;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten::{self, constants};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Unit};
 use std::cell::LazyCell;
@@ -37,35 +38,6 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Operators that make tensors of nothing but sizes and Python values.
-const FACTORIES: &[&[&str]] = &[FILLED, VECTORS, &["tril_indices", "triu_indices", "lift_fresh"]];
-
-/// What is computed of them.
-const DERIVED: &[&[&str]] = &[
-    RESHAPED,
-    COPIED,
-    COMPUTED,
-    &[
-        "cat",
-        "detach_",
-        "empty",
-        "fill_",
-        "ger",
-        "meshgrid",
-        "outer",
-        "polar",
-        "repeat",
-        "resolve_conj",
-        "resolve_neg",
-        "select",
-        "slice",
-        "stack",
-    ],
-];
-
-/// What only copies a tensor to the GPU is SL030's.
-const UPLOADS: &[&[&str]] = &[&["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"]];
-
 /// Parts of names of what runs while a batch is made.
 pub(super) const LOADER: &str = "torch/utils/data/";
 
@@ -73,7 +45,7 @@ pub(super) const LOADER: &str = "torch/utils/data/";
 const LEAST_STEPS: usize = 3;
 
 fn is_of(lists: &[&[&str]], name: &str) -> bool {
-    name.strip_prefix("aten::").is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
+    aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
 }
 
 /// Whether an operator makes a batch: its values differ, whatever it is made of.
@@ -84,7 +56,7 @@ fn is_of_loader(subject: &Subject<'_>, operator: EventId) -> bool {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     // Most programs make nothing, and need not be looked at.
-    if !trace.strings.iter().any(|name| is_of(FACTORIES, name)) {
+    if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name)) {
         return Vec::new();
     }
     let mut operators = subject.outermost(&subject.operators());
@@ -157,10 +129,10 @@ fn of_line<'h>(
     let trace = subject.trace();
     place.file.as_ref()?;
     let name = |event: EventId| trace.name(event);
-    let only_uploads = operators.iter().all(|&e| is_of(UPLOADS, name(e)));
-    let is_constant = |&e: &EventId| is_of(FACTORIES, name(e)) || is_of(DERIVED, name(e));
+    let only_uploads = operators.iter().all(|&e| is_of(constants::UPLOADS, name(e)));
+    let is_constant = |&e: &EventId| is_of(constants::FACTORIES, name(e)) || is_of(constants::DERIVED, name(e));
     if !operators.iter().all(is_constant)
-        || !operators.iter().any(|&e| is_of(FACTORIES, name(e)))
+        || !operators.iter().any(|&e| is_of(constants::FACTORIES, name(e)))
         || !is_in_each_step(subject, &mut operators)
     {
         return None;

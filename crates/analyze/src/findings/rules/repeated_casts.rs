@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::EventId;
 use std::collections::BTreeMap;
 
@@ -26,10 +27,6 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Operators whose inputs from the second on are parameters.
-const LAYERS: &[&str] =
-    &["aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution", "aten::convolution"];
-
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut by_shape: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
     for work in subject.gpu_work() {
@@ -48,10 +45,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 fn shape_of_parameter(subject: &Subject<'_>, work: EventId) -> Option<String> {
     let trace = subject.trace();
     let operators = subject.stack(work).filter(|&e| subject.is_operator(e));
-    let mut around = operators.skip_while(|&e| trace.name(e) != "aten::_to_copy");
+    let mut around = operators.skip_while(|&e| trace.name(e) != aten::TO_COPY);
     let cast = around.next()?;
-    let layer = around.find(|&e| trace.name(e) != "aten::to")?;
-    if !LAYERS.contains(&trace.name(layer)) {
+    let layer = around.find(|&e| trace.name(e) != aten::TO)?;
+    if !aten::LAYERS.contains(&trace.name(layer)) {
         return None;
     }
     let shape = subject.json("Input Dims", cast)?.get(0)?.clone();
@@ -72,7 +69,7 @@ fn draft(subject: &Subject<'_>, work: Vec<EventId>) -> Option<Draft> {
     }
     let mut gone = subject.operators_of_nothing_else(&work);
     gone.extend(&work);
-    let edit = subject.edit(Action::Remove, "operator:aten::to of parameters", &gone)?;
+    let edit = subject.edit(Action::Remove, format!("operator:{} of parameters", aten::TO), &gone)?;
     let (place, _) = subject.by_code(&work).into_iter().next()?;
     Some(Draft {
         title: format!(

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let copies = small_copies(subject);
     let made: Vec<EventId> = subject
-        .named(&[EventKind::Operator], |name| name == "aten::lift_fresh")
+        .named(&[EventKind::Operator], |name| name == aten::LIFT_FRESH)
         .into_iter()
         .filter_map(|fresh| copied_before(subject, fresh))
         .filter(|to| copies.contains_key(to))
@@ -74,7 +75,7 @@ fn small_copies(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let mut found: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
     for copy in subject.named(&[EventKind::Memcpy], |name| name.contains("HtoD")) {
         let launch = trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
-        let to = launch.and_then(|launch| trace.ancestors(launch).find(|&e| trace.name(e) == "aten::to"));
+        let to = launch.and_then(|launch| trace.ancestors(launch).find(|&e| trace.name(e) == aten::TO));
         if let Some(to) = to.filter(|_| bytes(copy).is_some_and(|bytes| bytes <= most)) {
             found.entry(to).or_default().push(copy);
         }
@@ -91,13 +92,13 @@ fn copied_before(subject: &Subject<'_>, fresh: EventId) -> Option<EventId> {
     // Children stand behind their parent.
     let mut before = on_track[..at].iter().rev().copied().take_while(|&e| e != parent);
     let sibling = before.find(|&e| trace.events.parent[e.index()] == parent)?;
-    let is_next = trace.name(sibling) == "aten::to" && start - trace.events.end(sibling) <= NEXT_NS;
+    let is_next = trace.name(sibling) == aten::TO && start - trace.events.end(sibling) <= NEXT_NS;
     is_next.then_some(sibling)
 }
 
 fn draft(subject: &Subject<'_>, place: Place, (to, copies): (Vec<EventId>, Vec<EventId>)) -> Option<Draft> {
     let all: Vec<EventId> = to.iter().chain(&copies).copied().collect();
-    let edit = subject.edit(Action::Remove, "operator:aten::to of torch.tensor", &all)?;
+    let edit = subject.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
     let per_step = copies.len() as f64 / subject.steps() as f64;
     Some(Draft {
         title: format!("small tensors are made on the host and copied to the GPU: {per_step:.0} a step"),

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Recording, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::{EventId, EventKind, Key, Unit};
 use std::collections::BTreeMap;
 
@@ -49,24 +50,6 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Operators that divide their work among threads, however it is shaped.
-const DIVIDED: [&str; 14] = [
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-    "aten::_softmax",
-    "aten::addmm",
-    "aten::baddbmm",
-    "aten::bmm",
-    "aten::convolution_backward",
-    "aten::mkldnn_convolution",
-    "aten::mkldnn_linear",
-    "aten::mm",
-    "aten::native_batch_norm",
-    "aten::native_layer_norm",
-    "aten::native_layer_norm_backward",
-    "aten::thnn_conv2d",
-];
-
 /// Each further thread adds this part of the first one's throughput.
 const LIKELY: f64 = 0.6;
 /// A process that uses less waits for processors that other programs take: none is free.
@@ -82,26 +65,16 @@ struct Large<'a> {
     all: Vec<EventId>,
 }
 
-/// Parts of names of operators that only GPUs have.
-const OF_GPUS: [&str; 6] = [
-    "aten::cudnn_",
-    "aten::miopen_",
-    "aten::_fused_",
-    "aten::_efficient_attention",
-    "aten::_flash_attention",
-    "aten::_cudnn_",
-];
-
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let is_of_gpus = |name: &str| OF_GPUS.iter().any(|part| name.starts_with(part));
+    let is_of_gpus = |name: &str| aten::OF_GPUS.iter().any(|part| name.starts_with(part));
     if subject.uses_gpu() || !subject.named(&[EventKind::Operator], is_of_gpus).is_empty() {
         return Vec::new();
     }
     let (from, to) = subject.window();
     let is_worker = |pid: Key| subject.loader_workers().during(from, to).any(|worker| worker.pid == pid);
     let mut by_process: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
-    for operator in subject.outermost(&subject.named(&[EventKind::Operator], |name| DIVIDED.contains(&name))) {
+    for operator in subject.outermost(&subject.named(&[EventKind::Operator], |name| aten::THREADED.contains(&name))) {
         let key = trace.tracks.pid(trace.events.track[operator.index()]);
         let Key::Int(pid) = key else { continue };
         if !is_worker(key) {

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::EventId;
 
 pub(super) const RULE: Rule = Rule {
@@ -31,31 +32,6 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-const PRODUCTS: &[&str] = &["aten::bmm", "aten::baddbmm", "aten::baddbmm_"];
-const SOFTMAX: &[&str] = &["aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax"];
-/// What may stand between the products besides: scale, mask, casts, copies, dropout, and their backward.
-const BETWEEN: &[&str] = &[
-    "aten::mul",
-    "aten::mul_",
-    "aten::div",
-    "aten::div_",
-    "aten::add",
-    "aten::add_",
-    "aten::sub",
-    "aten::rsub",
-    "aten::maximum",
-    "aten::where",
-    "aten::eq",
-    "aten::fill_",
-    "aten::masked_fill",
-    "aten::masked_fill_",
-    "aten::copy_",
-    "aten::native_dropout",
-    "aten::native_dropout_backward",
-    "aten::_fused_dropout",
-    "aten::_masked_scale",
-    "aten::bernoulli_",
-];
 /// So many operations are looked at on each side of a softmax.
 const REACH: usize = 8;
 
@@ -71,7 +47,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut parts = Parts::default();
     for order in subject.launch_order() {
         let names: Vec<&str> = order.iter().map(|&work| subject.operator(work)).collect();
-        for (at, _) in names.iter().enumerate().filter(|(_, name)| SOFTMAX.contains(name)) {
+        for (at, _) in names.iter().enumerate().filter(|(_, name)| aten::SOFTMAX.contains(name)) {
             let before = reach(names[..at].iter().rev());
             let after = reach(names[at + 1..].iter());
             if let (Some(before), Some(after)) = (before, after) {
@@ -97,10 +73,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 /// How many operations lie between a softmax and the product that it belongs to.
 fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
     for (count, name) in names.take(REACH + 1).enumerate() {
-        if PRODUCTS.contains(name) {
+        if aten::BATCHED_PRODUCTS.contains(name) {
             return Some(count);
         }
-        if !BETWEEN.contains(name) {
+        if !aten::BETWEEN_PRODUCTS.contains(name) {
             return None;
         }
     }
@@ -109,7 +85,7 @@ fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
 
 /// How many operations of products and copies lie beside what is between the products.
 fn beside<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
-    names.take(REACH).take_while(|name| PRODUCTS.contains(name) || **name == "aten::copy_").count()
+    names.take(REACH).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
 }
 
 fn draft(subject: &Subject<'_>, Parts { between, all, calls }: Parts) -> Option<Draft> {

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -42,7 +43,7 @@ enum Part {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    if trace.strings.find("aten::_log_softmax").is_none() {
+    if trace.strings.find(aten::LOG_SOFTMAX).is_none() {
         return Vec::new();
     }
     let (mut softmax, mut others, mut losses) = (Vec::new(), conversions(subject), 0);
@@ -64,11 +65,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 
 /// Copies right before log_softmax and right behind its backward: they convert the logits, and their gradient.
 fn conversions(subject: &Subject<'_>) -> Vec<EventId> {
-    let is_copy = |work: EventId| subject.operator(work) == "aten::copy_";
+    let is_copy = |work: EventId| subject.operator(work) == aten::COPY;
     let is_outside = |work: &EventId| part(subject, *work).is_none();
     let of_pair = |pair: &[EventId]| match subject.operator(pair[0]) {
-        "aten::_log_softmax_backward_data" if is_copy(pair[1]) => Some(pair[1]),
-        _ if is_copy(pair[0]) && subject.operator(pair[1]) == "aten::_log_softmax" => Some(pair[0]),
+        aten::LOG_SOFTMAX_BACKWARD if is_copy(pair[1]) => Some(pair[1]),
+        _ if is_copy(pair[0]) && subject.operator(pair[1]) == aten::LOG_SOFTMAX => Some(pair[0]),
         _ => None,
     };
     let orders = subject.launch_order();
@@ -85,9 +86,9 @@ fn part(subject: &Subject<'_>, work: EventId) -> Option<Part> {
     let mut is_in_log_softmax = false;
     for operator in subject.stack(work).filter(|&e| trace.kind(e) == EventKind::Operator) {
         match trace.name(operator) {
-            "aten::_log_softmax" | "aten::_log_softmax_backward_data" => is_in_log_softmax = true,
-            name if name.starts_with("aten::nll_loss") => return Some(Part::Loss),
-            "aten::cross_entropy_loss" if !is_in_log_softmax => return Some(Part::Copy),
+            aten::LOG_SOFTMAX | aten::LOG_SOFTMAX_BACKWARD => is_in_log_softmax = true,
+            name if name.starts_with(aten::NLL_LOSS) => return Some(Part::Loss),
+            aten::CROSS_ENTROPY if !is_in_log_softmax => return Some(Part::Copy),
             _ => {}
         }
     }
@@ -103,14 +104,14 @@ fn draft(subject: &Subject<'_>, softmax: Vec<EventId>, others: Vec<EventId>) -> 
     }
     let mut gone = subject.operators_of_nothing_else(&others);
     gone.extend(&others);
-    let is_converted = others.iter().any(|&work| subject.operator(work) == "aten::copy_");
+    let is_converted = others.iter().any(|&work| subject.operator(work) == aten::COPY);
     let scale = subject.setting("scale") * if is_converted { 0.5 } else { 1.0 };
     let edits = |scale: f64| {
         let remove = subject.edit(Action::Remove, "operator:nll_loss", &gone)?;
         Some(vec![remove, subject.edit(Action::Scale(scale.min(1.0)), "operator:log_softmax", &softmax)?])
     };
     let worth = Worth::Range(edits(scale)?, vec![edits(scale / 2.0)?, edits(scale * 1.7)?]);
-    let is_forward = |work: &&EventId| subject.operator(**work) == "aten::_log_softmax";
+    let is_forward = |work: &&EventId| subject.operator(**work) == aten::LOG_SOFTMAX;
     let place = softmax.iter().find(is_forward).or(softmax.first()).map(|&work| subject.place(work));
     Some(Draft {
         title: format!("cross entropy takes {share:.0} % of the GPU's time in separate kernels"),

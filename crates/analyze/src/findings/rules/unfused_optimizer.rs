@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use crate::vocabulary::python::OPTIMIZER_STEP;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Key, StrId};
@@ -101,7 +102,7 @@ fn in_passes(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<
     let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
     let trace = subject.trace();
     let inside = subject.outermost(&subject.operators_in(spans));
-    let passes = inside.iter().filter(|&&e| trace.name(e).starts_with("aten::_foreach_")).count();
+    let passes = inside.iter().filter(|&&e| trace.name(e).starts_with(aten::FOREACH)).count();
     if passes < LEAST_PASSES * spans.len() || !HAVE_FUSED.contains(&optimizer.trim_end_matches("step")) {
         return None;
     }

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::aten;
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::ZERO_GRAD;
 use stackline_model::{EventId, EventKind};
@@ -30,13 +31,6 @@ pub(super) const RULE: Rule = Rule {
     elsewhere: &[],
     check,
 };
-
-/// The operator that fills one gradient,
-pub(super) const FILLS_ONE: &str = "aten::zero_";
-/// the one that adds to a gradient,
-pub(super) const ADDS: &str = "aten::add_";
-/// and the one that fills a list of tensors.
-pub(super) const FILLS_A_LIST: &str = "aten::_foreach_zero_";
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // Traces of 2021 and before have them among the operators.
@@ -93,7 +87,7 @@ pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
 /// How many gradients an operator fills: one that takes a list as many as that holds, which is not known where no shapes were recorded,
 /// nor of long lists, which Kineto leaves empty.
 fn filled(subject: &Subject<'_>, operator: EventId) -> Option<usize> {
-    if subject.trace().name(operator) != FILLS_A_LIST {
+    if subject.trace().name(operator) != aten::FOREACH_ZERO {
         return Some(1);
     }
     let inputs = subject.json("Input Dims", operator)?;
@@ -106,7 +100,7 @@ fn first_sums(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = subject.trace();
     let start = |e: &EventId| trace.events.start[e.index()];
     let is_sum = |&e: &EventId| trace.ancestors(e).any(|around| is_accumulation(trace.name(around)));
-    let mut sums = subject.named(&[EventKind::Operator], |name| name == ADDS);
+    let mut sums = subject.named(&[EventKind::Operator], |name| name == aten::ADD_IN_PLACE);
     sums.retain(is_sum);
     sums.sort_unstable_by_key(|e| (start(e), *e));
     let mut forward: Vec<i64> = trace.backward.from.iter().map(start).collect();

@@ -16,7 +16,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::WindowChoice;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::vocabulary::python;
+use crate::vocabulary::{aten, python};
 use groups::{Group, Groups};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind};
@@ -343,7 +343,7 @@ fn has_calls(subject: &Subject<'_>) -> bool {
 
 /// What could record what the path waits for.
 fn wait_advice(subject: &Subject<'_>) -> &'static str {
-    let has_operators = || subject.trace().strings.iter().any(|name| name.starts_with("aten::"));
+    let has_operators = || subject.trace().strings.iter().any(|name| name.starts_with(aten::PREFIX));
     let has_ranges =
         subject.trace().events.kind.iter().any(|kind| matches!(kind, EventKind::Operator | EventKind::Annotation));
     let of_ranges = RANGES.iter().find(|(format, _)| subject.trace().meta.format == *format && !has_ranges);

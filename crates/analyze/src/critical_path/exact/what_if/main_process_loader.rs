@@ -6,16 +6,15 @@ use super::apply::Applier;
 use super::host_time::Cut;
 use super::index::Stretch;
 use super::loader::overlaps;
+use crate::vocabulary::aten;
+use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
 use stackline_model::{EventId, EventKind};
 
 /// What it takes to get a batch that a worker has ready, in ns: where processors are idle, and at most, as measured where they are busy.
 const READY_NS: i64 = 100_000;
 const READY_BUSY_NS: i64 = 1_100_000;
-/// Operators that put a batch together: as long can it take to read it from a worker's memory.
-const COLLATES: &[&str] = &["aten::stack", "aten::cat"];
-/// Frames of loaders without workers, and of those with them.
-const WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
-const WITH_WORKERS: [&str; 2] = ["_MultiProcessingDataLoaderIter", "_try_get_data"];
+/// Frames of loaders with workers.
+const WITH_WORKERS: [&str; 2] = [LOADER_WITH_WORKERS, "_try_get_data"];
 
 /// A batch that takes so many times as long as usual is one of a cold start, or of a file that is opened.
 const COLD: i64 = 10;
@@ -47,12 +46,12 @@ pub(super) fn shows_workers(exact: &Exact<'_>) -> bool {
 /// The outermost spans in which the process that trains loads data: those with frames of a loader without workers, or, where no
 /// frame says which kind it is, all. None where the trace shows workers.
 pub(crate) fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
-    let is_known = has(exact, WITHOUT_WORKERS);
+    let is_known = has(exact, LOADER_WITHOUT_WORKERS);
     if !exact.loader_workers().is_empty() || (!is_known && shows_workers(exact)) {
         return Vec::new();
     }
     let (trace, names) = (exact.trace, &exact.names);
-    let fits: Vec<bool> = trace.strings.iter().map(|name| !is_known || name.contains(WITHOUT_WORKERS)).collect();
+    let fits: Vec<bool> = trace.strings.iter().map(|name| !is_known || name.contains(LOADER_WITHOUT_WORKERS)).collect();
     let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
     let loads = |e: EventId| names.of(trace, e) & bits::LOADS_DATA != 0;
     let outermost = |e: EventId| std::iter::once(e).chain(trace.ancestors(e)).filter(|&e| loads(e)).last();
@@ -144,7 +143,7 @@ impl Applier<'_, '_> {
     /// Time in which batches are put together, in ns.
     fn collating_ns(&self, takes: &[Take]) -> i64 {
         let trace = self.exact.trace;
-        let collates = |e: EventId| trace.kind(e) == EventKind::Operator && COLLATES.contains(&trace.name(e));
+        let collates = |e: EventId| trace.kind(e) == EventKind::Operator && aten::COLLATES.contains(&trace.name(e));
         let inside = |e: &EventId| {
             let Some(lane) = self.index.lane(trace, *e) else { return false };
             let at = trace.events.start[e.index()];

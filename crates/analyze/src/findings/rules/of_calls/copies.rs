@@ -10,6 +10,7 @@ use super::subject::Called;
 use super::thread::inclusive;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Confidence, Fact};
+use crate::vocabulary::aten;
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::ZERO_GRAD;
 use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, Unit};
@@ -33,7 +34,7 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
     let is_copy = |node: &&CallNodeId| {
         let at = node.index();
         let is_copied = forward.copies[at] && !forward.converts[at];
-        copy_chains::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !operators.of_others[at]
+        aten::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !operators.of_others[at]
     };
     let mut by_path: BTreeMap<(CallNodeId, &str), Calls> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(is_copy) {
@@ -66,7 +67,7 @@ impl Forward {
             let is_called = called.thread.calls[node.index()] > 0 && !backward[node.index()];
             let name = called.name(node);
             let ns = if backward[node.index()] { 0 } else { called.thread.operators[node.index()] };
-            (ns, is_called && name == copy_chains::COPY, is_called && copy_chains::converts(name))
+            (ns, is_called && name == aten::COPY, is_called && aten::converts(name))
         };
         let all = inclusive(tree, tree.nodes.ids().map(of_node).collect(), |(ns, copies, converts), below| {
             *ns = ns.saturating_add(below.0);
@@ -114,8 +115,8 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let called = operators.called;
     let rule = &zeroed_gradients::RULE;
     let all = operators.below(spans);
-    let of_one = all.get(zeroed_gradients::FILLS_ONE).cloned().unwrap_or_default();
-    let of_lists = all.get(zeroed_gradients::FILLS_A_LIST).cloned().unwrap_or_default();
+    let of_one = all.get(aten::ZERO).cloned().unwrap_or_default();
+    let of_lists = all.get(aten::FOREACH_ZERO).cloned().unwrap_or_default();
     let times: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
     let times = called.thread.recorded(times).max(1);
     // How many a list has is not recorded.
@@ -152,7 +153,7 @@ fn sums(operators: &Operators<'_, '_>) -> Calls {
     let called = operators.called;
     let accumulates = below(called.tree, |node| is_accumulation(called.name(node)));
     let mut all = Calls::default();
-    let is_sum = |node: &CallNodeId| accumulates[node.index()] && called.name(*node) == zeroed_gradients::ADDS;
+    let is_sum = |node: &CallNodeId| accumulates[node.index()] && called.name(*node) == aten::ADD_IN_PLACE;
     called.nodes().filter(is_sum).for_each(|node| all.add(&operators.calls(node)));
     all
 }

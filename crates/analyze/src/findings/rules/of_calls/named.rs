@@ -11,7 +11,7 @@ use super::thread::is_recorded;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::identity::MOSTLY_AT;
 use crate::findings::{Fact, Place, Rule};
-use crate::vocabulary::python::TAKE_BATCH;
+use crate::vocabulary::python::{LOADER_WITH_WORKERS, TAKE_BATCH};
 use stackline_model::words::duration;
 use stackline_model::{CallFrameId, CallNodeId};
 use std::collections::BTreeMap;
@@ -98,16 +98,13 @@ fn least_share(called: &Called<'_>, rule: &'static Rule) -> f64 {
 const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
 /// More workers are no sensible advice.
 const MOST_WORKERS: u64 = 16;
-/// Its functions are called for loaders with workers alone.
-const OF_WORKERS: &str = "_MultiProcessingDataLoaderIter";
-
 fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> {
     let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
     let share = called.percent(ns);
     if ns == 0 || share < called.setting(rule, "share") {
         return None;
     }
-    let has_workers = called.tree.nodes.ids().any(|node| called.name(node).contains(OF_WORKERS));
+    let has_workers = called.tree.nodes.ids().any(|node| called.name(node).contains(LOADER_WITH_WORKERS));
     let rest = called.window_ns().saturating_sub(ns).max(1);
     let batches = batches(called);
     let takes = batches.max(called.per());

@@ -8,7 +8,8 @@ use super::subject::Called;
 use super::thread::{Time, inclusive};
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Confidence, Fact, Place};
-use crate::vocabulary::python::OPTIMIZER_STEP;
+use crate::vocabulary::autograd::ENGINE;
+use crate::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
 use stackline_model::{CallFrame, CallFrameKind, CallNodeId, Unit};
 use std::collections::BTreeMap;
 
@@ -62,7 +63,7 @@ impl<'c, 'a> Operators<'c, 'a> {
         let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();
         let of_others = below(called.tree, |at| {
             let name = called.name(at);
-            name.starts_with("Optimizer.") || name.starts_with("autograd::engine")
+            name.starts_with(OPTIMIZER) || name.starts_with(ENGINE)
         });
         Self { called, ns, outermost, of_others }
     }

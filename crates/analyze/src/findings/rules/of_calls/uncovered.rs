@@ -9,6 +9,7 @@ use super::thread::{Known, Time};
 use crate::findings::price::scaled;
 use crate::findings::rank::within_step;
 use crate::findings::{LargeGroup, LargeKind, Place, Uncovered};
+use crate::vocabulary::aten;
 use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId};
 use std::collections::BTreeMap;
 
@@ -69,7 +70,7 @@ fn is_about(draft: &CallDraft, operator: &str, place: &Place) -> bool {
     is_there
         && match draft.rule.code {
             code if code == copy_chains::RULE.code => {
-                operator == copy_chains::COPY || copy_chains::reorders(operator) || copy_chains::converts(operator)
+                operator == aten::COPY || aten::reorders(operator) || aten::converts(operator)
             }
             code => [&unfused_optimizer::RULE, &operators_in_loops::RULE, &zeroed_gradients::RULE]
                 .iter()
