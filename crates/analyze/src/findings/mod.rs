@@ -46,7 +46,7 @@ pub use ranks::{RankTimes, merge, ranges};
 pub use recording::{Gone, recorded_in};
 pub(crate) use rule::STALL_REASON;
 pub use rule::{Area, Elsewhere, Need, Programs, Rule, RuleInfo, Setting};
-pub use rules::of_calls::{NoCalls, find_in_calls, place_of_call, steps_of_calls};
+pub use rules::of_calls::{NoCalls, StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};

@@ -8,6 +8,7 @@ use anyhow::Result;
 use regex_lite::Regex;
 use serde_json::json;
 use stackline_analyze::calls::{self, CallView, Grouping, Shape, SourceLine, ViewOptions};
+use stackline_analyze::findings::{StepTime, step_time};
 use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, TraceSet, Unit};
 use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
@@ -191,10 +192,33 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
         text.push_str(&format!("; --metric shows {}", others.join(", ")));
     }
     text.push('\n');
+    if let Some(time) = step_time(tree) {
+        text.push_str(&format!("{}\n", step_sentence(&time)));
+    }
     if let Some(overhead) = super::overhead::sentence(tree) {
         text.push_str(&format!("{}\n", human::capital(&overhead)));
     }
     text
+}
+
+/// What a step consists of, for people.
+fn step_sentence(time: &StepTime) -> String {
+    let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
+    let rank = time.rank.map_or_else(String::new, |rank| format!(" of rank {rank}, the longest"));
+    let what = match time.steps {
+        0 => format!("The thread that runs most operators{rank}, from begin to end"),
+        steps => format!("A step{rank} (mean of {})", human::count(steps)),
+    };
+    let busiest = time.busiest.as_ref().map_or_else(String::new, |(place, ns)| {
+        format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
+    });
+    format!(
+        "{what}: {}, of it operators {}, waits {}, other code {}{busiest}",
+        human::duration(time.ns),
+        percent(time.operators_ns),
+        percent(time.waits_ns),
+        percent(time.other_ns)
+    )
 }
 
 /// How many processes and threads there are, and for how long.
@@ -271,8 +295,16 @@ fn recording(tree: &CallTree, run: &Path) -> serde_json::Value {
             "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
         })
     });
+    let step = step_time(tree).map(|time| {
+        let busiest = time.busiest.as_ref().map(|(place, ns)| json!({"place": place.text(), "ns": ns}));
+        json!({
+            "ns": time.ns, "steps": time.steps, "rank": time.rank, "operators_ns": time.operators_ns,
+            "waits_ns": time.waits_ns, "other_ns": time.other_ns, "busiest": busiest,
+        })
+    });
     json!({
         "run": run.display().to_string(),
+        "step": step,
         "processes": processes.collect::<Vec<_>>(),
         "threads": tree.threads.len(),
         "nodes": tree.nodes.len(),

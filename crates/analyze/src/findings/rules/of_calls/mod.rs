@@ -13,6 +13,7 @@ mod named;
 mod operators;
 mod overhead;
 mod ranks;
+mod step_time;
 mod steps;
 mod subject;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use stackline_model::words::{count, duration};
 use stackline_model::{CallMetric, CallTree, Severity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+pub use step_time::{StepTime, step_time};
 use subject::Called;
 pub use subject::place_of_call;
 use thread::Known;

@@ -1,0 +1,114 @@
+//! What a step of a recording of sums of calls consists of: operators, waits, and all else that the program does.
+
+use super::ranks;
+use super::steps::with_steps_as_one;
+use super::subject::Called;
+use super::thread::Known;
+use crate::findings::{Place, Settings};
+use stackline_model::{CallFrameId, CallTree};
+use std::collections::BTreeMap;
+
+/// Time of a step, or of the whole run where nothing marks steps, of the thread that makes them. Times are in ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// Steps that times are means of; 0 if nothing marks any, and times are those of the whole run.
+    pub steps: usize,
+    /// The rank whose step is longest; `None` of a job without ranks.
+    pub rank: Option<i64>,
+    /// All of it.
+    pub ns: i64,
+    /// Operators, and all below them, while they had a processor.
+    pub operators_ns: i64,
+    /// Waits: for locks, input, other threads, a processor.
+    pub waits_ns: i64,
+    /// All else: Python and native code outside of operators.
+    pub other_ns: i64,
+    /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
+    pub busiest: Option<(Place, i64)>,
+}
+
+/// What a step consists of; of several ranks, that of the longest one. `None` where only operators were measured, so that
+/// what is between them is not known, or nothing was.
+#[must_use]
+pub fn step_time(tree: &CallTree) -> Option<StepTime> {
+    let merged = with_steps_as_one(tree);
+    let tree = merged.as_ref().unwrap_or(tree);
+    let of_rank = |rank| of_called(&Called::new(tree, rank, &Settings::default())?, rank);
+    let known = ranks::of(tree);
+    if known.is_empty() {
+        return of_rank(None);
+    }
+    let of_each = known.into_iter().filter_map(|rank| of_rank(Some(rank)));
+    of_each.max_by_key(|time| (time.steps > 0, time.ns, std::cmp::Reverse(time.rank)))
+}
+
+fn of_called(called: &Called<'_>, rank: Option<i64>) -> Option<StepTime> {
+    if called.thread.known == Known::Operators {
+        return None;
+    }
+    let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<CallFrameId, u64>) = (0, 0, BTreeMap::new());
+    for node in called.nodes() {
+        let time = called.thread.own[node.index()];
+        waits = waits.saturating_add(time.waits_ns);
+        if called.in_operator[node.index()] {
+            operators = operators.saturating_add(time.computing().ns);
+        }
+        let at_line = lines.entry(called.line(node)).or_default();
+        *at_line = at_line.saturating_add(time.ns);
+    }
+    let [ns, operators_ns, waits_ns] = [called.window_ns(), operators, waits].map(|ns| called.per_step(ns));
+    let busiest = lines.into_iter().filter(|(line, _)| line.some().is_some()).max_by_key(|&(_, ns)| ns);
+    Some(StepTime {
+        steps: called.steps.count,
+        rank,
+        ns,
+        operators_ns,
+        waits_ns,
+        other_ns: (ns - operators_ns - waits_ns).max(0),
+        busiest: busiest.map(|(line, ns)| (called.place(line), called.per_step(ns))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, training};
+    use super::step_time;
+
+    const AT: &str = "train.py:50 <module> > train.py:";
+
+    #[test]
+    fn a_step_is_operators_waits_and_all_else() {
+        let mut made = training();
+        made.waits(&format!("{AT}22 main > io.py:4 fetch > /usr/lib/python3.11/queue.py:171 Queue.get"), 1500);
+        made.cpu(&format!("{AT}22 main > io.py:5 fetch"), 100);
+        let time = step_time(&made.builder.finish()).unwrap();
+        let ms = |ns: i64| ns / MS as i64;
+        assert_eq!((time.steps, time.rank, ms(time.ns)), (10, None, 260));
+        // The optimizer's span has time of its own, outside of operators.
+        assert_eq!((ms(time.operators_ns), ms(time.waits_ns), ms(time.other_ns)), (80, 150, 30));
+        let (place, ns) = time.busiest.unwrap();
+        assert_eq!((place.file.as_deref(), place.line, ms(ns)), (Some("io.py"), Some(4), 150));
+    }
+
+    #[test]
+    fn of_ranks_the_longest_step_is_told() {
+        let mut made = Made::new();
+        for (rank, wait) in [(0, 100), (1, 700), (2, 200)] {
+            made.rank(rank);
+            made.calls(&format!("{AT}21 main > aten::mm"), 20, 400);
+            made.cpu(&format!("{AT}21 main > aten::mm"), 400);
+            made.waits(&format!("{AT}22 main"), wait);
+            made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 100);
+            made.cpu(&format!("{AT}23 main > Optimizer.step#SGD.step"), 100);
+        }
+        let time = step_time(&made.builder.finish()).unwrap();
+        assert_eq!((time.rank, time.steps, time.waits_ns / MS as i64), (Some(1), 10, 70));
+    }
+
+    #[test]
+    fn without_samples_nothing_is_said_of_what_is_between_operators() {
+        let mut made = Made::new();
+        made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
+        assert_eq!(step_time(&made.builder.finish()), None);
+    }
+}
