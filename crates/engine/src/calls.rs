@@ -2,7 +2,6 @@
 
 use crate::open::read_options;
 use crate::{Error, OpenOptions, symbols};
-use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::recording;
 use stackline_model::CallTree;
 use stackline_store::{CallsEntry, WriteOptions};
@@ -37,7 +36,7 @@ pub fn open_calls_watched(run: &Path, options: &OpenOptions) -> Result<CallTree,
     if is_file_or_pipe {
         return match stackline_ingest::read_profile(run, &read_options(options)) {
             Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-            Err(_) if run.is_file() && is_memory_file(run).unwrap_or(false) => {
+            Err(stackline_ingest::Error::OnlyMemory { .. }) if run.is_file() => {
                 Err(Error::OnlyMemory { path: run.to_owned() })
             }
             Err(stackline_ingest::Error::NoCalls { .. }) => Err(Error::NoCalls { path: run.to_owned() }),

@@ -1,10 +1,10 @@
 //! Opens memory traces.
 
-use crate::open::read_options;
+use crate::open::{read_options, size};
 use crate::{Error, OpenOptions, is_run, open, select_rank};
-use stackline_ingest::memory::{WHAT_IS_READ, from_trace, is_memory_file, read_path};
-use stackline_ingest::problems;
+use stackline_ingest::memory::{asked_for_memory, from_trace, is_memory_file, only, read_path};
 use stackline_ingest::recording::{has_streams, is_shown_by, read_memory};
+use stackline_ingest::{problems, read_all};
 use stackline_memory::curve::curves;
 use stackline_model::{MemoryTrace, Trace, TraceSet};
 use std::path::{Path, PathBuf};
@@ -16,33 +16,26 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// If nothing in it tells of memory.
 pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Error> {
-    if path == Path::new("-") || is_memory_file(path)? {
-        return Ok(read_path(path)?);
-    }
     if let Some(beside) = memory_beside(path, options)? {
         return Ok(beside);
     }
     if has_streams(path) {
         return Err(none(path));
     }
-    let set = open(&[path.to_owned()], options).map_err(asked_for_memory)?;
-    of_traces(path, &set.traces)
-}
-
-/// What is no trace of any kind is told what this command reads.
-fn asked_for_memory(error: Error) -> Error {
-    let advice = WHAT_IS_READ.to_owned();
-    match error {
-        Error::Ingest(stackline_ingest::Error::Unsupported { path, found, .. })
-            if found.starts_with("an unknown format") =>
-        {
-            Error::Ingest(stackline_ingest::Error::Unsupported { path, found, advice })
-        }
-        Error::Ingest(stackline_ingest::Error::NoTrace { path }) => {
-            let found = "no memory trace found".to_owned();
-            Error::Ingest(stackline_ingest::Error::Unsupported { path, found, advice })
-        }
-        other => other,
+    let inputs = [path.to_owned()];
+    if path.is_dir() && !is_memory_file(path)? {
+        let set = open(&inputs, options).map_err(|error| match error {
+            Error::Ingest(error) => asked_for_memory(error).into(),
+            other => other,
+        })?;
+        return of_traces(path, &set.traces);
+    }
+    options.watch.expect(size(path, 0));
+    match read_all(&inputs, &read_options(options)) {
+        Ok(held) if held.memory.is_empty() => of_traces(path, &held.traces.traces),
+        Ok(held) => Ok(only(path, held.memory)?),
+        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
+        Err(error) => Err(asked_for_memory(error).into()),
     }
 }
 

@@ -67,14 +67,16 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
 
 /// What to say where no trace is in a file: a profile or a file of memory is no broken trace.
 fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
-    let is_memory = |path: &&PathBuf| is_memory_file(path).unwrap_or(false);
+    use stackline_ingest::Error as Read;
+    let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
     match (&error, paths) {
-        (Error::Cancelled, _) => error,
-        (Error::Ingest(stackline_ingest::Error::OnlyCalls { .. }), [path]) if path.is_file() => {
+        (Error::Ingest(Read::OnlyCalls { .. }), [path]) if path.is_file() => {
             Error::OnlyCalls { path: path.clone(), report: Box::default() }
         }
-        (_, [path]) if is_memory(&path) => Error::OnlyMemory { path: path.clone() },
-        (_, [_, _, ..]) if paths.iter().all(|path| is_memory(&path)) => Error::SeveralMemory { paths: paths.to_vec() },
+        (Error::Ingest(Read::OnlyMemory { .. }), [path]) if path.exists() => Error::OnlyMemory { path: path.clone() },
+        (Error::Ingest(Read::OnlyMemory { .. }), [_, _, ..]) if paths.iter().all(is_memory) => {
+            Error::SeveralMemory { paths: paths.to_vec() }
+        }
         _ => error,
     }
 }
@@ -334,6 +336,10 @@ fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error>
     if !stackline_ingest::recording::has_streams(path) {
         return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
     }
+    // What was recorded in sums is not read twice.
+    if stackline_ingest::recording::has_singles(path) == Some(false) {
+        return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
+    }
     match stackline_ingest::recording::read_traces(path, &read_options(options)) {
         Err(stackline_ingest::Error::NoSingleCalls { path, report }) => Err(Error::OnlyCalls { path, report }),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
@@ -353,7 +359,7 @@ pub fn note_lost(sums: &mut ReadReport, streams: &ReadReport) {
 const MAX_DEPTH: usize = 16;
 
 /// Bytes of a file, or of the files below a directory; 0 where that cannot be known. Only for progress.
-fn size(path: &Path, depth: usize) -> u64 {
+pub(crate) fn size(path: &Path, depth: usize) -> u64 {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() && depth < MAX_DEPTH => {
             let entries = std::fs::read_dir(path).into_iter().flatten().flatten();

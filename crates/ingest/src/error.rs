@@ -61,6 +61,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file of memory, which has no trace of what ran.
+    #[error("{}: it looks like {}, which tells of memory alone; `stackline memory` shows it, by itself", path.display(), in_words(format))]
+    OnlyMemory {
+        /// The file or folder.
+        path: PathBuf,
+        /// Name of its format.
+        format: &'static str,
+    },
     /// A trace, which has no sums of calls.
     #[error("{}: a trace, and no profile", path.display())]
     NoCalls {
@@ -70,6 +78,17 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// A format by its name, as part of a sentence.
+fn in_words(format: &str) -> String {
+    let article = if format.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    match format {
+        "drgpum" => "DrGPUM's files".to_owned(),
+        "snapshot" => "a memory snapshot".to_owned(),
+        "memory-text" => "our text form of memory".to_owned(),
+        _ => format!("{article} {}", format.replace('-', " ")),
+    }
 }
 
 /// Why a recording has no single calls: those that it had may be lost.
@@ -90,6 +109,7 @@ impl Error {
         | Self::Unsupported { path, .. }
         | Self::NoTrace { path }
         | Self::OnlyCalls { path }
+        | Self::OnlyMemory { path, .. }
         | Self::NoCalls { path } = &mut self
             && let Ok(rest) = path.strip_prefix(label)
         {

@@ -1,12 +1,12 @@
 //! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
 
 use crate::runs::Part;
-use crate::sources::{Content, Reader};
+use crate::sources::{Content, Reader, Source};
 use crate::text::without_mark;
-use crate::unsupported::{READS, is_known, unsupported};
+use crate::unsupported::{READS, could_be_read, unsupported};
 use crate::{Error, ReadOptions, problems, sources};
 use flate2::read::MultiGzDecoder;
-use stackline_model::{CallTree, Trace};
+use stackline_model::{CallTree, MemoryTrace, Trace};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -18,26 +18,69 @@ pub(crate) const SNIFF: usize = 64 << 10;
 
 type Stream<'a> = Box<dyn Read + Send + 'a>;
 
-/// What one input gave: traces, and members of archives that are none.
-#[derive(Default)]
+/// How the description of what no source knows begins.
+pub(crate) const UNKNOWN: &str = "an unknown format";
+
+/// Kinds of content that are read; others are refused by their names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) traces: bool,
+    pub(crate) calls: bool,
+    pub(crate) memory: bool,
+}
+
+impl Wanted {
+    const NOTHING: Self = Self { traces: false, calls: false, memory: false };
+    pub(crate) const TRACES: Self = Self { traces: true, ..Self::NOTHING };
+    pub(crate) const CALLS: Self = Self { calls: true, ..Self::NOTHING };
+    pub(crate) const MEMORY: Self = Self { memory: true, ..Self::NOTHING };
+    pub(crate) const ALL: Self = Self { traces: true, calls: true, memory: true };
+
+    /// Why a trace is refused that begins like this.
+    fn no_trace(self, label: &str, head: &[u8]) -> Error {
+        if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::none(label, head) }
+    }
+}
+
+/// What one input gave, and members of archives that are nothing of it.
 pub(crate) struct Found {
+    pub(crate) wanted: Wanted,
     pub(crate) traces: Vec<Trace>,
+    /// Profiles.
+    pub(crate) calls: Vec<CallTree>,
+    pub(crate) memory: Vec<MemoryTrace>,
     /// Label and reason.
     pub(crate) skipped: Vec<(String, Error)>,
     /// Files that are read with others of their run.
     pub(crate) parts: Vec<Part>,
-    /// Profiles; none where traces are wanted.
-    pub(crate) calls: Option<Vec<CallTree>>,
 }
 
-/// Reads all traces of one file (or standard input, `-`).
-pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions) -> Result<Found, Error> {
-    let mut found = Found::default();
+impl Found {
+    /// Nothing yet.
+    pub(crate) fn of(wanted: Wanted) -> Self {
+        Self {
+            wanted,
+            traces: Vec::new(),
+            calls: Vec::new(),
+            memory: Vec::new(),
+            skipped: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.traces.is_empty() && self.parts.is_empty() && self.calls.is_empty() && self.memory.is_empty()
+    }
+}
+
+/// Reads one file, folder of a single run, or standard input (`-`), as far as it is wanted.
+pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, wanted: Wanted) -> Result<Found, Error> {
+    let mut found = Found::of(wanted);
     read_into(path, label, options, &mut found)?;
     Ok(found)
 }
 
-/// Reads one file (or standard input, `-`), whatever is wanted of it.
+/// The same, added to what was found before.
 pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let stream: Stream<'_> = if path == Path::new("-") {
@@ -46,12 +89,27 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
         let file = File::open(path).map_err(io)?;
         // Opening a directory or a device may succeed where reading does not.
         if file.metadata().map_err(io)?.is_dir() {
-            return Err(Error::NoTrace { path: path.to_owned() });
+            return read_directory(path, label, options, found);
         }
         Box::new(file)
     };
     let stream = Box::new(Watched { inner: stream, options: options.clone() });
     read_stream(path, label, stream, 0, options, found)
+}
+
+/// Reads a folder that is one input as a whole.
+fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
+    let content = Content::Directory(path);
+    match source(label, &content)? {
+        Some(Source { read: Reader::Memory(read), .. }) if found.wanted.memory => {
+            found.memory.push(read(label, content, options)?);
+            Ok(())
+        }
+        Some(Source { read: Reader::Memory(_), name, .. }) => {
+            Err(Error::OnlyMemory { path: label.into(), format: name })
+        }
+        _ => Err(Error::NoTrace { path: path.to_owned() }),
+    }
 }
 
 /// Reads all traces of a stream, unpacking what is packed.
@@ -94,8 +152,8 @@ pub(crate) fn read_stream(
         Packing::Zip => read_zip(path, label, stream, depth, options, found),
         Packing::None if head.starts_with(stackline_sqlite::MAGIC) => {
             let own = (depth == 0).then_some(path).filter(|path| is_that_file(path, &head));
-            if found.calls.is_some() {
-                return Err(Error::NoCalls { path: label.into() });
+            if !found.wanted.traces {
+                return Err(found.wanted.no_trace(label, &head));
             }
             found.traces.extend(read_tables(label, own, stream, options)?);
             Ok(())
@@ -124,7 +182,7 @@ fn read_plain(
         let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
         return Err(Error::Unsupported {
             path: label.into(),
-            found: format!("an unknown format (starts with \"{start}\")"),
+            found: format!("{UNKNOWN} (starts with \"{start}\")"),
             advice: format!("{READS} (JSON also as gzip, zstd, zip or tar)"),
         });
     };
@@ -139,12 +197,23 @@ fn read_plain(
     let head = bare;
     let read = match source.read {
         Reader::Traces(read) => read,
+        Reader::Calls(_) if !found.wanted.calls => return Err(Error::OnlyCalls { path: label.into() }),
+        Reader::Memory(_) if !found.wanted.memory => {
+            return Err(Error::OnlyMemory { path: label.into(), format: source.name });
+        }
         Reader::Calls(read) => {
-            return crate::profile::keep(label, Content::Bytes { head, stream: &mut stream }, read, options, found);
+            found.calls.push(read(label, Content::Bytes { head, stream: &mut stream }, options)?);
+            return if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) };
+        }
+        Reader::Memory(read) => {
+            let read = read(label, Content::Bytes { head, stream: &mut stream }, options);
+            // A stream that was stopped looks like one that is cut.
+            found.memory.push(if options.is_cancelled() { Err(Error::Cancelled) } else { read }?);
+            return Ok(());
         }
     };
-    if found.calls.is_some() {
-        return Err(Error::NoCalls { path: label.into() });
+    if !found.wanted.traces {
+        return Err(found.wanted.no_trace(label, head));
     }
     if run_of.is_some() {
         found.parts.push(Part::of(source, path, label, stream, is_plain, options)?);
@@ -216,6 +285,7 @@ fn read_tables(
     let mut traces = match source.read {
         Reader::Traces(read) => read(label, content, options),
         Reader::Calls(_) => Err(Error::OnlyCalls { path: label.into() }),
+        Reader::Memory(_) => Err(Error::OnlyMemory { path: label.into(), format: source.name }),
     };
     let size = path.metadata().map_or(0, |meta| meta.len());
     if let Ok([first, ..]) = traces.as_deref_mut() {
@@ -233,7 +303,7 @@ fn read_tables(
     if options.is_cancelled() { Err(Error::Cancelled) } else { traces }
 }
 
-fn source(label: &str, content: &Content<'_>) -> Result<Option<&'static sources::Source>, Error> {
+fn source(label: &str, content: &Content<'_>) -> Result<Option<&'static Source>, Error> {
     sources::of(content).map_err(|reason| Error::Malformed { path: label.into(), reason, offset: 0 })
 }
 
@@ -343,7 +413,7 @@ fn read_member(
 }
 
 fn some_trace(label: &str, found: &mut Found) -> Result<(), Error> {
-    if found.traces.is_empty() && found.parts.is_empty() && found.calls.as_ref().is_none_or(Vec::is_empty) {
+    if found.is_empty() {
         let only = if found.skipped.len() == 1 { found.skipped.pop() } else { None };
         return Err(only.map_or(Error::NoTrace { path: label.into() }, |(_, error)| error));
     }
@@ -381,7 +451,7 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
     read.is_ok()
-        && (Packing::of(&head) != Packing::None || head.starts_with(stackline_sqlite::MAGIC) || is_known(&head))
+        && (Packing::of(&head) != Packing::None || head.starts_with(stackline_sqlite::MAGIC) || could_be_read(&head))
 }
 
 /// Whether its name says that a file should be a trace: one that then is none (empty, unreadable) is worth a word.

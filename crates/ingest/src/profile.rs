@@ -1,6 +1,6 @@
 //! Profiles, each a file by itself: which files are some, and what is in them.
 
-use crate::input::{self, Found, MAX_DEPTH, Packing, SNIFF};
+use crate::input::{self, Found, MAX_DEPTH, Packing, SNIFF, Wanted};
 use crate::sources::{self, Content, Reader, Source};
 use crate::{Error, ReadOptions};
 use flate2::read::MultiGzDecoder;
@@ -46,14 +46,16 @@ pub fn is_profile(path: &Path) -> bool {
 /// If the file cannot be read, or is no profile.
 pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
-    let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
+    let mut found = Found::of(Wanted::CALLS);
     input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
-    only(path, found)
+    only_profile(path, found.calls)
 }
 
 /// The profile that was found in an input.
-fn only(path: &Path, found: Found) -> Result<CallTree, Error> {
-    let mut trees = found.calls.unwrap_or_default();
+///
+/// # Errors
+/// If there is none, or there are several.
+pub fn only_profile(path: &Path, mut trees: Vec<CallTree>) -> Result<CallTree, Error> {
     match (trees.pop(), trees.len()) {
         (Some(tree), 0) => Ok(tree),
         (Some(_), others) => {
@@ -69,22 +71,7 @@ fn only(path: &Path, found: Found) -> Result<CallTree, Error> {
 /// # Errors
 /// If the bytes are no profile.
 pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallTree, Error> {
-    let mut found = Found { calls: Some(Vec::new()), ..Found::default() };
+    let mut found = Found::of(Wanted::CALLS);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
-    only(Path::new(name), found)
-}
-
-/// Reads a profile, if that is wanted.
-pub(crate) fn keep(
-    label: &str,
-    content: Content<'_>,
-    read: impl Fn(&str, Content<'_>, &ReadOptions) -> Result<CallTree, Error>,
-    options: &ReadOptions,
-    found: &mut Found,
-) -> Result<(), Error> {
-    let Some(calls) = &mut found.calls else {
-        return Err(Error::OnlyCalls { path: label.into() });
-    };
-    calls.push(read(label, content, options)?);
-    if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    only_profile(Path::new(name), found.calls)
 }

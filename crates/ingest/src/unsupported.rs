@@ -1,13 +1,19 @@
 //! What cannot be read: what it seems to be, and what to do.
 
 use crate::Error;
-use crate::sources::{self, Content};
+use crate::sources::{self, Content, Reader, Source};
 use crate::text::went_through_text;
 use std::io;
 
 /// Whether a format fits.
-pub(crate) fn is_known(head: &[u8]) -> bool {
+fn is_known(head: &[u8]) -> bool {
     !matches!(sources::of(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
+}
+
+/// Whether a file that begins like this may be a trace or a profile. Files of memory that lie beside traces are not looked at.
+pub(crate) fn could_be_read(head: &[u8]) -> bool {
+    let source = sources::of(&Content::Bytes { head, stream: &mut io::empty() });
+    !matches!(source, Ok(None | Some(Source { read: Reader::Memory(_), .. })))
 }
 
 /// What can be opened.
@@ -36,11 +42,6 @@ pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
             "a profile in records of Riegeli",
             "record it as a plain .xplane.pb, as jax.profiler and TensorFlow do by default",
         )
-    } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
-        (
-            "a Python pickle",
-            "a memory snapshot of PyTorch is read from a file of its own, not from a pipe or an archive",
-        )
     } else if head.starts_with(b"\"Name\",\"Calls\",\"TotalDurationNs\"") {
         (
             "a summary of rocprofv3, which has no times",
@@ -48,7 +49,7 @@ pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
         )
     } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
         ("a binary file that is no trace", READS)
-    } else if head.starts_with(b"<!") || head.starts_with(b"<html") {
+    } else if (head.starts_with(b"<!") || head.starts_with(b"<html")) && !is_known(head) {
         ("a web page", "was the download complete? Give the trace itself")
     } else {
         return None;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// Folders of the corpus, and the source of the files in them; files that hold other things stand apart.
 const FOLDERS: &[(&str, &str)] = &[
+    ("execution-trace", "execution-trace"),
     ("kineto", "chrome"),
+    ("memory", "snapshot"),
     ("nsys", "nsys"),
     ("rocprof", "rocprofv3"),
     ("rpd", "rpd"),
@@ -45,14 +47,34 @@ fn each_file_has_one_source() {
         for file in files {
             // Chrome traces that were made of the other files.
             let expected = if file.to_string_lossy().contains(".chrome.") { "chrome" } else { expected };
+            let expected = if file.to_string_lossy().contains(".raw.") { "memory-timeline" } else { expected };
             assert_eq!(source_of_file(&file), Some(expected), "{}", file.display());
             looked_at += 1;
         }
     }
     assert!(looked_at > 50, "{looked_at} files");
-    // Memory has readers of its own; its files are nobody's, or look like any JSON.
-    for entry in std::fs::read_dir(corpus.join("memory")).unwrap() {
-        let path = entry.unwrap().path();
-        assert!(matches!(source_of_file(&path), None | Some("chrome")), "{}", path.display());
-    }
+}
+
+/// Formats of memory, each by a file that is written here.
+#[test]
+fn files_of_memory_have_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("memory_liveness.txt"), "[1]: 1(0)\n").unwrap();
+    let of_text = |text: &[u8]| {
+        source(Path::new("text"), &Content::Bytes { head: text, stream: &mut std::io::empty() }).unwrap_or("none")
+    };
+    let told = [
+        ("a folder of DrGPUM's", source(folder.path(), &Content::Directory(folder.path())).unwrap()),
+        ("one of its files", of_text(b"[12]: 12(0), 13(4)\n")),
+        ("nodes and a schema", of_text(b"{\"schema\": \"1.1\", \"nodes\": []}")),
+        ("statements", of_text(b"a x 10; f x\n")),
+        ("stacks, not statements", of_text(b"a;b 10\n")),
+        ("rows", of_text(b"[[0, 1, 512, 3]]")),
+        ("a pickle", of_text(b"\x80\x04}\x94.")),
+        ("a page", of_text(b"<!DOCTYPE html> MemoryViz")),
+        ("segments", of_text(b"{\"segments\": []}")),
+        ("events with an argument of that name", of_text(b"{\"traceEvents\": [{\"args\": {\"segments\": 3}}]}")),
+        ("a folder", source(Path::new("."), &Content::Directory(Path::new("."))).unwrap_or("none")),
+    ];
+    insta::assert_debug_snapshot!(told);
 }

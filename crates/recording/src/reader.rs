@@ -76,6 +76,24 @@ impl<'a> Reader<'a> {
         self.unknown.iter().map(|(&kind, &count)| (kind, count))
     }
 
+    /// Whether a stream tells of single moments, in calls, samples or touches of memory, by the heads of its blocks, without
+    /// reading their records. `None` if that cannot be told so: the stream is damaged or of format 1.
+    #[must_use]
+    pub fn has_singles(file: &'a [u8]) -> Option<bool> {
+        let reader = Self::new(file).ok().filter(|reader| reader.version > 1)?;
+        let (mut at, mut found) = (HEADER.len(), false);
+        while at < file.len() {
+            let mut chunk = reader.chunk_at(at)?;
+            at += PREFIX + chunk.len();
+            while !chunk.is_empty() {
+                let (block, rest) = Block::open(chunk)?;
+                found |= Record::SINGLES.contains(&block.kind);
+                chunk = rest;
+            }
+        }
+        Some(found)
+    }
+
     /// The first range of bytes that could not be read; complete after [`Iterator::next`] returned `None`.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
@@ -258,7 +276,7 @@ impl Iterator for Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Damage, Reader};
-    use crate::{CallDetail, ChunkWriter, HEADER, Record};
+    use crate::{CallDetail, ChunkWriter, HEADER, Metric, Record, TouchKind};
     use proptest::prelude::*;
 
     fn text(id: u32) -> Record {
@@ -316,6 +334,30 @@ mod tests {
             details.into_iter().map(|detail| call(9, detail)).chain([call(8, CallDetail::None)]).collect();
         assert_eq!(records, expected);
         assert_eq!((damages.len(), damages[0].bytes), (1, newer.len() - 8), "a kind that is not known hides its chunk");
+    }
+
+    #[test]
+    fn single_moments_are_known_by_the_heads_of_blocks() {
+        let file = |records: &[Record]| {
+            let mut writer = ChunkWriter::new();
+            records.iter().for_each(|record| writer.push(record).unwrap());
+            [HEADER.as_slice(), writer.finish()].concat()
+        };
+        let singles = [
+            call(1, CallDetail::None),
+            Record::Sample { thread: 0, node: 1, delta_ns: 5, metric: Metric::CpuTime, value: 9 },
+            Record::Touch { thread: 0, node: 1, delta_ns: 5, kind: TouchKind::Freed, address_delta: 4, bytes: 4 },
+        ];
+        assert_eq!(Reader::has_singles(&file(&[text(0), text(1)])), Some(false));
+        for single in singles {
+            let mut file = file(&[text(0), single, text(1)]);
+            assert_eq!(Reader::has_singles(&file), Some(true));
+            // Of what is damaged nothing is said.
+            *file.last_mut().unwrap() ^= 1;
+            assert_eq!(Reader::has_singles(&file), None);
+        }
+        let old = [b"SLREC\0\0\x01".as_slice(), &old_chunk(&[text(0)])].concat();
+        assert_eq!(Reader::has_singles(&old), None);
     }
 
     #[test]

@@ -254,6 +254,9 @@ pub enum Record {
 impl Record {
     /// How many kinds of records there are; the numbers of those that this reader does not know begin here.
     pub const KINDS: u32 = 31;
+
+    /// Kinds that tell of single moments: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
+    pub(crate) const SINGLES: [u32; 3] = [12, 21, 30];
 }
 
 /// What is known of a single call beyond its place in the tree.

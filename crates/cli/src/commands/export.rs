@@ -40,12 +40,14 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         _ => {}
     }
-    if let [input] = &args.inputs.inputs[..]
+    let session = Session::open(&args.inputs.inputs, common);
+    if let (Err(error), [input]) = (&session, &args.inputs.inputs[..])
+        && matches!(error.downcast_ref(), Some(stackline_engine::Error::OnlyMemory { .. }))
         && let Some(memory) = stackline_engine::only_memory(input)?
     {
         return super::export_memory::lanes(args, common, memory);
     }
-    let session = Session::open(&args.inputs.inputs, common)?;
+    let session = session?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => Err(wrong_use(format!("{} holds one trace; choose one with --rank {}", name(args.to), session.ranks()))),

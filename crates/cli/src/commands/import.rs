@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_model::{MemoryTrace, Trace, TraceSet};
 use stackline_present::human;
 use stackline_query::Content;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
@@ -19,23 +19,25 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
     }
     may_become_run(run, args.force)?;
-    let options = open_options(common);
-    let (mut memory, mut traces) = (Vec::new(), Vec::new());
-    for input in &args.inputs.inputs {
-        match stackline_engine::only_memory(input)? {
-            Some(of_memory) => memory.extend(of_memory),
-            None => traces.push(input.clone()),
+    let inputs = &args.inputs.inputs;
+    let (session, mut memory, traces) = match Session::open(inputs, common) {
+        Ok(session) => (session, Vec::new(), inputs.clone()),
+        Err(error) => {
+            let (memory, traces) = apart(inputs)?;
+            if memory.is_empty() {
+                return Err(error);
+            }
+            if traces.is_empty() {
+                save_run(&TraceSet::default(), &memory, run, args.force)?;
+                say_memory(&memory, run)?;
+                return say_read_report(&described(&memory));
+            }
+            (Session::open(&traces, common)?, memory, traces)
         }
-    }
-    if traces.is_empty() {
-        save_run(&TraceSet::default(), &memory, run, args.force)?;
-        say_memory(&memory, run)?;
-        return say_read_report(&described(&memory));
-    }
-    let session = Session::open(&traces, common)?;
+    };
     // Which process of a recording a rank is, its memory does not say.
     let whole = if common.rank.is_none() { &traces[..] } else { &[] };
-    memory.extend(stackline_engine::all_memory(whole, &session.set, &options)?);
+    memory.extend(stackline_engine::all_memory(whole, &session.set, &open_options(common))?);
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
     let whole =
         common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
@@ -57,6 +59,18 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         say_memory(&memory, run)?;
     }
     session.say_read_report()
+}
+
+/// The memory traces of inputs that are of memory alone, and the other inputs.
+fn apart(inputs: &[PathBuf]) -> Result<(Vec<MemoryTrace>, Vec<PathBuf>)> {
+    let (mut memory, mut others) = (Vec::new(), Vec::new());
+    for input in inputs {
+        match stackline_engine::only_memory(input)? {
+            Some(of_memory) => memory.extend(of_memory),
+            None => others.push(input.clone()),
+        }
+    }
+    Ok((memory, others))
 }
 
 /// Traces that are nothing but the read reports of memory traces.

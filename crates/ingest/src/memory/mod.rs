@@ -2,9 +2,9 @@
 
 mod drgpum;
 mod execution_trace;
+pub(crate) mod formats;
 mod json;
 mod kineto;
-mod open;
 pub mod pickle;
 mod snapshot;
 pub mod text;
@@ -20,5 +20,5 @@ pub const WHAT_IS_READ: &str = "give a memory snapshot of PyTorch (`torch.cuda.m
     profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or text of memory \
     (docs/formats/memory-text.md)";
 
+pub use formats::{asked_for_memory, is_memory_file, only, read_bytes, read_path};
 pub use kineto::from_trace;
-pub use open::{is_memory, is_memory_file, read_bytes, read_path};

@@ -14,7 +14,8 @@ pub use ends::Signaled;
 use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
 pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
 use stackline_recording::{HEADER, Reader, Record};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use stream::Stream;
 pub use trace::{is_shown_by, memory_of, read_memory, read_traces, traces_of};
@@ -53,6 +54,14 @@ pub fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 
+/// Whether any stream of a run directory tells of single calls, samples or touches of memory; `None` if that is not known
+/// before all is read, as of damaged streams.
+pub fn has_singles(run: &Path) -> Option<bool> {
+    let of_stream = |path: PathBuf| Reader::has_singles(&std::fs::read(path).ok()?);
+    let told: Option<Vec<bool>> = streams(run).ok()?.into_iter().map(of_stream).collect();
+    told.filter(|told| !told.is_empty()).map(|told| told.contains(&true))
+}
+
 /// Merges all streams of a run directory. Processes stand in the order in which they began, so the same streams give the
 /// same tree.
 ///
@@ -63,8 +72,8 @@ pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
     let mut failed = None;
     let mut order = Vec::new();
     for (index, path) in paths.iter().enumerate() {
-        match std::fs::read(path) {
-            Ok(file) => order.push((began(&file), index)),
+        match head(path) {
+            Ok(head) => order.push((began(&head), index)),
             Err(source) => failed = Some(Error::Io { path: path.clone(), source }),
         }
     }
@@ -94,6 +103,14 @@ pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) 
         add_stream(&mut builder, name, file, &Ends::default());
     }
     builder.finish()
+}
+
+/// The first bytes of a stream: its process is told in the first chunk.
+fn head(path: &Path) -> io::Result<Vec<u8>> {
+    const FIRST_CHUNK: u64 = 1 << 20;
+    let mut head = Vec::new();
+    File::open(path)?.take(FIRST_CHUNK).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// When a stream's process began and its number; streams that do not say stand last.

@@ -14,12 +14,14 @@ mod tables;
 mod xplane;
 pub(crate) mod xprof;
 
+use crate::memory::formats as memory;
 use crate::text::without_mark;
 use crate::{Error, ReadOptions};
 use profiles::{collapsed, firefox, pprof, speedscope};
-use stackline_model::{CallTree, Trace};
+use stackline_model::{CallTree, MemoryTrace, Trace};
 use stackline_sqlite::Database;
 use std::io::Read;
+use std::path::Path;
 
 /// An input without its packing, as a format gets it.
 pub enum Content<'a> {
@@ -34,6 +36,8 @@ pub enum Content<'a> {
     Tables(&'a Database),
     /// The files of one run, for formats that write several.
     Files(Vec<File<'a>>),
+    /// A folder that is one input.
+    Directory(&'a Path),
 }
 
 /// A file of a run that has several.
@@ -75,18 +79,25 @@ pub enum Reader {
     Traces(fn(&str, Content<'_>, &ReadOptions) -> Result<Vec<Trace>, Error>),
     /// Sums of calls: a calling context tree.
     Calls(fn(&str, Content<'_>, &ReadOptions) -> Result<CallTree, Error>),
+    /// Objects in memory, and what uses them.
+    Memory(fn(&str, Content<'_>, &ReadOptions) -> Result<MemoryTrace, Error>),
 }
-use Reader::{Calls, Traces};
+use Reader::{Calls, Memory, Traces};
 
 /// Every format.
 pub const ALL: &[Source] = &[
     Source { name: "chrome", sniff: chrome::sniff, read: Traces(chrome::open), run_of: alone },
     Source { name: "collapsed", sniff: collapsed::sniff, read: Calls(collapsed::open), run_of: alone },
+    Source { name: "drgpum", sniff: memory::sniff_drgpum, read: Memory(memory::open), run_of: alone },
+    Source { name: "execution-trace", sniff: memory::sniff_execution_trace, read: Memory(memory::open), run_of: alone },
     Source { name: "firefox", sniff: firefox::sniff, read: Calls(firefox::open), run_of: alone },
+    Source { name: "memory-text", sniff: memory::sniff_text, read: Memory(memory::open), run_of: alone },
+    Source { name: "memory-timeline", sniff: memory::sniff_timeline, read: Memory(memory::open), run_of: alone },
     Source { name: "nsys", sniff: nsys::sniff, read: Traces(nsys::open), run_of: alone },
     Source { name: "pprof", sniff: pprof::sniff, read: Calls(pprof::open), run_of: alone },
     Source { name: "rocprofv3", sniff: rocprofv3::sniff, read: Traces(rocprofv3::open), run_of: rocprofv3::run_of },
     Source { name: "rpd", sniff: rpd::sniff, read: Traces(rpd::open), run_of: alone },
+    Source { name: "snapshot", sniff: memory::sniff_snapshot, read: Memory(memory::open), run_of: alone },
     Source { name: "speedscope", sniff: speedscope::sniff, read: Calls(speedscope::open), run_of: alone },
     Source { name: "xplane", sniff: xplane::sniff, read: Traces(xplane::open), run_of: alone },
 ];

@@ -2,21 +2,30 @@
 
 use crate::args::Common;
 use crate::commands::memory::described;
-use crate::failure::wrong_use;
+use crate::failure::{one_alone, wrong_use};
 use crate::session::Session;
-use anyhow::Result;
+use anyhow::{Error, Result};
 use stackline_analyze::findings::{Finding, Findings, Options};
 use stackline_engine::OpenOptions;
 use stackline_model::{MemoryTrace, TraceSet};
 use std::path::{Path, PathBuf};
 
+/// The file that is of memory alone, if that is why opening traces ended.
+pub(super) fn path_of(error: &Error) -> Option<PathBuf> {
+    match error.downcast_ref() {
+        Some(stackline_engine::Error::OnlyMemory { path }) => Some(path.clone()),
+        _ => None,
+    }
+}
+
 /// Of a file of memory alone.
 pub(super) fn alone<'a>(
-    path: &Path,
+    (inputs, path): (&[PathBuf], &Path),
     common: &'a Common,
     (options, has_own): (&Options, bool),
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<(Session<'a>, Findings)> {
+    one_alone(inputs, path)?;
     if has_own {
         return Err(wrong_use(format!(
             "rules of your own look at what ran, and {} is of memory alone; leave out --rules",

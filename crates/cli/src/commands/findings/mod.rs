@@ -56,7 +56,10 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         None => ranks::of_all(args, common, (&options, &mut own), &keep, &mut see),
     };
     let (session, mut found) = match looked {
-        Err(error) => calls::instead(error, (&args.inputs.inputs, common), (&options, own), &suppressions, &keep)?,
+        Err(error) => match memory::path_of(&error).filter(|_| common.rank.is_none()) {
+            Some(path) => memory::alone((&args.inputs.inputs, &path), common, (&options, own.is_some()), &keep)?,
+            None => calls::instead(error, (&args.inputs.inputs, common), (&options, own), &suppressions, &keep)?,
+        },
         looked => looked?,
     };
     let by = |finding| Some((finding, suppressions.of(finding)?));

@@ -66,11 +66,6 @@ pub(super) fn of_all<'a>(
     if let Some(target) = &common.output {
         not_an_input(target, &args.inputs.inputs)?;
     }
-    if let [path] = &args.inputs.inputs[..]
-        && stackline_engine::is_memory_alone(path).unwrap_or(false)
-    {
-        return memory::alone(path, common, (options, own.is_some()), keep);
-    }
     let watch = Watch::new();
     let progress = Progress::start(&watch);
     let open = OpenOptions { watch: watch.clone(), ..crate::session::open_options(common) };

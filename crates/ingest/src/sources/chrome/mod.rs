@@ -46,7 +46,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     match content {
         Content::Bytes { stream, .. } => read(name, stream, options).map(|trace| vec![trace]),
-        Content::Tables(_) | Content::Files(_) => Ok(Vec::new()),
+        Content::Tables(_) | Content::Files(_) | Content::Directory(_) => Ok(Vec::new()),
     }
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
             }
             database::read(file, &mut processes);
         }
+        Content::Directory(_) => {}
     }
     processes.all().for_each(|process| events::split_queues(&mut process.trace));
     processes.all().for_each(|process| process.device = process.devices().min());

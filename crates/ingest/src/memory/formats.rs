@@ -1,0 +1,324 @@
+//! The formats of memory traces as the registry of sources has them, and files of memory by themselves.
+
+use super::values::{Value, Values};
+use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
+use crate::input::{self, Found, MAX_DEPTH, Packing, SNIFF, Wanted};
+use crate::sources::{Content, Sniff};
+use crate::{Error, ReadOptions};
+use flate2::read::MultiGzDecoder;
+use stackline_model::MemoryTrace;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+/// Texts that are read as a whole may be this large.
+const MAX_TEXT: u64 = 2 << 30;
+
+/// A form of a memory trace, by how it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A snapshot as PyTorch writes it.
+    Pickle,
+    /// A page of `_memory_viz`, or the list of files in one: a snapshot.
+    Page,
+    /// A snapshot as JSON.
+    Snapshot,
+    /// Rows of `export_memory_timeline`.
+    Timeline,
+    /// An execution trace of PyTorch.
+    ExecutionTrace,
+    /// Our own text form.
+    Text,
+    /// One file of DrGPUM's, which says nothing without the others.
+    Drgpum,
+}
+
+/// Whether an input is a snapshot of PyTorch's allocator.
+pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
+    sniff(content, |form| match form {
+        Form::Pickle => Sniff::Yes("a pickle"),
+        Form::Page => Sniff::Yes("a page of _memory_viz"),
+        Form::Snapshot => Sniff::Yes("blocks, segments or device_traces"),
+        _ => Sniff::No,
+    })
+}
+
+/// Whether an input is a timeline of `export_memory_timeline`.
+pub(crate) fn sniff_timeline(content: &Content<'_>) -> Sniff {
+    sniff(content, |form| if form == Form::Timeline { Sniff::Yes("rows of a list") } else { Sniff::No })
+}
+
+/// Whether an input is an execution trace of PyTorch.
+pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
+    sniff(content, |form| if form == Form::ExecutionTrace { Sniff::Yes("nodes and a schema") } else { Sniff::No })
+}
+
+/// Whether an input looks like our text form: other texts may begin like it.
+pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
+    sniff(content, |form| if form == Form::Text { Sniff::Maybe } else { Sniff::No })
+}
+
+/// Whether an input is a folder of DrGPUM's files, or one of them.
+pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
+    match content {
+        Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Yes("files of its analysis of liveness"),
+        _ => sniff(
+            content,
+            |form| if form == Form::Drgpum { Sniff::Yes("objects and what used them") } else { Sniff::No },
+        ),
+    }
+}
+
+fn sniff(content: &Content<'_>, of: impl Fn(Form) -> Sniff) -> Sniff {
+    let Content::Bytes { head, .. } = content else { return Sniff::No };
+    form_of(head).map_or(Sniff::No, of)
+}
+
+/// Reads a memory trace, whatever its form.
+pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result<MemoryTrace, Error> {
+    match content {
+        Content::Directory(directory) => drgpum::read(label, directory),
+        Content::Bytes { head, stream } => {
+            let mut counted = Counted { inner: stream, read: 0 };
+            let mut trace = read_plain(label, head, &mut counted)?;
+            trace.report.bytes = counted.read;
+            Ok(trace)
+        }
+        Content::Tables(_) | Content::Files(_) => Err(none(label, &[])),
+    }
+}
+
+/// Whether a file, unpacked, begins like a memory trace, or a directory holds DrGPUM's files.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(io)?.is_dir() {
+        return Ok(drgpum::is_drgpum(path));
+    }
+    let mut stream: Box<dyn Read> = Box::new(File::open(path).map_err(io)?);
+    for _ in 0..MAX_DEPTH {
+        let mut head = Vec::new();
+        // What is damaged further on is said by whoever reads it.
+        let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
+        let packing = Packing::of(&head);
+        let whole = Cursor::new(head.clone()).chain(stream);
+        stream = match packing {
+            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
+            Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io)?),
+            _ => return Ok(form_of(&head).is_some()),
+        };
+    }
+    Ok(false)
+}
+
+/// Reads the memory trace in a file, packed or not, or in a directory of DrGPUM's files. `-` is standard input.
+///
+/// # Errors
+/// If the file cannot be read, is of another format, holds several memory traces, or is damaged beyond use.
+pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
+    let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
+    let mut found = Found::of(Wanted::MEMORY);
+    input::read_into(path, &label, &ReadOptions::default(), &mut found)
+        .map_err(|error| asked_for_memory(error.located(&label, path)))?;
+    only(path, found.memory)
+}
+
+/// Reads a memory trace from bytes in memory. `label` is what people know it by.
+///
+/// # Errors
+/// As [`read_path`].
+pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
+    let mut found = Found::of(Wanted::MEMORY);
+    input::read_stream(Path::new(label), label, Box::new(bytes), 0, &ReadOptions::default(), &mut found)
+        .map_err(asked_for_memory)?;
+    only(Path::new(label), found.memory)
+}
+
+/// The memory trace that was found in an input.
+///
+/// # Errors
+/// If there is none, or there are several.
+pub fn only(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrace, Error> {
+    match (traces.pop(), traces.len()) {
+        (Some(trace), 0) => Ok(trace),
+        (Some(_), others) => {
+            let found = format!("{} memory traces in one input", others + 1);
+            Err(unsupported(path, &found, "unpack it, and give one of them"))
+        }
+        (None, _) => Err(asked_for_memory(Error::NoTrace { path: path.to_owned() })),
+    }
+}
+
+/// An error of who asked for memory: what is no trace of any kind is told what is read as memory.
+#[must_use]
+pub fn asked_for_memory(error: Error) -> Error {
+    let advice = WHAT_IS_READ.to_owned();
+    match error {
+        Error::Unsupported { path, found, .. } if found.starts_with(input::UNKNOWN) => {
+            let found = found.replacen(input::UNKNOWN, "no memory trace", 1);
+            Error::Unsupported { path, found, advice }
+        }
+        Error::NoTrace { path } => Error::Unsupported { path, found: "no memory trace found".to_owned(), advice },
+        other => other,
+    }
+}
+
+/// What to say of an input that is of another format.
+pub(crate) fn none(label: &str, head: &[u8]) -> Error {
+    let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
+    unsupported(Path::new(label), &format!("no memory trace (starts with \"{start}\")"), WHAT_IS_READ)
+}
+
+/// Counts what is read, unpacked.
+struct Counted<'a> {
+    inner: &'a mut dyn Read,
+    read: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.read += count as u64;
+        Ok(count)
+    }
+}
+
+fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryTrace, Error> {
+    let path = Path::new(label);
+    match form_of(head).ok_or_else(|| none(label, head))? {
+        Form::Pickle => {
+            let read = pickle::read(stream, pickle::Limits::default());
+            let (values, root) = read.map_err(|error| malformed(path, &error.reason, error.offset))?;
+            read_values(path, label, values, root)
+        }
+        Form::Page => {
+            let text = whole_text(path, stream)?;
+            let bytes = viz::pickle_in(&text)
+                .ok_or_else(|| unsupported(path, "a web page without a memory snapshot", "give the snapshot itself"))?;
+            let read = pickle::read(&bytes[..], pickle::Limits::default());
+            let (values, root) = read.map_err(|e| malformed(path, &format!("its pickle: {}", e.reason), e.offset))?;
+            read_values(path, label, values, root)
+        }
+        Form::Snapshot | Form::Timeline | Form::ExecutionTrace => {
+            let (values, root) = json::read(stream, pickle::Limits::default())
+                .map_err(|error| malformed(path, &error.to_string(), 0))?;
+            read_values(path, label, values, root)
+        }
+        Form::Text => {
+            let text = whole_text(path, stream)?;
+            text::read(label, &text).map_err(|error| {
+                unsupported(path, &format!("text of memory, {error}"), "docs/formats/memory-text.md has all statements")
+            })
+        }
+        Form::Drgpum => Err(drgpum::alone(path)),
+    }
+}
+
+fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<MemoryTrace, Error> {
+    if snapshot::is_snapshot(&values, root) {
+        return Ok(snapshot::read(label, values, root));
+    }
+    if timeline::is_timeline(&values, root) {
+        return Ok(timeline::read(label, &values, root));
+    }
+    if execution_trace::is_execution_trace(&values, root) {
+        return Ok(execution_trace::read(label, &values, root));
+    }
+    if timeline::is_sums(&values, root) {
+        let found = "the sums by category that export_memory_timeline writes into a .json, which tell of no object";
+        return Err(unsupported(path, found, "give it a name that ends in .raw.json.gz, and this command that file"));
+    }
+    let advice =
+        "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
+    Err(unsupported(path, "plain data, but no memory snapshot (neither segments nor device_traces)", advice))
+}
+
+fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
+    let mut bytes = Vec::new();
+    stream.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    if bytes.len() as u64 > MAX_TEXT {
+        return Err(malformed(path, "a text of more than 2 GiB", MAX_TEXT));
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64))
+}
+
+fn form_of(head: &[u8]) -> Option<Form> {
+    if let [0x80, ..] = head {
+        return Some(Form::Pickle);
+    }
+    // Pickles of protocol 0 and 1, for the reader to say what to do: a dict or a list, then its number.
+    if head.starts_with(b"(dp")
+        || head.starts_with(b"(lp")
+        || head.starts_with(b"}q\x00")
+        || head.starts_with(b"]q\x00")
+    {
+        return Some(Form::Pickle);
+    }
+    let text = String::from_utf8_lossy(head);
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    // Arguments of events may be called as anything is here.
+    if holds(&["\"traceEvents\"", "\"ph\""]) {
+        return None;
+    }
+    match text.as_bytes().first()? {
+        b'<' if holds(&["MemoryViz", "\"base64\""]) => Some(Form::Page),
+        b'[' if holds(&["\"base64\""]) => Some(Form::Page),
+        b'[' if text[1..].trim_start().starts_with('[') => Some(Form::Timeline),
+        b'[' if drgpum::is_liveness(text) => Some(Form::Drgpum),
+        b'[' | b'{' if holds(&["\"blocks\"", "\"segments\"", "\"device_traces\""]) => Some(Form::Snapshot),
+        b'{' if holds(&["\"nodes\""]) && holds(&["\"schema\""]) => Some(Form::ExecutionTrace),
+        _ if is_own_text(text) => Some(Form::Text),
+        _ => None,
+    }
+}
+
+/// Whether the first line is of our text form: begins with an object, a kernel or a device, or has nothing but its statements.
+fn is_own_text(text: &str) -> bool {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
+    let mut words = line.split([' ', ';']);
+    let is_begin = matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some();
+    // `f;g 10` is a stack with its samples, as others write them.
+    is_begin || !line.is_empty() && line.split(';').map(str::trim).all(|one| one.is_empty() || is_statement(one))
+}
+
+/// Whether a statement has a word of the text form, and what must stand behind it.
+fn is_statement(statement: &str) -> bool {
+    let mut words = statement.split_whitespace();
+    let (first, rest) = (words.next().unwrap_or_default(), words.next());
+    match first {
+        "f" | "y" => true,
+        "end" => rest.is_none(),
+        "a" | "o" | "k" | "s" | "h" | "d" | "c" | "e" | "w" | "device" => rest.is_some(),
+        _ => false,
+    }
+}
+
+fn malformed(path: &Path, reason: &str, offset: u64) -> Error {
+    Error::Malformed { path: path.to_owned(), reason: reason.to_owned(), offset }
+}
+
+fn unsupported(path: &Path, found: &str, advice: &str) -> Error {
+    Error::Unsupported { path: path.to_owned(), found: found.to_owned(), advice: advice.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::form_of;
+
+    #[test]
+    fn a_text_may_begin_with_any_statement() {
+        for text in
+            ["f\n", "e ev\n", "y; a x 10; f x\n", "s > \n", "w e\n", "end\n", "# what\n\nf; end # over\n", "h x\n"]
+        {
+            assert!(form_of(text.as_bytes()).is_some(), "{text:?}");
+        }
+        for other in ["f;g 10\n", "y;main;step 3\n", "end of file\n", "e\n", "hello", "", "#\n", "find x\n"] {
+            assert!(form_of(other.as_bytes()).is_none(), "{other:?}");
+        }
+    }
+}
