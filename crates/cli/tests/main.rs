@@ -34,6 +34,7 @@ mod junit;
 mod memory;
 mod memory_diff;
 mod memory_gate;
+mod memory_inputs;
 mod messages;
 mod own_rules;
 mod record;

@@ -2,9 +2,9 @@
 
 use crate::open::{read_options, size};
 use crate::{Error, OpenOptions, is_run, open, select_rank};
-use stackline_ingest::memory::{asked_for_memory, from_trace, is_memory_file, only, read_path};
+use stackline_ingest::memory::{asked_for_memory, from_trace, is_memory_file, one_trace, read_path};
 use stackline_ingest::recording::{has_streams, is_shown_by, read_memory};
-use stackline_ingest::{problems, read_all};
+use stackline_ingest::{problems, read_traces_and_memory};
 use stackline_memory::curve::curves;
 use stackline_model::{MemoryTrace, Trace, TraceSet};
 use std::path::{Path, PathBuf};
@@ -31,10 +31,13 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
         return of_traces(path, &set.traces);
     }
     options.watch.expect(size(path, 0));
-    match read_all(&inputs, &read_options(options)) {
-        Ok(held) if held.memory.is_empty() => of_traces(path, &held.traces.traces),
-        Ok(held) => Ok(only(path, held.memory)?),
+    match read_traces_and_memory(&inputs, &read_options(options)) {
+        Ok((set, memory)) if memory.is_empty() => of_traces(path, &set.traces),
+        Ok((_, memory)) => Ok(one_trace(path, memory)?),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
+        Err(stackline_ingest::Error::OnlyCalls { .. }) if path.is_file() => {
+            Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() })
+        }
         Err(error) => Err(asked_for_memory(error).into()),
     }
 }

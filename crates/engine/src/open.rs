@@ -73,7 +73,10 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
         (Error::Ingest(Read::OnlyCalls { .. }), [path]) if path.is_file() => {
             Error::OnlyCalls { path: path.clone(), report: Box::default() }
         }
-        (Error::Ingest(Read::OnlyMemory { .. }), [path]) if path.exists() => Error::OnlyMemory { path: path.clone() },
+        // Of what lies in a folder, the folder's name would say nothing.
+        (Error::Ingest(Read::OnlyMemory { path: found, .. }), [path]) if path.is_file() || found == path => {
+            Error::OnlyMemory { path: path.clone() }
+        }
         (Error::Ingest(Read::OnlyMemory { .. }), [_, _, ..]) if paths.iter().all(is_memory) => {
             Error::SeveralMemory { paths: paths.to_vec() }
         }
@@ -104,7 +107,7 @@ pub fn open_ranks<E: From<Error>>(
         };
         let set = match opened {
             Ok(set) => set,
-            Err(Error::Ingest(error)) if part.is_optional => {
+            Err(error) if part.is_optional && is_no_trace(&error) => {
                 skipped.push(format!("{}: {error}", part.label));
                 continue;
             }
@@ -125,12 +128,17 @@ pub fn open_ranks<E: From<Error>>(
     }
 }
 
+/// Whether a file cannot be read, or holds something else than a trace.
+fn is_no_trace(error: &Error) -> bool {
+    matches!(error, Error::Ingest(_) | Error::OnlyMemory { .. } | Error::OnlyCalls { .. })
+}
+
 /// The files of a part that can be read by themselves; all others are noted.
 fn readable(part: &Part, options: &OpenOptions, skipped: &mut Vec<String>) -> Vec<PathBuf> {
     let mut good = Vec::new();
     for path in &part.paths {
         match open(std::slice::from_ref(path), options) {
-            Err(Error::Ingest(error)) => skipped.push(error.to_string()),
+            Err(error) if is_no_trace(&error) => skipped.push(error.to_string()),
             _ => good.push(path.clone()),
         }
     }
@@ -337,7 +345,7 @@ fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error>
         return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
     }
     // What was recorded in sums is not read twice.
-    if stackline_ingest::recording::has_singles(path) == Some(false) {
+    if stackline_ingest::recording::is_of_sums(path) {
         return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
     }
     match stackline_ingest::recording::read_traces(path, &read_options(options)) {

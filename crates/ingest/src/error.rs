@@ -62,7 +62,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file of memory, which has no trace of what ran.
-    #[error("{}: it looks like {}, which tells of memory alone; `stackline memory` shows it, by itself", path.display(), in_words(format))]
+    #[error("{}: {} contains only memory data, no trace of what ran; look at it with `stackline memory`", path.display(), in_words(format))]
     OnlyMemory {
         /// The file or folder.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum Error {
 fn in_words(format: &str) -> String {
     let article = if format.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     match format {
-        "drgpum" => "DrGPUM's files".to_owned(),
+        "drgpum" => "a folder of DrGPUM's".to_owned(),
         "snapshot" => "a memory snapshot".to_owned(),
         "memory-text" => "our text form of memory".to_owned(),
         _ => format!("{article} {}", format.replace('-', " ")),

@@ -34,11 +34,11 @@ impl Wanted {
     pub(crate) const TRACES: Self = Self { traces: true, ..Self::NOTHING };
     pub(crate) const CALLS: Self = Self { calls: true, ..Self::NOTHING };
     pub(crate) const MEMORY: Self = Self { memory: true, ..Self::NOTHING };
-    pub(crate) const ALL: Self = Self { traces: true, calls: true, memory: true };
+    pub(crate) const TRACES_AND_MEMORY: Self = Self { traces: true, memory: true, ..Self::NOTHING };
 
-    /// Why a trace is refused that begins like this.
-    fn no_trace(self, label: &str, head: &[u8]) -> Error {
-        if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::none(label, head) }
+    /// Why a trace that begins like this is refused.
+    fn refusal_of_trace(self, label: &str, head: &[u8]) -> Error {
+        if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::no_memory(label, head) }
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Found {
 
 impl Found {
     /// Nothing yet.
-    pub(crate) fn of(wanted: Wanted) -> Self {
+    pub(crate) fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
             traces: Vec::new(),
@@ -75,7 +75,7 @@ impl Found {
 
 /// Reads one file, folder of a single run, or standard input (`-`), as far as it is wanted.
 pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, wanted: Wanted) -> Result<Found, Error> {
-    let mut found = Found::of(wanted);
+    let mut found = Found::new(wanted);
     read_into(path, label, options, &mut found)?;
     Ok(found)
 }
@@ -153,7 +153,7 @@ pub(crate) fn read_stream(
         Packing::None if head.starts_with(stackline_sqlite::MAGIC) => {
             let own = (depth == 0).then_some(path).filter(|path| is_that_file(path, &head));
             if !found.wanted.traces {
-                return Err(found.wanted.no_trace(label, &head));
+                return Err(found.wanted.refusal_of_trace(label, &head));
             }
             found.traces.extend(read_tables(label, own, stream, options)?);
             Ok(())
@@ -213,7 +213,7 @@ fn read_plain(
         }
     };
     if !found.wanted.traces {
-        return Err(found.wanted.no_trace(label, head));
+        return Err(found.wanted.refusal_of_trace(label, head));
     }
     if run_of.is_some() {
         found.parts.push(Part::of(source, path, label, stream, is_plain, options)?);

@@ -30,7 +30,7 @@ mod text;
 mod unsupported;
 mod window;
 
-pub use profile::{is_profile, only_profile, read_profile, read_profile_bytes};
+pub use profile::{is_profile, read_profile, read_profile_bytes};
 pub use runs::run_of;
 
 pub use error::{Error, no_single_calls};
@@ -40,7 +40,7 @@ use input::{Found, Wanted};
 use rayon::prelude::*;
 use regex_lite::Regex;
 use sources::Content;
-use stackline_model::{CallTree, MemoryTrace, Trace, TraceSet};
+use stackline_model::{MemoryTrace, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +80,7 @@ impl ReadOptions {
 /// # Errors
 /// If nothing in the bytes is a trace.
 pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Trace, Error> {
-    let mut found = Found::of(Wanted::TRACES);
+    let mut found = Found::new(Wanted::TRACES);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
     let Found { mut traces, mut skipped, parts, .. } = found;
     let runs = runs::read(parts, options)?;
@@ -98,29 +98,18 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Tra
 /// If a named file cannot be read at all, or a named directory or archive holds no trace. Other files of directories
 /// and archives that are no traces are counted in the read report of the first trace.
 pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, Error> {
-    read(paths, options, Wanted::TRACES).map(|held| held.traces)
+    read(paths, options, Wanted::TRACES).map(|(traces, _)| traces)
 }
 
-/// What inputs hold.
-#[derive(Debug, Default)]
-pub struct Held {
-    /// Traces.
-    pub traces: TraceSet,
-    /// Profiles: sums of calls.
-    pub calls: Vec<CallTree>,
-    /// Files of memory alone. Files of memory that lie in a directory are left out.
-    pub memory: Vec<MemoryTrace>,
-}
-
-/// Reads whatever files, archives and directories hold, each once, as [`read_paths`] reads traces.
+/// Reads traces as [`read_paths`] does, and files of memory alone, each once.
 ///
 /// # Errors
-/// As [`read_paths`].
-pub fn read_all(paths: &[PathBuf], options: &ReadOptions) -> Result<Held, Error> {
-    read(paths, options, Wanted::ALL)
+/// As [`read_paths`], where neither is found.
+pub fn read_traces_and_memory(paths: &[PathBuf], options: &ReadOptions) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
+    read(paths, options, Wanted::TRACES_AND_MEMORY)
 }
 
-fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<Held, Error> {
+fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
     let jobs = expand(paths, &options.leave_out)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(jobs.len())).build();
     let read = |job: &Job| {
@@ -130,15 +119,14 @@ fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<Held
         Ok(pool) if jobs.len() > 1 && options.threads != 1 => pool.install(|| jobs.par_iter().map(read).collect()),
         _ => jobs.iter().map(read).collect(),
     };
-    let mut held = Held::default();
+    let mut memory = Vec::new();
     let mut placed: Vec<(String, Trace)> = Vec::new();
     let (mut skipped, mut parts) = (Vec::new(), Vec::new());
     for (job, result) in jobs.iter().zip(results) {
         match result {
             Ok(found) => {
                 parts.extend(found.parts);
-                held.calls.extend(found.calls);
-                held.memory.extend(found.memory);
+                memory.extend(found.memory);
                 let place = |trace: &Trace| {
                     let member = trace.meta.name.strip_prefix(&job.label).unwrap_or_default();
                     format!("{}{member}", job.path.display())
@@ -156,16 +144,16 @@ fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<Held
     placed.extend(runs.traces);
     skipped.extend(runs.skipped);
     let mut traces = runs::drop_other_forms(placed);
-    if traces.is_empty() && held.calls.is_empty() && held.memory.is_empty() {
+    if traces.is_empty() && memory.is_empty() {
         let first = skipped.into_iter().next().map(|(_, error)| error);
         return Err(first.unwrap_or_else(|| Error::NoTrace { path: paths.first().cloned().unwrap_or_default() }));
     }
     input::note_skipped(&mut traces, &skipped);
-    held.traces = TraceSet { traces };
-    Ok(held)
+    Ok((TraceSet { traces }, memory))
 }
 
-/// The files of a directory that may be traces, by name, each with its name below the directory.
+/// The files of a directory that may be traces, by name, each with its name below the directory; the directory itself if it is one
+/// input as a whole.
 ///
 /// # Errors
 /// If the directory cannot be read, or holds nothing that could be a trace.
@@ -181,11 +169,18 @@ struct Job {
     optional: bool,
 }
 
+impl Job {
+    /// Of an input that was given by its name.
+    fn named(path: &Path) -> Self {
+        let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
+        Self { path: path.to_owned(), label, optional: false }
+    }
+}
+
 fn expand(paths: &[PathBuf], leave_out: &[PathBuf]) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
     for path in paths {
-        let is_one_input = || matches!(sources::of(&Content::Directory(path)), Ok(Some(_)));
-        if path.is_dir() && !is_one_input() {
+        if path.is_dir() && !sources::is_one_input(path) {
             let files =
                 input::files_below(path, leave_out).map_err(|source| Error::Io { path: path.clone(), source })?;
             let before = jobs.len();
@@ -194,11 +189,13 @@ fn expand(paths: &[PathBuf], leave_out: &[PathBuf]) -> Result<Vec<Job>, Error> {
                 jobs.push(Job { path: file, label, optional: true });
             }
             if jobs.len() == before {
-                return Err(Error::NoTrace { path: path.clone() });
+                if !matches!(sources::of(&Content::Directory(path)), Ok(Some(_))) {
+                    return Err(Error::NoTrace { path: path.clone() });
+                }
+                jobs.push(Job::named(path));
             }
         } else {
-            let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
-            jobs.push(Job { path: path.clone(), label, optional: false });
+            jobs.push(Job::named(path));
         }
     }
     Ok(jobs)

@@ -46,16 +46,13 @@ pub fn is_profile(path: &Path) -> bool {
 /// If the file cannot be read, or is no profile.
 pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
-    let mut found = Found::of(Wanted::CALLS);
+    let mut found = Found::new(Wanted::CALLS);
     input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
-    only_profile(path, found.calls)
+    one_profile(path, found.calls)
 }
 
 /// The profile that was found in an input.
-///
-/// # Errors
-/// If there is none, or there are several.
-pub fn only_profile(path: &Path, mut trees: Vec<CallTree>) -> Result<CallTree, Error> {
+fn one_profile(path: &Path, mut trees: Vec<CallTree>) -> Result<CallTree, Error> {
     match (trees.pop(), trees.len()) {
         (Some(tree), 0) => Ok(tree),
         (Some(_), others) => {
@@ -71,7 +68,7 @@ pub fn only_profile(path: &Path, mut trees: Vec<CallTree>) -> Result<CallTree, E
 /// # Errors
 /// If the bytes are no profile.
 pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallTree, Error> {
-    let mut found = Found::of(Wanted::CALLS);
+    let mut found = Found::new(Wanted::CALLS);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
-    only_profile(Path::new(name), found.calls)
+    one_profile(Path::new(name), found.calls)
 }

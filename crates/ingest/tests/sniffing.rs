@@ -68,12 +68,16 @@ fn files_of_memory_have_sources() {
         ("one of its files", of_text(b"[12]: 12(0), 13(4)\n")),
         ("nodes and a schema", of_text(b"{\"schema\": \"1.1\", \"nodes\": []}")),
         ("statements", of_text(b"a x 10; f x\n")),
+        ("statements that end in numbers", of_text(b"a x 256; a y 512\n")),
         ("stacks, not statements", of_text(b"a;b 10\n")),
         ("rows", of_text(b"[[0, 1, 512, 3]]")),
         ("a pickle", of_text(b"\x80\x04}\x94.")),
         ("a page", of_text(b"<!DOCTYPE html> MemoryViz")),
         ("segments", of_text(b"{\"segments\": []}")),
         ("events with an argument of that name", of_text(b"{\"traceEvents\": [{\"args\": {\"segments\": 3}}]}")),
+        ("a profile with a function of that name", of_text(b"{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\", \"shared\": {\"frames\": [{\"name\": \"blocks\"}]}}")),
+        ("a recording with one", of_text(b"{\"rocprofiler-sdk-tool\": [{\"name\": \"segments\"}]}")),
+        ("a name that is no key", of_text(b"{\"a\": \"blocks\"}")),
         ("a folder", source(Path::new("."), &Content::Directory(Path::new("."))).unwrap_or("none")),
     ];
     insta::assert_debug_snapshot!(told);

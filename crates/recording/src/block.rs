@@ -32,7 +32,8 @@ impl BlockWriter {
         encoded.clear();
         let encoded = postcard::to_extend(record, encoded)?;
         if let Some((&kind, fields)) = encoded.split_first() {
-            if self.kind != kind {
+            // Records without fields have a block each, so that their number is bounded by the bytes of a chunk.
+            if self.kind != kind || fields.is_empty() {
                 self.close(chunk);
             }
             self.kind = kind;
@@ -85,9 +86,9 @@ impl<'a> Block<'a> {
     pub(crate) fn open(chunk: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let ((kind, left, bytes), rest) = postcard::take_from_bytes::<(u32, u32, u32)>(chunk).ok()?;
         let (records, rest) = rest.split_at_checked(bytes as usize)?;
-        // Records without fields have no bytes: one is enough, and a number that nothing stands for is damage.
-        let is_sound = left > 0 && left <= bytes.max(1);
-        is_sound.then_some((Self { kind, left, records }, rest))
+        // Any other record has a byte at least: a larger number would make readers go round for ever.
+        let is_possible = left > 0 && left <= bytes.max(1);
+        is_possible.then_some((Self { kind, left, records }, rest))
     }
 
     /// Whether records of its kind can be read.

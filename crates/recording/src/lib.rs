@@ -30,12 +30,12 @@
 
 mod block;
 mod chunk;
-mod first_format;
 pub mod inputs;
 mod reader;
 mod record;
 mod stats;
 mod tensors;
+mod v1_calls;
 
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
 pub use reader::{Damage, Reader};

@@ -2,9 +2,10 @@
 
 use crate::block::Block;
 use crate::chunk::{OLDEST, PREFIX};
-use crate::first_format::Calls;
+use crate::v1_calls::V1Calls;
 use crate::{HEADER, NotARecording, Record};
 use std::collections::BTreeMap;
+use std::io::Read;
 
 /// Bytes of a stream that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct Reader<'a> {
     /// Unread rest of the current chunk, behind the current block.
     chunk: &'a [u8],
     block: Block<'a>,
-    calls: Calls,
+    v1_calls: V1Calls,
     unknown: BTreeMap<u32, u64>,
     next_chunk: usize,
     damages: Vec<Damage>,
@@ -61,7 +62,7 @@ impl<'a> Reader<'a> {
             version,
             chunk: &[],
             block: Block::default(),
-            calls: Calls::default(),
+            v1_calls: V1Calls::default(),
             unknown: BTreeMap::new(),
             next_chunk: HEADER.len(),
             damages: Vec::new(),
@@ -76,22 +77,37 @@ impl<'a> Reader<'a> {
         self.unknown.iter().map(|(&kind, &count)| (kind, count))
     }
 
-    /// Whether a stream tells of single moments, in calls, samples or touches of memory, by the heads of its blocks, without
-    /// reading their records. `None` if that cannot be told so: the stream is damaged or of format 1.
-    #[must_use]
-    pub fn has_singles(file: &'a [u8]) -> Option<bool> {
-        let reader = Self::new(file).ok().filter(|reader| reader.version > 1)?;
-        let (mut at, mut found) = (HEADER.len(), false);
-        while at < file.len() {
-            let mut chunk = reader.chunk_at(at)?;
-            at += PREFIX + chunk.len();
-            while !chunk.is_empty() {
-                let (block, rest) = Block::open(chunk)?;
-                found |= Record::SINGLES.contains(&block.kind);
-                chunk = rest;
+    /// Whether a stream holds records that are written one by one in `trace` mode (calls, samples, touches of memory), by the heads
+    /// of its blocks, up to the first of them. `None` if that cannot be told so: the stream is of format 1, damaged, of a newer recorder, or says
+    /// that something was not written.
+    pub fn has_single_records(stream: &mut impl Read) -> Option<bool> {
+        let mut header = [0; HEADER.len()];
+        stream.read_exact(&mut header).ok().filter(|()| header == HEADER)?;
+        let (mut prefix, mut chunk) = ([0; PREFIX], Vec::new());
+        loop {
+            match stream.read(&mut prefix[..1]).ok()? {
+                0 => return Some(false),
+                _ => stream.read_exact(&mut prefix[1..]).ok()?,
+            }
+            let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
+            if length > MAX_CHUNK {
+                return None;
+            }
+            chunk.resize(length, 0);
+            stream.read_exact(&mut chunk).ok()?;
+            let crc = u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]);
+            let mut rest = Some(&chunk[..]).filter(|chunk| crc32fast::hash(chunk) == crc)?;
+            while !rest.is_empty() {
+                let (block, behind) = Block::open(rest)?;
+                if Record::SINGLE.contains(&block.kind) {
+                    return Some(true);
+                }
+                if Record::MISSING.contains(&block.kind) || !block.is_known() {
+                    return None;
+                }
+                rest = behind;
             }
         }
-        Some(found)
     }
 
     /// The first range of bytes that could not be read; complete after [`Iterator::next`] returned `None`.
@@ -136,7 +152,7 @@ impl<'a> Reader<'a> {
         if at >= self.file.len() {
             return None;
         }
-        self.calls.forget();
+        self.v1_calls.forget();
         if let Some(records) = self.chunk_at(at) {
             self.next_chunk = at + PREFIX + records.len();
             self.chunk = records;
@@ -194,7 +210,8 @@ impl<'a> Reader<'a> {
             }
             // Where a record makes no sense, or more bytes than records were announced, the blocks behind are still sound.
             if self.block.left > 0 || !self.block.records.is_empty() {
-                let bytes = std::mem::take(&mut self.block).records.len();
+                // Where records are announced that have no bytes, the one before them stands for the damage.
+                let bytes = std::mem::take(&mut self.block).records.len().max(1);
                 self.note(self.next_chunk - self.chunk.len() - bytes, bytes);
             }
             if self.chunk.is_empty() {
@@ -262,8 +279,9 @@ impl Iterator for Reader<'_> {
     fn next(&mut self) -> Option<Record> {
         loop {
             match self.next_in_chunk() {
+                Some(record) if self.version > 1 => return Some(record),
                 Some(record) => {
-                    if let Some(record) = self.calls.complete(record) {
+                    if let Some(record) = self.v1_calls.complete(record) {
                         return Some(record);
                     }
                 }
@@ -337,27 +355,45 @@ mod tests {
     }
 
     #[test]
-    fn single_moments_are_known_by_the_heads_of_blocks() {
+    fn single_records_are_known_by_the_heads_of_blocks() {
         let file = |records: &[Record]| {
             let mut writer = ChunkWriter::new();
             records.iter().for_each(|record| writer.push(record).unwrap());
             [HEADER.as_slice(), writer.finish()].concat()
         };
+        let has = |file: &[u8]| Reader::has_single_records(&mut &file[..]);
         let singles = [
             call(1, CallDetail::None),
             Record::Sample { thread: 0, node: 1, delta_ns: 5, metric: Metric::CpuTime, value: 9 },
             Record::Touch { thread: 0, node: 1, delta_ns: 5, kind: TouchKind::Freed, address_delta: 4, bytes: 4 },
         ];
-        assert_eq!(Reader::has_singles(&file(&[text(0), text(1)])), Some(false));
+        assert_eq!((has(&file(&[text(0), text(1)])), has(&HEADER)), (Some(false), Some(false)));
         for single in singles {
             let mut file = file(&[text(0), single, text(1)]);
-            assert_eq!(Reader::has_singles(&file), Some(true));
+            assert_eq!(has(&file), Some(true));
             // Of what is damaged nothing is said.
             *file.last_mut().unwrap() ^= 1;
-            assert_eq!(Reader::has_singles(&file), None);
+            assert_eq!(has(&file), None);
         }
+        let missing = [
+            Record::Lost { what: "calls_not_written".into(), count: 3 },
+            Record::Outage { from_ns: 0, to_ns: 1, error: 28, dropped: 3 },
+        ];
+        for record in missing {
+            assert_eq!(has(&file(&[text(0), record])), None, "they may be what was lost");
+        }
+        let newer = [postcard::to_allocvec(&(Record::KINDS, 1_u32, 1_u32)).unwrap(), vec![9]].concat();
+        assert_eq!(has(&[HEADER.as_slice(), &framed(&newer)].concat()), None);
         let old = [b"SLREC\0\0\x01".as_slice(), &old_chunk(&[text(0)])].concat();
-        assert_eq!(Reader::has_singles(&old), None);
+        assert_eq!((has(&old), has(b"SLREC"), has(&[&HEADER[..], &[1, 2]].concat())), (None, None, None));
+    }
+
+    #[test]
+    fn records_without_fields_come_back() {
+        let mut writer = ChunkWriter::new();
+        let records = [Record::Restart, Record::Restart, text(0), Record::Restart];
+        records.iter().for_each(|record| writer.push(record).unwrap());
+        assert_eq!(read(&[HEADER.as_slice(), writer.finish()].concat()), (records.to_vec(), Vec::new()));
     }
 
     #[test]
@@ -390,6 +426,9 @@ mod tests {
         let first = HEADER.len() + 8 + 3;
         let third = first + broken.len() + 3 + one.len() + 3;
         assert_eq!(damages, [Damage { at: first + 3, bytes: 3 }, Damage { at: third + 3, bytes: 2 }]);
+        // More records are announced than there are.
+        let (records, damages) = read(&[HEADER.as_slice(), &framed(&block(2, &one))].concat());
+        assert_eq!((records.len(), damages.len(), damages[0].bytes), (1, 1, 1));
     }
 
     /// What single calls take, as programs make them: most have a number or none, spans have names.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// and events are local to their thread, all others to the process.
 ///
 /// Kinds are numbered in this order ([`Record::KINDS`] of them): new ones come last, and a kind whose fields must change gets
-/// a new number, so that readers skip what they do not know.
+/// a new number, so that readers skip what they do not know. A new variant of an enum within a record (a metric, a kind of frame) hides the rest
+/// of its block from older readers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Record {
@@ -255,8 +256,10 @@ impl Record {
     /// How many kinds of records there are; the numbers of those that this reader does not know begin here.
     pub const KINDS: u32 = 31;
 
-    /// Kinds that tell of single moments: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
-    pub(crate) const SINGLES: [u32; 3] = [12, 21, 30];
+    /// Kinds that are written one by one in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
+    pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];
+    /// Kinds that tell of what was not written: [`Record::Lost`] and [`Record::Outage`].
+    pub(crate) const MISSING: [u32; 2] = [9, 25];
 }
 
 /// What is known of a single call beyond its place in the tree.

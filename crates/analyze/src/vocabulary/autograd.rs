@@ -15,6 +15,11 @@ pub fn is_node(name: &str) -> bool {
     name.starts_with(BACKWARD_NODE) || ACCUMULATE.contains(&name) || is_backward_class(name)
 }
 
+/// The node that a span of the engine runs; of any other name, the name.
+pub(crate) fn node_name(name: &str) -> &str {
+    name.strip_prefix(BACKWARD_NODE).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(name)
+}
+
 /// Whether a name is that of a class of nodes: capital first, no namespace, `Backward` and perhaps a number last.
 fn is_backward_class(name: &str) -> bool {
     let class = name.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -204,19 +204,22 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
 /// What a step consists of, for people.
 fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
-    let rank = time.rank.map_or_else(String::new, |rank| format!(" of rank {rank}, the longest"));
+    let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, which has the most time"));
     let what = match time.steps {
-        0 => format!("The thread that runs most operators{rank}, from begin to end"),
-        steps => format!("A step{rank} (mean of {})", human::count(steps)),
+        0 => format!("The thread that runs operators (imports left out{rank})"),
+        steps => format!("A step (mean of {}{rank})", human::count(steps)),
+    };
+    let (measure, waits) = match time.waits_ns {
+        Some(ns) => ("", format!(", waits {}", percent(ns))),
+        None => (" of CPU time", String::new()),
     };
     let busiest = time.busiest.as_ref().map_or_else(String::new, |(place, ns)| {
         format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
     });
     format!(
-        "{what}: {}, of it operators {}, waits {}, other code {}{busiest}",
+        "{what}: {}{measure}, of it operators {}{waits}, other code {}{busiest}",
         human::duration(time.ns),
         percent(time.operators_ns),
-        percent(time.waits_ns),
         percent(time.other_ns)
     )
 }

@@ -20,21 +20,18 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     }
     may_become_run(run, args.force)?;
     let inputs = &args.inputs.inputs;
-    let (session, mut memory, traces) = match Session::open(inputs, common) {
-        Ok(session) => (session, Vec::new(), inputs.clone()),
-        Err(error) => {
-            let (memory, traces) = apart(inputs)?;
-            if memory.is_empty() {
-                return Err(error);
-            }
-            if traces.is_empty() {
-                save_run(&TraceSet::default(), &memory, run, args.force)?;
-                say_memory(&memory, run)?;
-                return say_read_report(&described(&memory));
-            }
-            (Session::open(&traces, common)?, memory, traces)
-        }
+    // A single input is told by being opened.
+    let opened = if inputs.len() == 1 { Some(Session::open(inputs, common)) } else { None };
+    let (mut memory, traces) = match &opened {
+        Some(Ok(_)) => (Vec::new(), inputs.clone()),
+        _ => apart(inputs)?,
     };
+    if traces.is_empty() {
+        save_run(&TraceSet::default(), &memory, run, args.force)?;
+        say_memory(&memory, run)?;
+        return say_read_report(&described(&memory));
+    }
+    let session = opened.unwrap_or_else(|| Session::open(&traces, common))?;
     // Which process of a recording a rank is, its memory does not say.
     let whole = if common.rank.is_none() { &traces[..] } else { &[] };
     memory.extend(stackline_engine::all_memory(whole, &session.set, &open_options(common))?);

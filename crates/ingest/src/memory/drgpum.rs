@@ -33,6 +33,11 @@ pub(super) fn is_drgpum(directory: &Path) -> bool {
     [LIVENESS, SIZES, STREAMS].into_iter().any(|name| directory.join(name).is_file())
 }
 
+/// Whether a directory holds the files that are needed.
+pub(super) fn is_whole(directory: &Path) -> bool {
+    [LIVENESS, SIZES].into_iter().all(|name| directory.join(name).is_file())
+}
+
 /// Whether a text begins as `memory_liveness.txt` does: `[12]: 12(0), …`.
 pub(super) fn is_liveness(text: &str) -> bool {
     let number = text.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(number, _)| number);

@@ -53,15 +53,21 @@ pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::ExecutionTrace { Sniff::Yes("nodes and a schema") } else { Sniff::No })
 }
 
-/// Whether an input looks like our text form: other texts may begin like it.
+/// Whether an input is our text form, or only begins like it.
 pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
-    sniff(content, |form| if form == Form::Text { Sniff::Maybe } else { Sniff::No })
+    let Content::Bytes { head, .. } = content else { return Sniff::No };
+    match form(head) {
+        Some(Form::Text) if statements(&String::from_utf8_lossy(head)).all(is_statement) => Sniff::Yes("statements"),
+        Some(Form::Text) => Sniff::Maybe,
+        _ => Sniff::No,
+    }
 }
 
 /// Whether an input is a folder of DrGPUM's files, or one of them.
 pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Yes("files of its analysis of liveness"),
+        Content::Directory(path) if drgpum::is_whole(path) => Sniff::Yes("files of its analysis of liveness"),
+        Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Maybe,
         _ => sniff(
             content,
             |form| if form == Form::Drgpum { Sniff::Yes("objects and what used them") } else { Sniff::No },
@@ -71,7 +77,7 @@ pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
 
 fn sniff(content: &Content<'_>, of: impl Fn(Form) -> Sniff) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
-    form_of(head).map_or(Sniff::No, of)
+    form(head).map_or(Sniff::No, of)
 }
 
 /// Reads a memory trace, whatever its form.
@@ -84,7 +90,7 @@ pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result
             trace.report.bytes = counted.read;
             Ok(trace)
         }
-        Content::Tables(_) | Content::Files(_) => Err(none(label, &[])),
+        Content::Tables(_) | Content::Files(_) => Err(no_memory(label, &[])),
     }
 }
 
@@ -107,7 +113,7 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
         stream = match packing {
             Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
             Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io)?),
-            _ => return Ok(form_of(&head).is_some()),
+            _ => return Ok(form(&head).is_some()),
         };
     }
     Ok(false)
@@ -119,10 +125,10 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
 /// If the file cannot be read, is of another format, holds several memory traces, or is damaged beyond use.
 pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
-    let mut found = Found::of(Wanted::MEMORY);
+    let mut found = Found::new(Wanted::MEMORY);
     input::read_into(path, &label, &ReadOptions::default(), &mut found)
         .map_err(|error| asked_for_memory(error.located(&label, path)))?;
-    only(path, found.memory)
+    one_trace(path, found.memory)
 }
 
 /// Reads a memory trace from bytes in memory. `label` is what people know it by.
@@ -130,17 +136,17 @@ pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
 /// # Errors
 /// As [`read_path`].
 pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
-    let mut found = Found::of(Wanted::MEMORY);
+    let mut found = Found::new(Wanted::MEMORY);
     input::read_stream(Path::new(label), label, Box::new(bytes), 0, &ReadOptions::default(), &mut found)
         .map_err(asked_for_memory)?;
-    only(Path::new(label), found.memory)
+    one_trace(Path::new(label), found.memory)
 }
 
 /// The memory trace that was found in an input.
 ///
 /// # Errors
 /// If there is none, or there are several.
-pub fn only(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrace, Error> {
+pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrace, Error> {
     match (traces.pop(), traces.len()) {
         (Some(trace), 0) => Ok(trace),
         (Some(_), others) => {
@@ -166,7 +172,7 @@ pub fn asked_for_memory(error: Error) -> Error {
 }
 
 /// What to say of an input that is of another format.
-pub(crate) fn none(label: &str, head: &[u8]) -> Error {
+pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
     unsupported(Path::new(label), &format!("no memory trace (starts with \"{start}\")"), WHAT_IS_READ)
 }
@@ -187,7 +193,7 @@ impl Read for Counted<'_> {
 
 fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryTrace, Error> {
     let path = Path::new(label);
-    match form_of(head).ok_or_else(|| none(label, head))? {
+    match form(head).ok_or_else(|| no_memory(label, head))? {
         Form::Pickle => {
             let read = pickle::read(stream, pickle::Limits::default());
             let (values, root) = read.map_err(|error| malformed(path, &error.reason, error.offset))?;
@@ -245,7 +251,7 @@ fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
         .map_err(|error| malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64))
 }
 
-fn form_of(head: &[u8]) -> Option<Form> {
+fn form(head: &[u8]) -> Option<Form> {
     if let [0x80, ..] = head {
         return Some(Form::Pickle);
     }
@@ -260,30 +266,47 @@ fn form_of(head: &[u8]) -> Option<Form> {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    // Arguments of events may be called as anything is here.
-    if holds(&["\"traceEvents\"", "\"ph\""]) {
+    // Names in traces and profiles may be any word that is looked for here.
+    if holds(&OTHERS) {
         return None;
     }
+    let has_key = |key: &str| text.split(key).skip(1).any(|rest| rest.trim_start().starts_with(':'));
     match text.as_bytes().first()? {
         b'<' if holds(&["MemoryViz", "\"base64\""]) => Some(Form::Page),
         b'[' if holds(&["\"base64\""]) => Some(Form::Page),
         b'[' if text[1..].trim_start().starts_with('[') => Some(Form::Timeline),
         b'[' if drgpum::is_liveness(text) => Some(Form::Drgpum),
-        b'[' | b'{' if holds(&["\"blocks\"", "\"segments\"", "\"device_traces\""]) => Some(Form::Snapshot),
-        b'{' if holds(&["\"nodes\""]) && holds(&["\"schema\""]) => Some(Form::ExecutionTrace),
+        b'[' | b'{' if ["\"blocks\"", "\"segments\"", "\"device_traces\""].into_iter().any(has_key) => {
+            Some(Form::Snapshot)
+        }
+        b'{' if has_key("\"nodes\"") && has_key("\"schema\"") => Some(Form::ExecutionTrace),
         _ if is_own_text(text) => Some(Form::Text),
         _ => None,
     }
 }
 
+/// What traces and profiles hold that are JSON, too.
+const OTHERS: [&str; 5] =
+    ["\"traceEvents\"", "\"ph\"", "\"$schema\"", "\"preprocessedProfileVersion\"", "\"rocprofiler-sdk-tool\""];
+
 /// Whether the first line is of our text form: begins with an object, a kernel or a device, or has nothing but its statements.
 fn is_own_text(text: &str) -> bool {
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
+    let line = first_line(text);
     let mut words = line.split([' ', ';']);
     let is_begin = matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some();
     // `f;g 10` is a stack with its samples, as others write them.
     is_begin || !line.is_empty() && line.split(';').map(str::trim).all(|one| one.is_empty() || is_statement(one))
+}
+
+/// The first line with anything but a comment.
+fn first_line(text: &str) -> &str {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+/// The statements of that line.
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    first_line(text).split(';').map(str::trim).filter(|statement| !statement.is_empty())
 }
 
 /// Whether a statement has a word of the text form, and what must stand behind it.
@@ -308,17 +331,17 @@ fn unsupported(path: &Path, found: &str, advice: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::form_of;
+    use super::form;
 
     #[test]
     fn a_text_may_begin_with_any_statement() {
         for text in
             ["f\n", "e ev\n", "y; a x 10; f x\n", "s > \n", "w e\n", "end\n", "# what\n\nf; end # over\n", "h x\n"]
         {
-            assert!(form_of(text.as_bytes()).is_some(), "{text:?}");
+            assert!(form(text.as_bytes()).is_some(), "{text:?}");
         }
         for other in ["f;g 10\n", "y;main;step 3\n", "end of file\n", "e\n", "hello", "", "#\n", "find x\n"] {
-            assert!(form_of(other.as_bytes()).is_none(), "{other:?}");
+            assert!(form(other.as_bytes()).is_none(), "{other:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
 pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
 use stackline_recording::{HEADER, Reader, Record};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use stream::Stream;
 pub use trace::{is_shown_by, memory_of, read_memory, read_traces, traces_of};
@@ -54,12 +54,14 @@ pub fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 
-/// Whether any stream of a run directory tells of single calls, samples or touches of memory; `None` if that is not known
-/// before all is read, as of damaged streams.
-pub fn has_singles(run: &Path) -> Option<bool> {
-    let of_stream = |path: PathBuf| Reader::has_singles(&std::fs::read(path).ok()?);
-    let told: Option<Vec<bool>> = streams(run).ok()?.into_iter().map(of_stream).collect();
-    told.filter(|told| !told.is_empty()).map(|told| told.contains(&true))
+/// Whether no stream of a run directory has single calls, samples or touches of memory, as far as that can be told without
+/// reading all of them.
+pub fn is_of_sums(run: &Path) -> bool {
+    let is_of_sums = |path: &PathBuf| {
+        let stream = File::open(path).map(|file| BufReader::with_capacity(1 << 18, file));
+        stream.is_ok_and(|mut stream| Reader::has_single_records(&mut stream) == Some(false))
+    };
+    streams(run).is_ok_and(|streams| !streams.is_empty() && streams.iter().all(is_of_sums))
 }
 
 /// Merges all streams of a run directory. Processes stand in the order in which they began, so the same streams give the

@@ -120,6 +120,11 @@ pub fn of(content: &Content<'_>) -> Result<Option<&'static Source>, String> {
     }
 }
 
+/// Whether a folder is one input as a whole.
+pub(crate) fn is_one_input(folder: &Path) -> bool {
+    ALL.iter().any(|source| matches!((source.sniff)(&Content::Directory(folder)), Sniff::Yes(_)))
+}
+
 fn best<'s>(sources: &'s [Source], content: &Content<'_>) -> Result<Option<&'s Source>, String> {
     let answers = sources.iter().map(|source| (source, (source.sniff)(content)));
     let (mut sure, mut maybe) = (Vec::new(), None);

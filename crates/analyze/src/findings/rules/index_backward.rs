@@ -3,8 +3,8 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::aten;
+use crate::vocabulary::autograd::node_name;
 use rustc_hash::FxHashSet;
-use stackline_model::names::BACKWARD_NODE;
 use stackline_model::{EventId, EventKind};
 use std::collections::BTreeMap;
 
@@ -65,13 +65,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 /// The outermost operator around a kernel that is the backward of indexing.
 fn backward_of_index(subject: &Subject<'_>, kernel: EventId) -> Option<EventId> {
     let trace = subject.trace();
-    let is_backward = |e: &EventId| {
-        trace.kind(*e) == EventKind::Operator && {
-            let name = trace.name(*e);
-            let node = name.strip_prefix(BACKWARD_NODE).map_or(name, |node| node.trim_start_matches(": "));
-            node.starts_with("IndexBackward")
-        }
-    };
+    let is_backward =
+        |e: &EventId| trace.kind(*e) == EventKind::Operator && node_name(trace.name(*e)).starts_with("IndexBackward");
     subject.stack(kernel).filter(is_backward).last()
 }
 

@@ -33,17 +33,11 @@ struct Opened {
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
-    let are_memory = || memory::compare(args, common, (before, after));
-    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>();
-    // Said before anything is read, but of snapshots, which have conditions of their own.
-    if conditions.is_err() && are_memory()? {
+    if memory::compare(args, common, (before, after))? {
         return Ok(false);
     }
-    let conditions = conditions?;
-    let opened = match open(before, after, common) {
-        Err(_) if are_memory()? => return Ok(false),
-        opened => opened?,
-    };
+    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
+    let opened = open(before, after, common)?;
     let by_family = match args.kernels_by {
         KernelsBy::Auto => None,
         KernelsBy::Name => Some(false),

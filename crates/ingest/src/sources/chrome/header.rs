@@ -195,9 +195,9 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
 pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
     let has = |key: &str| trace.meta.entry(key).is_some();
     let (found, advice) = if has("nodes") && has("schema") {
-        ("a PyTorch or Chakra execution trace", "give the torch.profiler trace (Kineto JSON) of the same run")
+        ("a PyTorch or Chakra execution trace", "the torch.profiler trace (Kineto JSON) of the same run has its times")
     } else if has("rocprofiler-sdk-tool") {
-        ("a rocprofv3 JSON file", "this version reads torch.profiler traces; rocprof support is planned")
+        ("a rocprofv3 JSON file whose first key is another one", "give it as rocprofv3 wrote it")
     } else {
         ("a JSON object without \"traceEvents\"", "give a Chrome trace or a torch.profiler trace")
     };

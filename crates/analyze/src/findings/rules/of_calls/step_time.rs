@@ -1,11 +1,11 @@
 //! What a step of a recording of sums of calls consists of: operators, waits, and all else that the program does.
 
-use super::ranks;
 use super::steps::with_steps_as_one;
 use super::subject::Called;
-use super::thread::Known;
+use super::thread::{Known, is_recorded, rank_of};
 use crate::findings::{Place, Settings};
-use stackline_model::{CallFrameId, CallTree};
+use stackline_model::{CallFrameId, CallMetric, CallTree};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Time of a step, or of the whole run where nothing marks steps, of the thread that makes them. Times are in ns.
@@ -13,39 +13,51 @@ use std::collections::BTreeMap;
 pub struct StepTime {
     /// Steps that times are means of; 0 if nothing marks any, and times are those of the whole run.
     pub steps: usize,
-    /// The rank whose step is longest; `None` of a job without ranks.
+    /// The rank with the most time in all; `None` of a job without ranks.
     pub rank: Option<i64>,
     /// All of it.
     pub ns: i64,
     /// Operators, and all below them, while they had a processor.
     pub operators_ns: i64,
-    /// Waits: for locks, input, other threads, a processor.
-    pub waits_ns: i64,
+    /// Waits: for locks, input, other threads, a processor. `None` if none was seen: maybe none were recorded, and all times are
+    /// CPU time then.
+    pub waits_ns: Option<i64>,
     /// All else: Python and native code outside of operators.
     pub other_ns: i64,
     /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
     pub busiest: Option<(Place, i64)>,
 }
 
-/// What a step consists of; of several ranks, that of the longest one. `None` where only operators were measured, so that
-/// what is between them is not known, or nothing was.
+/// What a step consists of; of several ranks, that of the one with the most time. `None` of profiles, which know no operators, and
+/// where only operators were measured, so that what is between them is not known.
 #[must_use]
 pub fn step_time(tree: &CallTree) -> Option<StepTime> {
-    let merged = with_steps_as_one(tree);
-    let tree = merged.as_ref().unwrap_or(tree);
-    let of_rank = |rank| of_called(&Called::new(tree, rank, &Settings::default())?, rank);
-    let known = ranks::of(tree);
-    if known.is_empty() {
-        return of_rank(None);
-    }
-    let of_each = known.into_iter().filter_map(|rank| of_rank(Some(rank)));
-    of_each.max_by_key(|time| (time.steps > 0, time.ns, std::cmp::Reverse(time.rank)))
-}
-
-fn of_called(called: &Called<'_>, rank: Option<i64>) -> Option<StepTime> {
-    if called.thread.known == Known::Operators {
+    if !is_recorded(tree) {
         return None;
     }
+    let merged = with_steps_as_one(tree);
+    let tree = merged.as_ref().unwrap_or(tree);
+    let rank = busiest_rank(tree);
+    let settings = Settings::default();
+    let called = Called::new(tree, rank, &settings)?;
+    let has_operators = called.in_operator.iter().any(|&inside| inside);
+    (has_operators && called.thread.known != Known::Operators).then(|| consists_of(&called, rank))
+}
+
+/// The rank with the most time by samples, the lowest of several.
+fn busiest_rank(tree: &CallTree) -> Option<i64> {
+    let mut sums: BTreeMap<i64, u64> = BTreeMap::new();
+    for (_, thread, metric, stats) in tree.metrics.iter() {
+        let is_sampled = matches!(metric, CallMetric::CpuTime | CallMetric::RealTime | CallMetric::WaitTime);
+        if let Some(rank) = rank_of(tree, thread).filter(|_| is_sampled) {
+            let sum = sums.entry(rank).or_default();
+            *sum = sum.saturating_add(stats.sum);
+        }
+    }
+    sums.into_iter().max_by_key(|&(rank, ns)| (ns, Reverse(rank))).map(|(rank, _)| rank)
+}
+
+fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
     let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<CallFrameId, u64>) = (0, 0, BTreeMap::new());
     for node in called.nodes() {
         let time = called.thread.own[node.index()];
@@ -58,15 +70,15 @@ fn of_called(called: &Called<'_>, rank: Option<i64>) -> Option<StepTime> {
     }
     let [ns, operators_ns, waits_ns] = [called.window_ns(), operators, waits].map(|ns| called.per_step(ns));
     let busiest = lines.into_iter().filter(|(line, _)| line.some().is_some()).max_by_key(|&(_, ns)| ns);
-    Some(StepTime {
+    StepTime {
         steps: called.steps.count,
         rank,
         ns,
         operators_ns,
-        waits_ns,
+        waits_ns: called.knows_waits().then_some(waits_ns),
         other_ns: (ns - operators_ns - waits_ns).max(0),
         busiest: busiest.map(|(line, ns)| (called.place(line), called.per_step(ns))),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -85,13 +97,13 @@ mod tests {
         let ms = |ns: i64| ns / MS as i64;
         assert_eq!((time.steps, time.rank, ms(time.ns)), (10, None, 260));
         // The optimizer's span has time of its own, outside of operators.
-        assert_eq!((ms(time.operators_ns), ms(time.waits_ns), ms(time.other_ns)), (80, 150, 30));
+        assert_eq!((ms(time.operators_ns), time.waits_ns.map(ms), ms(time.other_ns)), (80, Some(150), 30));
         let (place, ns) = time.busiest.unwrap();
         assert_eq!((place.file.as_deref(), place.line, ms(ns)), (Some("io.py"), Some(4), 150));
     }
 
     #[test]
-    fn of_ranks_the_longest_step_is_told() {
+    fn of_ranks_that_with_the_most_time_is_told() {
         let mut made = Made::new();
         for (rank, wait) in [(0, 100), (1, 700), (2, 200)] {
             made.rank(rank);
@@ -102,7 +114,7 @@ mod tests {
             made.cpu(&format!("{AT}23 main > Optimizer.step#SGD.step"), 100);
         }
         let time = step_time(&made.builder.finish()).unwrap();
-        assert_eq!((time.rank, time.steps, time.waits_ns / MS as i64), (Some(1), 10, 70));
+        assert_eq!((time.rank, time.steps, time.waits_ns), (Some(1), 10, Some(70 * MS as i64)));
     }
 
     #[test]
@@ -110,5 +122,7 @@ mod tests {
         let mut made = Made::new();
         made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
         assert_eq!(step_time(&made.builder.finish()), None);
+        // Without a wait all is CPU time, as far as anybody knows.
+        assert_eq!(step_time(&training().builder.finish()).unwrap().waits_ns, None);
     }
 }

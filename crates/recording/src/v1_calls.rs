@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 /// What was said of the next call of each thread.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct V1Calls {
     next: BTreeMap<u32, CallDetail>,
 }
 
-impl Calls {
+impl V1Calls {
     /// The record as today's format has it; `None` if it is a part of one that follows.
     #[inline]
     pub(crate) fn complete(&mut self, record: Record) -> Option<Record> {

@@ -1,0 +1,80 @@
+//! Where files of memory are found: by themselves, in archives, in pipes, beside traces.
+
+use crate::common;
+
+use common::{corpus, failure, run, stackline, stdout, write_sample};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn archive(path: &Path, files: &[&Path]) {
+    let mut tar = Command::new("tar");
+    tar.arg("-czf").arg(path);
+    for file in files {
+        tar.arg("-C").arg(file.parent().unwrap()).arg(file.file_name().unwrap());
+    }
+    assert!(tar.status().unwrap().success());
+}
+
+#[test]
+fn an_archive_holds_one_memory_trace() {
+    let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one.tar.gz"), folder.path().join("two.tar.gz"));
+    let other = folder.path().join("other.pickle");
+    std::fs::copy(&snapshot, &other).unwrap();
+    archive(&one, &[Path::new(&snapshot)]);
+    archive(&two, &[Path::new(&snapshot), &other]);
+    let plain = stdout(&["memory", &snapshot, "--format", "json", "--table", "memory_allocator"]);
+    let packed = stdout(&["memory", one.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
+    let rows = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["tables"].clone();
+    assert_eq!(rows(&packed), rows(&plain));
+    let (code, said) = failure(&["memory", two.to_str().unwrap()]);
+    assert!(code == Some(3) && said.contains("2 memory traces in one input"), "{code:?} {said}");
+}
+
+#[test]
+fn packed_memory_in_a_folder_is_named() {
+    let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    archive(&folder.path().join("snapshot.tar.gz"), &[Path::new(&snapshot)]);
+    let (_, said) = failure(&["report", path]);
+    assert!(said.contains("snapshot.tar.gz") && said.contains("stackline memory"), "{said}");
+    // Beside traces it is left out, and that is said.
+    write_sample(folder.path(), 0);
+    for command in ["report", "findings"] {
+        let output = run(&[command, path]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success() && said.contains("snapshot.tar.gz"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn what_comes_by_a_pipe_is_told_by_its_content() {
+    let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let piped =
+        |args: &[&str], input: &str| stackline(args).stdin(Stdio::from(File::open(input).unwrap())).output().unwrap();
+    assert!(piped(&["memory", "-"], &snapshot).status.success());
+    let run_directory = folder.path().join("both.stackline");
+    let output = piped(&["import", "-", &snapshot, "-o", run_directory.to_str().unwrap()], &trace);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&["steps", run_directory.to_str().unwrap()]).contains("steps"));
+    assert!(run(&["memory", run_directory.to_str().unwrap()]).status.success());
+}
+
+#[test]
+fn what_is_no_memory_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = folder.path().join("stacks.txt");
+    std::fs::write(&stacks, "main;step 3\nmain;load 4\n").unwrap();
+    let (_, said) = failure(&["memory", stacks.to_str().unwrap()]);
+    assert!(said.contains("stackline calls"), "{said}");
+    // A folder of traces stays one, whatever else lies in it.
+    write_sample(folder.path(), 0);
+    std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
+    assert!(run(&["report", folder.path().to_str().unwrap()]).status.success());
+}
