@@ -1,7 +1,7 @@
 //! What to change, best first.
 
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 use stackline_memory::tables::{combination_note, listed, suggestion_notes, suggestions_table};
 use stackline_model::Table;
 
@@ -10,6 +10,20 @@ const ROWS: usize = 200;
 const MOST: usize = 2000;
 /// Objects of a suggestion that are named.
 const OBJECTS: usize = 8;
+
+/// Suggestions to save memory; they are the rows of the table.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct SuggestionsPage {
+    /// Suggestions that are worth showing.
+    all: usize,
+    /// Suggestions that save nothing.
+    nothing: usize,
+    /// Numbers of those that together lower the peak most.
+    combination: Vec<usize>,
+    /// Objects of each row.
+    objects: Vec<Vec<usize>>,
+}
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -23,10 +37,12 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         let members = memory.ranked[*at].suggestion.members();
         members.take(OBJECTS).map(|member| member.object.index()).collect::<Vec<_>>()
     });
-    let page = json!({
-        "all": all.len(), "nothing": memory.ranked.len() - all.len(), "combination": combination,
-        "objects": objects.collect::<Vec<_>>(),
-    });
+    let page = SuggestionsPage {
+        all: all.len(),
+        nothing: memory.ranked.len() - all.len(),
+        combination,
+        objects: objects.collect(),
+    };
     let notes = suggestion_notes(&memory.trace, &memory.ranked, memory.combination.as_ref());
-    super::printed(memory, &[notes.into_iter().fold(table, Table::note)], page)
+    super::printed(memory, &[notes.into_iter().fold(table, Table::note)], &page)
 }
