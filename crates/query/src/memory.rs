@@ -8,7 +8,7 @@ use stackline_memory::curve::{Curve, curves};
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Gap, ObjectUse, Pattern, PatternMatch, Study};
-use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStreamId, MemoryTrace};
+use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, MemoryTrace};
 use std::ops::Range;
 
 /// Peaks of each device, as many as the command line has without being asked for more.
@@ -113,6 +113,14 @@ impl Memory {
     /// The trace, and what was found in it.
     pub(crate) fn told(&self) -> (&MemoryTrace, MemoryFindings) {
         (&self.trace, self.findings.clone())
+    }
+
+    /// The devices that have a curve, that with the highest peak first.
+    pub(crate) fn devices(&self) -> Vec<MemoryDeviceId> {
+        let place = |device: MemoryDeviceId| self.peaks.iter().position(|peak| peak.device == device);
+        let mut devices: Vec<MemoryDeviceId> = self.curves.iter().map(|curve| curve.device).collect();
+        devices.sort_by_key(|&device| place(device).unwrap_or(usize::MAX));
+        devices
     }
 
     /// Number of calls: where curves and lives end.

@@ -4,6 +4,7 @@ pub(super) mod frame;
 
 pub(super) use frame::answer as frame;
 
+use crate::first::{Part, Stage, alone, chosen};
 use crate::{Answer, Arguments, Column, Opened, QueryError, Source};
 use serde::Serialize;
 use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewOptions};
@@ -414,4 +415,29 @@ fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     }
     rows.reverse();
     rows
+}
+
+/// The directions that the page draws a tree in.
+const DRAWN: [&str; 3] = ["top-down", "bottom-up", "flat"];
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let shapes = |arguments: &Arguments| DRAWN.map(|shape| arguments.clone().with("shape", shape)).to_vec();
+    match stage {
+        Stage::Code => shapes(&chosen(opened)),
+        Stage::Comparison if opened.before().is_ok() => {
+            vec![chosen(opened).with("shape", "top-down").with("beside", "before")]
+        }
+        Stage::Groups => {
+            let group = |(by, _)| chosen(opened).with("shape", "flat").with("by", by).with("least", "0");
+            ONLY.map(group).to_vec()
+        }
+        Stage::Merged => {
+            let named = || chosen(opened).with("merge", "name");
+            let ways = [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
+            ways.iter().flat_map(shapes).collect()
+        }
+        Stage::Whole => shapes(&Part::Whole.arguments(opened)),
+        Stage::Step(number, ..) => shapes(&alone(number)),
+        _ => Vec::new(),
+    }
 }

@@ -1,5 +1,6 @@
 //! What `stackline diff --format json` says of the run and its baseline.
 
+use crate::first::{Stage, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use stackline_analyze::diff::{self, Options, Side};
@@ -86,4 +87,8 @@ fn peaks(opened: &Opened) -> BTreeMap<String, u64> {
         peaks.insert(peak.device.clone(), peak.bytes);
     }
     peaks
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Comparison && opened.before().is_ok() { plain() } else { Vec::new() }
 }

@@ -1,6 +1,7 @@
 //! One event with all that is known of it, and what happened in a stretch of time.
 
 use super::{Texts, shortened};
+use crate::first::{Stage, with};
 use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -234,4 +235,55 @@ pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let row = |((name, gpu), (count, ns))| RangeName { name: texts.index(trace.strings.get(name)), gpu, count, ns };
     let names = names.into_iter().take(MOST).map(row).collect();
     Answer::document(&Range { tracks, names, texts: texts.list(), left_out })
+}
+
+/// Events of a finding that the page lists.
+const OF_FINDING: usize = 12;
+/// Events whose details are at hand: those that last longest.
+const LONGEST: usize = 600;
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Evidence => evidence(opened),
+        Stage::Events => longest(opened).into_iter().map(|event| with(&[("event", &event.to_string())])).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// All that ran in a step.
+pub(super) fn first_ranges(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
+    let since = |ns: i64| ns.saturating_sub(origin).to_string();
+    vec![with(&[("from", &since(start)), ("to", &since(end))])]
+}
+
+/// The events that findings list.
+fn evidence(opened: &Opened) -> Vec<Arguments> {
+    let findings = opened.findings(None).map_or(&[][..], |found| &found.findings);
+    let events = findings.iter().flat_map(|finding| {
+        let rank = finding.told_of();
+        let events = if opened.trace(rank).is_ok() { &finding.events[..] } else { &[] };
+        events.iter().take(OF_FINDING).map(move |event| (rank, event))
+    });
+    let one = |(rank, event): (Option<i64>, &EventId)| {
+        let event = with(&[("event", &event.0.to_string())]);
+        rank.map_or(event.clone(), |rank| event.with("rank", &rank.to_string()))
+    };
+    events.map(one).collect()
+}
+
+/// The events that last longest, longest first.
+fn longest(opened: &Opened) -> Vec<u32> {
+    let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
+    let dur = |event: u32| trace.events.dur[event as usize];
+    let mut all: Vec<u32> =
+        trace.events.ids().filter(|&event| trace.events.is_timed(event)).map(|event| event.0).collect();
+    let most = LONGEST.min(all.len());
+    let by_length = |a: &u32, b: &u32| dur(*b).cmp(&dur(*a)).then(a.cmp(b));
+    if most < all.len() {
+        all.select_nth_unstable_by(most, by_length);
+    }
+    all.truncate(most);
+    all.sort_unstable_by(by_length);
+    all
 }

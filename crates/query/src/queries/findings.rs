@@ -1,5 +1,6 @@
 //! What to change, where, and what it gains.
 
+use crate::first::{Stage, plain, with};
 use crate::source;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
@@ -197,4 +198,14 @@ fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
 fn excerpt<'a>(opened: &'a Opened, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
     opened.files().contains(file).then(|| source::excerpt(opened, file, line))
+}
+
+pub(super) fn first_list(_: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Opening { plain() } else { Vec::new() }
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let count =
+        if stage == Stage::Findings { opened.findings(None).map_or(0, |found| found.findings.len()) } else { 0 };
+    (0..count).map(|at| with(&[("at", &at.to_string())])).collect()
 }

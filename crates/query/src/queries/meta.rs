@@ -1,5 +1,6 @@
 //! What the run is.
 
+use crate::first::{Stage, of_before, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use stackline_analyze::findings::Recording;
@@ -262,4 +263,12 @@ fn has_python(opened: &Opened) -> bool {
     let recorded = |tree: &CallTree| tree.frames.iter().any(|frame| frame.kind() == CallFrameKind::Python);
     opened.recording.as_ref().is_some_and(recorded)
         || opened.set.traces.iter().any(|trace| trace.events.kind.contains(&EventKind::PythonFunction))
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Soonest | Stage::Opening => plain(),
+        Stage::Comparison => of_before(opened, |_| plain()),
+        _ => Vec::new(),
+    }
 }

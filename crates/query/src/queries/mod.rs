@@ -21,6 +21,7 @@ mod typescript;
 
 pub(crate) use tiles::whole_level;
 
+use crate::first::{Stage, none};
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use serde_json::{Value, to_value};
@@ -38,6 +39,8 @@ pub struct Query {
     pub arguments: &'static [&'static str],
     /// Names of its columns, in their order; one with `?` behind it is not in every answer.
     pub columns: &'static [&'static str],
+    /// What the page asks of it before anybody clicks, by the part that is seen.
+    pub(crate) first: fn(&Opened, Stage) -> Vec<Arguments>,
     /// Works the answer out.
     pub answer: fn(&Opened, &Arguments) -> Result<Answer, QueryError>,
 }
@@ -80,6 +83,7 @@ pub const ALL: &[Query] = &[
         about: "A view of the tree of calls, as wide as it can be seen.",
         arguments: VIEW,
         columns: calls::COLUMNS,
+        first: calls::first,
         answer: calls::answer,
     },
     Query {
@@ -87,6 +91,7 @@ pub const ALL: &[Query] = &[
         about: "What `stackline diff --format json` says of the run and its baseline.",
         arguments: &[],
         columns: &[],
+        first: compare::first,
         answer: compare::answer,
     },
     Query {
@@ -94,6 +99,7 @@ pub const ALL: &[Query] = &[
         about: "How high the memory of each device stands at most, in the run and in its baseline.",
         arguments: &[],
         columns: &[],
+        first: compare::first,
         answer: compare::memory,
     },
     Query {
@@ -101,6 +107,7 @@ pub const ALL: &[Query] = &[
         about: "Counters and the bytes that allocators hold, over time.",
         arguments: TILES,
         columns: counters::COLUMNS,
+        first: tiles::first,
         answer: counters::answer,
     },
     Query {
@@ -108,6 +115,7 @@ pub const ALL: &[Query] = &[
         about: "All that is known of one event.",
         arguments: &["event", "rank"],
         columns: &[],
+        first: events::first,
         answer: events::answer,
     },
     Query {
@@ -115,6 +123,7 @@ pub const ALL: &[Query] = &[
         about: "The lines around one of a source file.",
         arguments: &["file", "line"],
         columns: &[],
+        first: source::first_excerpts,
         answer: source::excerpt,
     },
     Query {
@@ -122,6 +131,7 @@ pub const ALL: &[Query] = &[
         about: "One finding with its evidence and its source.",
         arguments: &["at", "rank"],
         columns: &[],
+        first: findings::first,
         answer: findings::one,
     },
     Query {
@@ -129,6 +139,7 @@ pub const ALL: &[Query] = &[
         about: "What `stackline findings --format json` says.",
         arguments: RANK,
         columns: &[],
+        first: findings::first_list,
         answer: findings::all,
     },
     Query {
@@ -136,6 +147,7 @@ pub const ALL: &[Query] = &[
         about: "One node of a view of calls by all that was measured.",
         arguments: VIEW,
         columns: &[],
+        first: calls::frame::first,
         answer: calls::frame,
     },
     Query {
@@ -143,6 +155,7 @@ pub const ALL: &[Query] = &[
         about: "What the timeline has rows for.",
         arguments: RANK,
         columns: &[],
+        first: tiles::first_lanes,
         answer: tiles::lanes,
     },
     Query {
@@ -150,6 +163,7 @@ pub const ALL: &[Query] = &[
         about: "Devices, peaks and waste of memory.",
         arguments: RANK,
         columns: &[],
+        first: memory::overview::first,
         answer: memory::overview,
     },
     Query {
@@ -157,6 +171,7 @@ pub const ALL: &[Query] = &[
         about: "Segments and blocks of the caching allocator.",
         arguments: RANK,
         columns: memory::allocator::COLUMNS,
+        first: memory::allocator::first,
         answer: memory::allocator,
     },
     Query {
@@ -164,6 +179,7 @@ pub const ALL: &[Query] = &[
         about: "Memory in use if suggestions were followed.",
         arguments: &["level", "first", "last", "rank", "device", "apply"],
         columns: memory::curve::COLUMNS,
+        first: memory::apply::first,
         answer: memory::apply,
     },
     Query {
@@ -171,6 +187,7 @@ pub const ALL: &[Query] = &[
         about: "One call of memory, with what it touches.",
         arguments: &["call", "rank"],
         columns: &[],
+        first: none,
         answer: memory::call,
     },
     Query {
@@ -178,6 +195,7 @@ pub const ALL: &[Query] = &[
         about: "Calls per stream, merged where they are narrow.",
         arguments: TILES,
         columns: memory::calls::COLUMNS,
+        first: memory::calls::first,
         answer: memory::calls,
     },
     Query {
@@ -185,6 +203,7 @@ pub const ALL: &[Query] = &[
         about: "Bytes in use and held, over the calls.",
         arguments: &["level", "first", "last", "rank", "device"],
         columns: memory::curve::COLUMNS,
+        first: memory::curve::first,
         answer: memory::curve,
     },
     Query {
@@ -192,6 +211,7 @@ pub const ALL: &[Query] = &[
         about: "Who holds memory at each peak.",
         arguments: &["by", "rank"],
         columns: &[],
+        first: memory::holders::first,
         answer: memory::holders,
     },
     Query {
@@ -199,6 +219,7 @@ pub const ALL: &[Query] = &[
         about: "One object, with patterns and suggestions.",
         arguments: &["object", "rank"],
         columns: &[],
+        first: memory::object::first,
         answer: memory::object,
     },
     Query {
@@ -206,6 +227,7 @@ pub const ALL: &[Query] = &[
         about: "Lives of objects; small ones by size.",
         arguments: &["level", "first", "last", "rank", "device", "order", "alive", "most"],
         columns: memory::objects::COLUMNS,
+        first: memory::objects::first,
         answer: memory::objects,
     },
     Query {
@@ -213,6 +235,7 @@ pub const ALL: &[Query] = &[
         about: "What to change, and what it saves.",
         arguments: &["most", "rank"],
         columns: &[],
+        first: memory::suggestions::first,
         answer: memory::suggestions,
     },
     Query {
@@ -220,6 +243,7 @@ pub const ALL: &[Query] = &[
         about: "What the run is, and what of it was lost.",
         arguments: &[],
         columns: &[],
+        first: meta::first,
         answer: meta::answer,
     },
     Query {
@@ -227,6 +251,7 @@ pub const ALL: &[Query] = &[
         about: "What `stackline report --format json` says.",
         arguments: &["steps", "only"],
         columns: &[],
+        first: overview::first,
         answer: overview::answer,
     },
     Query {
@@ -234,6 +259,7 @@ pub const ALL: &[Query] = &[
         about: "The critical path, hop by hop.",
         arguments: &["rank", "steps"],
         columns: path::COLUMNS,
+        first: path::first,
         answer: path::answer,
     },
     Query {
@@ -241,14 +267,23 @@ pub const ALL: &[Query] = &[
         about: "What happened in a stretch of time.",
         arguments: &["from", "to", "rank"],
         columns: &[],
+        first: events::first_ranges,
         answer: events::range,
     },
-    Query { name: "rule", about: "The page of a rule.", arguments: &["code"], columns: &[], answer: findings::rule },
+    Query {
+        name: "rule",
+        about: "The page of a rule.",
+        arguments: &["code"],
+        columns: &[],
+        first: none,
+        answer: findings::rule,
+    },
     Query {
         name: "search",
         about: "Names of events, frames and files that hold a text.",
         arguments: &["text", "rank", "steps"],
         columns: &[],
+        first: none,
         answer: search::answer,
     },
     Query {
@@ -256,6 +291,7 @@ pub const ALL: &[Query] = &[
         about: "A source file with the costs of its lines.",
         arguments: &["file", "rank", "steps"],
         columns: &[],
+        first: source::first,
         answer: source::answer,
     },
     Query {
@@ -263,6 +299,7 @@ pub const ALL: &[Query] = &[
         about: "Events of lanes as boxes, merged where they are narrow.",
         arguments: &["level", "first", "last", "rank", "most", "tracks"],
         columns: tiles::COLUMNS,
+        first: tiles::first,
         answer: tiles::tiles,
     },
 ];

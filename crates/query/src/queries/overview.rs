@@ -1,5 +1,6 @@
 //! What `stackline report --format json` says; or, with `only=first`, the tables of it that are worked out soonest.
 
+use crate::first::{Part, Stage, alone, chosen, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use serde_json::Value;
@@ -37,4 +38,16 @@ fn printed(opened: &Opened, tables: &[Table], keys: &OverviewKeys<'_>) -> Result
         tables,
     };
     super::printed(document, Vec::new(), keys)
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Soonest if opened.set.traces.is_empty() => Vec::new(),
+        Stage::Soonest => vec![chosen(opened).with("only", "first")],
+        Stage::Opening => vec![chosen(opened)],
+        Stage::Unchosen => plain(),
+        Stage::Whole => vec![Part::Whole.arguments(opened)],
+        Stage::Step(number, ..) => vec![alone(number)],
+        _ => Vec::new(),
+    }
 }

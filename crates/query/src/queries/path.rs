@@ -1,6 +1,7 @@
 //! The critical path, hop by hop.
 
 use super::Texts;
+use crate::first::{Part, Stage, alone, chosen, plain};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use serde::Serialize;
 use stackline_analyze::critical_path::exact::{Category, Hop};
@@ -68,4 +69,14 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         ("name", Column::U32(names)),
     ];
     Answer::with_columns(&document, columns)
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Opening => vec![chosen(opened)],
+        Stage::Unchosen => plain(),
+        Stage::Whole => vec![Part::Whole.arguments(opened)],
+        Stage::Step(number, ..) => vec![alone(number)],
+        _ => Vec::new(),
+    }
 }

@@ -1,8 +1,10 @@
 //! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
 
+use crate::first::{Part, Stage, chosen, document, with};
 use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use serde_json::Value;
 use stackline_analyze::calls::{self, SourceLine};
 use stackline_model::{CallFrame, CallMetric, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,4 +168,41 @@ pub(super) fn excerpt(opened: &Opened, arguments: &Arguments) -> Result<Answer, 
     let line: u32 = arguments.needed("line")?;
     check_named(opened, &file)?;
     Answer::document(&crate::source::excerpt(opened, &file, line))
+}
+
+/// Source files that can be read as a whole: those that cost most.
+const FILES: usize = 60;
+/// Frames of the flame graph whose source is at hand.
+const FRAMES: usize = 100;
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Code => vec![chosen(opened)],
+        Stage::Whole => vec![Part::Whole.arguments(opened)],
+        Stage::Files(part) => costly(opened, &part.arguments(opened)),
+        _ => Vec::new(),
+    }
+}
+
+/// The source files that cost most, as a whole.
+fn costly(opened: &Opened, steps: &Arguments) -> Vec<Arguments> {
+    let Some(document) = document(opened, "source", steps) else { return Vec::new() };
+    let list = document["files"].as_array().map_or(&[][..], Vec::as_slice);
+    let cost = |file: &Value| file["exclusive"][0].as_u64().unwrap_or(0);
+    let mut costly: Vec<(u64, &str)> =
+        list.iter().filter_map(|file| Some((cost(file), file["file"].as_str()?))).collect();
+    costly.retain(|&(cost, _)| cost > 0);
+    costly.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    costly.into_iter().take(FILES).map(|(_, file)| steps.clone().with("file", file)).collect()
+}
+
+/// The source around the frames that took most, as the details of a frame show it.
+pub(super) fn first_excerpts(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let flat = chosen(opened).with("shape", "flat");
+    let document = if stage == Stage::Excerpts { document(opened, "calls", &flat) } else { None };
+    let Some(document) = document else { return Vec::new() };
+    let labels = document["labels"].as_array().map_or(&[][..], Vec::as_slice);
+    let place = |label: &Value| Some((label[3].as_str()?.to_owned(), label[4].as_u64().filter(|&line| line > 0)?));
+    let places = labels.iter().filter_map(place).filter(|(file, _)| opened.files().contains(file));
+    places.take(FRAMES).map(|(file, line)| with(&[("file", &file), ("line", &line.to_string())])).collect()
 }

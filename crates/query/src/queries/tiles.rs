@@ -6,6 +6,7 @@
 
 use super::Texts;
 use crate::boxes::{Box, Coarse, merged, reaching};
+use crate::first::{Stage, of_before, plain};
 use crate::rows::Rows;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use serde::Serialize;
@@ -54,6 +55,11 @@ impl Whole {
     /// The tiles of so many ns or calls.
     pub(super) fn of(length: i64) -> Self {
         Self { level: whole_level(length), first: 0, last: WHOLE - 1 }
+    }
+
+    pub(super) fn arguments(self) -> Arguments {
+        let Self { level, first, last } = self;
+        Arguments::new([("level", level.to_string()), ("first", first.to_string()), ("last", last.to_string())])
     }
 }
 
@@ -258,4 +264,27 @@ fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
         Some(KernelType::Memory) if kind == EventKind::Kernel => EventKind::Memcpy as usize,
         _ => kind as usize,
     }
+}
+
+pub(super) fn first_lanes(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Opening => plain(),
+        Stage::Comparison => of_before(opened, |_| plain()),
+        _ => Vec::new(),
+    }
+}
+
+/// All lanes over all time.
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Timeline => whole(opened),
+        Stage::Comparison => of_before(opened, whole),
+        _ => Vec::new(),
+    }
+}
+
+fn whole(opened: &Opened) -> Vec<Arguments> {
+    let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
+    let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));
+    vec![Whole::of(length).arguments()]
 }

@@ -1,6 +1,7 @@
 //! One node of a view of the call tree by every metric that was measured.
 
 use super::{Asked, Label, UNFOLLOWED, counted, end};
+use crate::first::{Stage, chosen};
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use stackline_analyze::calls::{CallLabel, CallView, ViewNode};
@@ -84,6 +85,20 @@ fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
         }
     }
     Some(Some(at))
+}
+
+/// Frames of each direction of the flame graph whose details are at hand: those that take most.
+const FRAMES: usize = 60;
+
+pub(in crate::queries) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let Stage::Frames(shape) = stage else { return Vec::new() };
+    let view = chosen(opened).with("shape", shape);
+    let Ok(answer) = super::answer(opened, &view) else { return Vec::new() };
+    let mut rows: Vec<(f64, f64)> =
+        answer.numbers("inclusive").iter().copied().zip(answer.numbers("row").iter().copied()).collect();
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+    let rows = rows.into_iter().filter(|&(_, row)| row > 0.0).take(FRAMES);
+    rows.map(|(_, row)| view.clone().with("root", &row.to_string())).collect()
 }
 
 #[cfg(test)]

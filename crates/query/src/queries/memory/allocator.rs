@@ -1,5 +1,6 @@
 //! The caching allocator: its segments and blocks at the moment of the snapshot, and how fragmented they are.
 
+use crate::first::{Stage, plain};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use serde::Serialize;
 use stackline_memory::tables;
@@ -88,4 +89,8 @@ fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
         pool: super::text(trace, segment.pool),
         device: segment.device.0,
     }
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Holders && opened.memory(None).is_ok() { plain() } else { Vec::new() }
 }

@@ -1,5 +1,7 @@
 //! What memory would be in use if suggestions were followed.
 
+use super::suggestions;
+use crate::first::Stage;
 use crate::memory::Memory;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
@@ -76,4 +78,18 @@ fn at_peaks<'a>(memory: &'a Memory, wanted: &[Suggestion]) -> Vec<AtPeak<'a>> {
         rows.push(AtPeak::of(peak, i64::try_from(after).unwrap_or(i64::MAX)));
     }
     rows
+}
+
+/// Suggestions whose effect alone is at hand.
+const ALONE: usize = 12;
+
+/// The suggestions that together lower the peak most, and the best ones alone.
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
+    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let together = suggestions::combination(memory);
+    let alone = (1..=suggestions::count(memory).min(ALONE)).map(|one| vec![one]).filter(|one| *one != together);
+    let lists = Some(together.clone()).filter(|list| !list.is_empty()).into_iter().chain(alone);
+    let text = |list: Vec<usize>| list.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    lists.map(|list| whole.clone().with("apply", &text(list))).collect()
 }

@@ -1,6 +1,7 @@
 //! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
 
 use super::{Brief, Frame};
+use crate::first::Stage;
 use crate::memory::Memory;
 use crate::queries::tiles::{LEVELS, window};
 use crate::queries::{Texts, shortened};
@@ -165,4 +166,8 @@ fn of_access(memory: &Memory, access: MemoryAccess) -> Access {
         mode: access.mode.name(),
         evidence: access.evidence.name(),
     }
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Memory { super::whole(opened).into_iter().collect() } else { Vec::new() }
 }

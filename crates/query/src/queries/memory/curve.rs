@@ -1,5 +1,6 @@
 //! Bytes in use and bytes held over the calls, for each bucket the least, the highest and the last value in it.
 
+use crate::first::Stage;
 use crate::queries::counters::{Point, add};
 use crate::queries::tiles::window;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
@@ -65,4 +66,9 @@ pub(super) fn columns(
         ("high", numbers(|point| point.high)),
         ("last", numbers(|point| point.last)),
     ])
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let Stage::MemoryOf(device) = stage else { return Vec::new() };
+    super::whole_of(opened, device).into_iter().collect()
 }

@@ -21,6 +21,7 @@ pub(super) use overview::answer as overview;
 pub(super) use suggestions::answer as suggestions;
 
 use crate::memory::{Memory, MemorySummary};
+use crate::queries::tiles::Whole;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use stackline_model::{
@@ -42,6 +43,16 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
         return Err(QueryError::missing(format!("there is no device {wanted}")));
     }
     Ok(MemoryDeviceId(wanted))
+}
+
+/// The question for all calls, if there is memory.
+fn whole(opened: &Opened) -> Option<Arguments> {
+    Some(Whole::of(i64::from(opened.memory(None).ok()?.end())).arguments())
+}
+
+/// The same of one device.
+fn whole_of(opened: &Opened, device: MemoryDeviceId) -> Option<Arguments> {
+    Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 
 /// What a document of memory has besides its tables.

@@ -1,7 +1,8 @@
 //! All that is known of one object: what made it, who touches it, what of its life is for nothing, what to change.
 
 use super::apply::AtPeak;
-use super::{Brief, Frame, Place};
+use super::{Brief, Frame, Place, objects};
+use crate::first::{Stage, with};
 use crate::memory::{Memory, Waste, Why};
 use crate::queries::shortened;
 use crate::{Answer, Arguments, Opened, QueryError};
@@ -11,6 +12,7 @@ use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Suggestion, describe};
 use stackline_memory::{Measure, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId};
+use std::collections::BTreeSet;
 
 /// Most accesses, stretches of waste and suggestions that are listed.
 const LISTED: usize = 60;
@@ -260,4 +262,16 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>>
         });
     }
     rows
+}
+
+/// Objects of a list whose details are at hand.
+const OBJECTS: usize = 60;
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::Objects, Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
+    let lists = memory.devices().into_iter().flat_map(|device| objects::first(opened, Stage::MemoryOf(device)));
+    let lists = lists.filter_map(|list| crate::ask(opened, "memory-objects", &list).ok());
+    let objects: BTreeSet<String> =
+        lists.flat_map(|answer| answer.whole_numbers("object", OBJECTS)).map(|object| object.to_string()).collect();
+    objects.iter().map(|object| with(&[("object", object)])).collect()
 }

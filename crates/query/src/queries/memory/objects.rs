@@ -1,6 +1,7 @@
 //! Objects as lanes: those that matter most one by one, with their accesses and their waste; the others by size.
 
 use super::calls::within;
+use crate::first::Stage;
 use crate::memory::{Memory, Waste};
 use crate::queries::tiles::{LEVELS, window};
 use crate::queries::{Texts, shortened};
@@ -263,6 +264,16 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     let from = |power: u32| if power == 0 { 0 } else { 1_u64 << (power - 1) };
     let sums = sums.into_iter().rev();
     sums.map(|(power, (objects, bytes))| SizeClass { from: from(power), objects, bytes }).collect()
+}
+
+/// Objects sorted in each way, and those that are alive at each peak.
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
+    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let order = |order: &str| whole.clone().with("order", order);
+    let peaks = memory.peaks.iter().filter(|peak| peak.device == device);
+    let alive = peaks.map(|peak| order("size").with("alive", &peak.name));
+    ["size", "waste", "first"].into_iter().map(order).chain(alive).collect()
 }
 
 #[cfg(test)]

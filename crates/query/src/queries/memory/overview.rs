@@ -1,5 +1,6 @@
 //! What there is of memory: devices, peaks, streams, waste, failed requests.
 
+use crate::first::{Stage, plain};
 use crate::memory::{Memory, StreamLane, Why};
 use crate::queries::tiles::{BUCKETS, Whole};
 use crate::{Answer, Arguments, Opened, QueryError};
@@ -121,7 +122,6 @@ fn peak(peak: &tables::NamedPeak) -> Peak<'_> {
     Peak { name: &peak.name, device: peak.device.0, call, bytes: peak.peak.bytes }
 }
 
-/// The devices that have a curve, that with the highest peak first.
 fn devices(memory: &Memory) -> Vec<Device> {
     let total = |device: MemoryDeviceId| memory.trace.devices.get(device.index()).map_or(0, |known| known.total_bytes);
     let device = |device: MemoryDeviceId| Device {
@@ -129,13 +129,14 @@ fn devices(memory: &Memory) -> Vec<Device> {
         name: super::device_name(&memory.trace, device),
         total_bytes: total(device),
     };
-    let place = |device: MemoryDeviceId| memory.peaks.iter().position(|peak| peak.device == device);
-    let mut devices: Vec<MemoryDeviceId> = memory.curves.iter().map(|curve| curve.device).collect();
-    devices.sort_by_key(|&device| place(device).unwrap_or(usize::MAX));
-    devices.into_iter().map(device).collect()
+    memory.devices().into_iter().map(device).collect()
 }
 
 fn of_lane<'a>(memory: &Memory, lane: &'a StreamLane) -> Stream<'a> {
     let name = super::stream_name(&memory.trace, lane.stream);
     Stream { stream: lane.stream.0, name, calls: lane.calls, kinds: &lane.kinds }
+}
+
+pub(crate) fn first(_: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Memory { plain() } else { Vec::new() }
 }
