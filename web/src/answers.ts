@@ -2,21 +2,20 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { transport } from "./state";
-import { type Arguments, key, Refused } from "./transport";
-import type { Answer } from "./transport/decode";
+import { type AnswerTo, type Arguments, key, type QueryName, Refused } from "./transport";
 
-export type Asked<D> =
+export type Asked<A> =
   | { readonly state: "loading" }
-  | { readonly state: "ok"; readonly answer: Answer<D> }
+  | { readonly state: "ok"; readonly answer: A }
   | { readonly state: "refused"; readonly error: Refused };
 
 /** Asks; again when the question changes. Without a name nothing is asked. What is known already is there at once. */
-export function useAnswer<D>(name: string | undefined, args: Arguments = {}): Asked<D> {
+export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Arguments = {}): Asked<AnswerTo<Q>> {
   const question = name === undefined ? "" : key(name, args);
-  const [asked, setAsked] = useState<{ question: string; result: Asked<D> }>();
-  const known = useRef<{ question: string; result: Asked<D> }>(undefined);
+  const [asked, setAsked] = useState<{ question: string; result: Asked<AnswerTo<Q>> }>();
+  const known = useRef<{ question: string; result: Asked<AnswerTo<Q>> }>(undefined);
   if (known.current?.question !== question) {
-    const answer = transport.known(question) as Answer<D> | undefined;
+    const answer = transport.known(question) as AnswerTo<Q> | undefined;
     known.current = answer && { question, result: { state: "ok", answer } };
   }
   const isKnown = known.current !== undefined;
@@ -28,8 +27,8 @@ export function useAnswer<D>(name: string | undefined, args: Arguments = {}): As
       return;
     }
     let current = true;
-    const show = (result: Asked<D>) => current && setAsked({ question, result });
-    transport.ask<D>(name, args).then(
+    const show = (result: Asked<AnswerTo<Q>>) => current && setAsked({ question, result });
+    transport.ask(name, args).then(
       (answer) => show({ state: "ok", answer }),
       (error: unknown) => show({ state: "refused", error: refused(error) }),
     );
@@ -43,8 +42,8 @@ export function useAnswer<D>(name: string | undefined, args: Arguments = {}): As
 const LOADING = { state: "loading" } as const;
 
 /** The last answer that came, while another one is being worked out: what is shown does not flicker. */
-export function useLast<D>(asked: Asked<D>): Answer<D> | undefined {
-  const last = useRef<Answer<D>>(undefined);
+export function useLast<A>(asked: Asked<A>): A | undefined {
+  const last = useRef<A>(undefined);
   if (asked.state === "ok") last.current = asked.answer;
   return last.current;
 }

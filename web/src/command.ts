@@ -1,6 +1,6 @@
 /** The commands of Stackline that the page names. */
 
-import type { Meta } from "./types";
+import type { Meta } from "./generated/answers";
 
 /** The command that serves a run: with what it is compared with, if anything. */
 export const commandOf = ({ name, baseline }: Pick<Meta, "name" | "baseline">): string => `stackline view ${quoted(name)}${baseline === null ? "" : ` --baseline ${quoted(baseline)}`}`;

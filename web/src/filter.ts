@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { change, lookAt, rank, state } from "./state";
-import type { Meta } from "./types";
+import type { Meta } from "./generated/answers";
 
 /** The run, once it is known. */
 export const run = signal<Meta | undefined>(undefined);

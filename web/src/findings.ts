@@ -2,11 +2,11 @@
 
 import { type Asked, useAnswer } from "./answers";
 import { run } from "./filter";
-import type { Findings } from "./types";
+import type { AnswerTo } from "./transport";
 
-export function useFindings(rank?: string): Asked<Findings> {
+export function useFindings(rank?: string): Asked<AnswerTo<"findings">> {
   const { has, recording } = run.value ?? {};
   // Sums of calls alone have some, too.
   const isAsked = has?.events || has?.memory || (recording && !has?.timeline);
-  return useAnswer<Findings>(isAsked ? "findings" : undefined, { rank });
+  return useAnswer(isAsked ? "findings" : undefined, { rank });
 }

@@ -1,7 +1,7 @@
 /** Bounds of gains in the words of the terminal: see `bounds` in crates/present/src/presenters/findings. */
 
 import { percent } from "./format";
-import type { Gain } from "./types";
+import type { Gain } from "./generated/answers";
 
 /** Tenths of a percent of a step, as gains are shown. */
 const tenths = (ns: number, step: number): number => Math.round((1000 * ns) / Math.max(step, 1));

@@ -1,6 +1,6 @@
 /** Sums over GPUs. */
 
-import type { Row } from "./types";
+import type { Row } from "./generated/answers";
 
 /** The part of its time that each device was busy, from the rows of the table `gpu_time` (one per device and category). */
 export function busyShares(rows: readonly Row[]): number[] {

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { lostOf, memoryAlone, noGpu } from "./lost";
-import type { MemoryOverview } from "./memory/types";
-import type { Meta } from "./types";
+import type { MemoryOverview, Meta } from "./generated/answers";
 
 const problem = (severity: string) => ({ code: "truncated", severity, message: "the file ends in the middle", count: 1, example: "" });
 const meta = (severity: string, gpus: object[] = []) => ({ traces: [{ info: { gpus }, report: { problems: [problem(severity)] } }], recording: null, memory: null }) as unknown as Meta;
@@ -19,6 +18,6 @@ test("losses are those of traces, of a recording, and of memory", () => {
 
 test("what is said of memory alone is not what is said of its trace", () => {
   const mended = { ...problem("repaired"), code: "overlapping_allocation" };
-  const overview = { read_report: [{ report: { problems: [problem("lost")] } }, { problems: [mended] }] } as unknown as MemoryOverview;
+  const overview = { read_report: [{ problems: [problem("lost")] }, { problems: [mended] }] } as unknown as MemoryOverview;
   expect(memoryAlone(meta("lost"), overview)).toEqual([mended]);
 });

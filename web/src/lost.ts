@@ -1,7 +1,6 @@
 /** What a run lost: what is not there may have been, where something was. */
 
-import type { MemoryOverview } from "./memory/types";
-import type { Meta, ReadReport } from "./types";
+import type { MemoryOverview, Meta, ReadReport } from "./generated/answers";
 
 type Opened = Pick<Meta, "traces" | "recording" | "memory">;
 type Problems = ReadReport["problems"];
@@ -16,7 +15,7 @@ function problemsOf({ traces, recording, memory }: Opened): Problems {
 export const lostOf = (opened: Opened): Problems => problemsOf(opened).filter(({ severity }) => severity === "lost");
 
 /** What is said of memory: of the trace that it was read from, too. */
-export const problemsOfMemory = ({ read_report: reports }: Pick<MemoryOverview, "read_report">): Problems => reports.flatMap(({ report, problems }) => report?.problems ?? problems ?? []);
+export const problemsOfMemory = ({ read_report: reports }: Pick<MemoryOverview, "read_report">): Problems => reports.flatMap(({ problems }) => problems);
 
 /** What is said of memory alone. */
 export function memoryAlone(opened: Opened, overview: Pick<MemoryOverview, "read_report">): Problems {

@@ -27,11 +27,11 @@ import { Losses } from "./parts/losses";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
 import { address, change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
-import type { Meta } from "./types";
+import type { Meta } from "./generated/answers";
 import "./style.css";
 
 function App() {
-  const meta = useAnswer<Meta>("meta");
+  const meta = useAnswer("meta");
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "k") {

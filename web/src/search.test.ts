@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Answer } from "./transport/decode";
-import type { Calls, SearchAnswer } from "./types";
+import type { AnswerTo } from "./transport";
+import type { SearchAnswer } from "./generated/answers";
 import { entriesOf, framesWith, fromReport } from "./search";
 
 const finding = { code: "SL004", title: "the host waits for item()", gain_ns: 2_000_000 };
@@ -14,7 +14,7 @@ test("pages and findings are found by their names", () => {
 
 test("what the server found stands behind it, each sort cut", () => {
   const events = Array.from({ length: 30 }, (_, at) => ({ name: `gemm_${at}`, kind: "gpu_work", count: 2, ns: 1500, event: at, start: 0, dur: 1 }));
-  const answer: SearchAnswer = { names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0, nearest: [] };
+  const answer: SearchAnswer = { text: "gemm", names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0, nearest: [] };
   const found = entriesOf("gemm", [], answer);
   expect(found.map(({ sort }) => sort)).toEqual(["operator", ...Array<string>(12).fill("gpu work"), "file"]);
   expect(entriesOf("gemm", [], answer, "time of threads")[0]!.more).toBe("flame graph: 3 µs time of threads");
@@ -24,7 +24,7 @@ test("what the server found stands behind it, each sort cut", () => {
 test("a report searches the frames that it holds", () => {
   const labels = [["", "", "", "", 0, ""], ["python", "step", "", "train.py", 3, ""], ["operator", "aten::mm", "", "", 0, ""]];
   const columns = { label: Uint32Array.of(0, 1, 2, 1), inclusive: Float64Array.of(9, 9, 4, 2) };
-  const answer = { document: { labels, unit: "ns" }, columns } as unknown as Answer<Calls>;
+  const answer = { document: { labels, unit: "ns" }, columns } as unknown as AnswerTo<"calls">;
   expect(fromReport(answer, "train").frames.map(({ name, inclusive }) => [name, inclusive])).toEqual([["step", 11]]);
   expect([fromReport(answer, "TRAIN").files, fromReport(answer, "mm").frames.length, fromReport(answer, "").frames]).toEqual([["train.py"], 1, []]);
 });

@@ -5,8 +5,8 @@ import { amount, count, duration } from "./format";
 import { nearest } from "./nearest";
 import { change, lookAt, PAGES } from "./state";
 import { around } from "./timeline/view";
-import type { Answer } from "./transport/decode";
-import type { Calls, Row, SearchAnswer } from "./types";
+import type { AnswerTo } from "./transport";
+import type { Row, SearchAnswer } from "./generated/answers";
 
 export interface Entry {
   /** What sort of thing it is, for people. */
@@ -59,19 +59,19 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
 export const framesWith = (text: string, { frames }: Pick<SearchAnswer, "frames">): SearchAnswer["frames"] => frames.filter(({ name }) => holds(text)(name));
 
 /** The same kind of answer out of the flat list of frames that a report holds. */
-export function fromReport({ document, columns }: Answer<Calls>, text: string): SearchAnswer {
+export function fromReport({ document, columns }: AnswerTo<"calls">, text: string): SearchAnswer {
   const has = holds(text);
   const sums = new Map<string, { kind: string; name: string; file: string; inclusive: number; unit: string }>();
-  const { label, inclusive } = columns as Record<string, Uint32Array | Float64Array>;
-  for (let node = 1; node < label!.length; node += 1) {
-    const [kind, name, , file] = document.labels[label![node]!]!;
+  const { label, inclusive } = columns;
+  for (let node = 1; node < label.length; node += 1) {
+    const [kind, name, , file] = document.labels[label[node]!]!;
     if (text.trim() === "" || (!has(name) && !has(file))) continue;
     const key = `${kind} ${name} ${file}`;
     const known = sums.get(key);
     // Lines of one function, and inputs of one operator, are one name.
-    sums.set(key, { kind, name, file, inclusive: (known?.inclusive ?? 0) + inclusive![node]!, unit: document.unit });
+    sums.set(key, { kind, name, file, inclusive: (known?.inclusive ?? 0) + inclusive[node]!, unit: document.unit });
   }
   const frames = [...sums.values()].toSorted((a, b) => b.inclusive - a.inclusive);
   const near = frames.length === 0 ? nearest(text, document.labels.slice(1).flatMap(([, name, , file]) => [name, file]), NEAR) : [];
-  return { names: [], frames, files: [...new Set(frames.map(({ file }) => file).filter((file) => file !== "" && has(file)))], left_out: 0, nearest: near };
+  return { text, names: [], frames, files: [...new Set(frames.map(({ file }) => file).filter((file) => file !== "" && has(file)))], left_out: 0, nearest: near };
 }

@@ -5,6 +5,8 @@
 //! first column, and each column so that the next one, starts at a multiple of 8 bytes: a browser makes typed arrays
 //! of them without a copy.
 
+use crate::QueryError;
+use serde::Serialize;
 use serde_json::json;
 use std::borrow::Cow;
 
@@ -93,8 +95,16 @@ pub struct Answer {
 
 impl Answer {
     /// An answer that is a document alone.
-    pub fn document(value: &serde_json::Value) -> Self {
-        Self { json: value.to_string(), columns: Vec::new() }
+    pub(crate) fn document(document: &impl Serialize) -> Result<Self, QueryError> {
+        Self::with_columns(document, Vec::new())
+    }
+
+    /// A document with columns.
+    pub(crate) fn with_columns(
+        document: &impl Serialize,
+        columns: Vec<(&'static str, Column)>,
+    ) -> Result<Self, QueryError> {
+        Ok(Self { json: serde_json::to_string(document).map_err(QueryError::unavailable)?, columns })
     }
 
     /// The first values of a column of indices.

@@ -19,13 +19,6 @@ impl Arguments {
         Self(pairs.into_iter().map(|(name, text)| (name.into(), text.into())).collect())
     }
 
-    /// The same, and this one.
-    #[must_use]
-    pub(crate) fn and(mut self, name: &str, text: &str) -> Self {
-        self.0.insert(name.to_owned(), text.to_owned());
-        self
-    }
-
     /// Names of those with a text: an empty one counts as none.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name.as_str())
@@ -105,6 +98,7 @@ impl Arguments {
     }
 
     /// The same with one more, in place of one of its name.
+    #[must_use]
     pub(crate) fn with(mut self, name: &str, text: &str) -> Self {
         self.0.insert(name.to_owned(), text.to_owned());
         self

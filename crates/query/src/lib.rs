@@ -9,6 +9,7 @@ mod answer;
 mod arguments;
 mod boxes;
 mod counters;
+mod critical_path;
 mod derived;
 mod error;
 mod first;

@@ -1,13 +1,14 @@
 //! What a run says of memory: its trace, and what was worked out of it once.
 
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use stackline_analyze::findings::{self, MemoryFindings};
 use stackline_memory::curve::{Curve, curves};
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Gap, ObjectUse, Pattern, PatternMatch, Study};
-use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStreamId, MemoryTrace};
+use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, MemoryTrace};
 use std::ops::Range;
 
 /// Peaks of each device, as many as the command line has without being asked for more.
@@ -114,6 +115,14 @@ impl Memory {
         (&self.trace, self.findings.clone())
     }
 
+    /// The devices that have a curve, that with the highest peak first.
+    pub(crate) fn devices(&self) -> Vec<MemoryDeviceId> {
+        let place = |device: MemoryDeviceId| self.peaks.iter().position(|peak| peak.device == device);
+        let mut devices: Vec<MemoryDeviceId> = self.curves.iter().map(|curve| curve.device).collect();
+        devices.sort_by_key(|&device| place(device).unwrap_or(usize::MAX));
+        devices
+    }
+
     /// Number of calls: where curves and lives end.
     pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.trace.calls.len()).unwrap_or(u32::MAX)
@@ -155,14 +164,39 @@ impl Memory {
     }
 }
 
+/// What is in a memory trace.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct MemorySummary<'a> {
+    label: &'a str,
+    devices: Vec<&'a str>,
+    calls: usize,
+    objects: usize,
+    accesses: usize,
+    segments: usize,
+    has_accesses: bool,
+    saw_end: bool,
+}
+
+impl<'a> MemorySummary<'a> {
+    pub(crate) fn of(trace: &'a MemoryTrace) -> Self {
+        Self {
+            label: &trace.label,
+            devices: trace.devices.iter().map(|device| trace.strings.get(device.name)).collect(),
+            calls: trace.calls.len(),
+            objects: trace.objects.len(),
+            accesses: trace.accesses.len(),
+            segments: trace.segments.len(),
+            has_accesses: trace.has_accesses,
+            saw_end: trace.saw_end,
+        }
+    }
+}
+
 /// What is in the trace, as `stackline memory --format json` says it.
 pub fn memory_summary(trace: &MemoryTrace) -> Value {
-    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
-    json!({
-        "label": trace.label, "devices": devices, "calls": trace.calls.len(), "objects": trace.objects.len(),
-        "accesses": trace.accesses.len(), "segments": trace.segments.len(), "has_accesses": trace.has_accesses,
-        "saw_end": trace.saw_end,
-    })
+    // All keys are texts: there is no error.
+    serde_json::to_value(MemorySummary::of(trace)).unwrap_or_default()
 }
 
 /// Where objects are held for nothing, by what matches a pattern. What is never used is not told of in parts.

@@ -1,9 +1,10 @@
 //! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
 
+use crate::critical_path::{CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
-use stackline_analyze::critical_path::{CriticalPathError, hta};
 use stackline_analyze::large_calls::{LargeCall, large_calls};
 use stackline_analyze::step_marks;
 use stackline_analyze::steps::{Looked, StartUp};
@@ -117,8 +118,6 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
         let exact = exact_path(trace, choice);
         (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
-    let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
-    json.extend(hta.unwrap_or_default());
     let mut line = match &exact {
         Ok((report, calls)) => line(&label, report) + &large(calls),
         Err(error) => format!("{label}: none, for {error}."),
@@ -131,30 +130,14 @@ fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool)
         line.push('\n');
         line.push_str(&told);
     }
-    let exact = match exact {
-        Ok((report, calls)) => json!({
-            "window_ns": report.window_ns,
-            "window_notes": notes,
-            "path_ns": report.path_ns,
-            "path_events": report.path_events,
-            "bound_by": report.bound_by,
-            "bound_by_ns": report.bound_by_ns,
-            "inferred_ns": report.inferred_ns,
-            "warnings": report.warnings,
-            "large_calls": calls.iter().map(|call| json!({
-                "name": call.name,
-                "count": call.count,
-                "percent": call.percent,
-                "path_percent": call.path_percent,
-            })).collect::<Vec<_>>(),
-        }),
-        Err(error) => json!({"error": error.to_string()}),
+    let exact = match &exact {
+        Ok((report, calls)) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
+        Err(error) => ExactSummary::Failed { error: error.to_string() },
     };
-    json.insert("exact".to_owned(), exact);
-    if let Some(StartUp { before_ns, imports_ns }) = start_up {
-        json.insert("start_up".to_owned(), json!({"before_ns": before_ns, "imports_ns": imports_ns}));
-    }
-    PathSummary { json: json.into(), line }
+    let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
+    let document = CriticalPath { rank: info.rank, hta: hta.unwrap_or_default(), exact, start_up };
+    // All keys are texts: there is no error.
+    PathSummary { json: serde_json::to_value(&document).unwrap_or_default(), line }
 }
 
 /// That steps are less than half of the trace, if they are: what else it holds is in no table of the report.
@@ -208,28 +191,4 @@ fn line(label: &str, report: &ExactReport) -> String {
         human::duration(report.path_ns),
         if named.is_empty() { "nothing".to_owned() } else { named.join(", ") },
     )
-}
-
-/// What documents say of HTA's path, under the keys that they always had.
-fn hta_json(trace: &Trace, with_steps: bool) -> serde_json::Map<String, Value> {
-    let json = if with_steps {
-        json!({"left_out": "--steps"})
-    } else {
-        match hta::analyze(trace, &hta::HtaOptions::default()) {
-            Ok(path) => {
-                let report = path.summary();
-                json!({
-                    "method": report.method,
-                    "window_ns": report.window_ns,
-                    "weight_us": report.weight_us,
-                    "path_nodes": report.path_nodes,
-                    "path_events": report.path_events,
-                    "bound_by": report.bound_by,
-                    "warnings": report.warnings,
-                })
-            }
-            Err(error) => json!({"error": error.to_string()}),
-        }
-    };
-    if let Value::Object(keys) = json { keys } else { serde_json::Map::new() }
 }

@@ -2,7 +2,7 @@
 
 use crate::Opened;
 use crate::source_roots::SourceRoots;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -49,18 +49,38 @@ pub(crate) fn is_newer(roots: &SourceRoots, file: &str, recorded_at: Option<i64>
 /// Lines around the one that matters.
 const AROUND: u32 = 6;
 
+/// The lines around one of a source file; without them, if the file cannot be read.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct Excerpt<'a> {
+    file: &'a str,
+    line: u32,
+    /// Number of the first of the lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    first: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    lines: Option<Vec<String>>,
+    missing: bool,
+    /// Whether the file was written after the run was recorded; null if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    changed: Option<Option<bool>>,
+}
+
 /// The lines around one of a file that the run names, if it is here.
-pub(crate) fn excerpt(opened: &Opened, file: &str, line: u32) -> Value {
+pub(crate) fn excerpt<'a>(opened: &'a Opened, file: &'a str, line: u32) -> Excerpt<'a> {
     let file = opened.resolved(file);
     let Some(text) = read(&opened.source_roots, file) else {
-        return json!({"file": file, "line": line, "missing": true});
+        return Excerpt { file, line, first: None, lines: None, missing: true, changed: None };
     };
     let first = line.saturating_sub(AROUND).max(1);
     let around = 2 * AROUND as usize + 1;
-    let lines: Vec<&str> = text.lines().skip(first as usize - 1).take(around).collect();
+    let lines: Vec<String> = text.lines().skip(first as usize - 1).take(around).map(str::to_owned).collect();
     let missing = lines.len() + first as usize <= line as usize;
     let changed = is_newer(&opened.source_roots, file, opened.recorded_at());
-    json!({"file": file, "line": line, "first": first, "lines": lines, "missing": missing, "changed": changed})
+    Excerpt { file, line, first: Some(first), lines: Some(lines), missing, changed: Some(changed) }
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { change, lookAt, rank, selection } from "../state";
 import { around } from "../timeline/view";
-import type { Brief, EventDetail } from "../types";
+import type { Brief, EventDetail } from "../generated/answers";
 import { eventText } from "./text";
 
 export function EventDetails({ event }: { event: string }) {
-  const asked = useAnswer<EventDetail>("event", { event, rank: rank.value });
+  const asked = useAnswer("event", { event, rank: rank.value });
   return <Shown asked={asked}>{({ document }) => <Known detail={document} />}</Shown>;
 }
 

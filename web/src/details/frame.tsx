@@ -16,15 +16,15 @@ import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
 import { Name } from "../parts/name";
 import { change, rank, selection, state } from "../state";
-import type { Calls, FrameDetail, Label } from "../types";
+import type { FrameDetail, Label } from "../generated/answers";
 import { frameText, labelsTo, titleOf } from "./text";
 
 export function FrameDetails() {
   const args = flameArgs();
-  const whole = useAnswer<Calls>("calls", args);
+  const whole = useAnswer("calls", args);
   // What is zoomed to may have frames that are too narrow in the whole.
   const { root } = state.value;
-  const zoomed = useAnswer<Calls>(root === undefined ? undefined : "calls", { ...args, root });
+  const zoomed = useAnswer(root === undefined ? undefined : "calls", { ...args, root });
   const trees = useMemo(() => [zoomed, whole].flatMap((asked) => (asked.state === "ok" ? [treeOf(asked.answer)] : [])), [whole, zoomed]);
   for (const tree of trees) {
     const node = selectedNode(tree);
@@ -73,7 +73,7 @@ function Known({ tree, node, args }: Props) {
   const row = tree.row[node]!;
   // Who goes from frame to frame does not want to know all of each.
   const rested = useRested(row, PAUSE_MS);
-  const asked = useAnswer<FrameDetail>(rested === row ? "frame" : undefined, { ...args, root: row });
+  const asked = useAnswer(rested === row ? "frame" : undefined, { ...args, root: row });
   const detail = asked.state === "ok" ? asked.answer.document : undefined;
   const label = labelOf(tree, node);
   const [, , , file, line] = label;

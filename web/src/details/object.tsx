@@ -4,14 +4,14 @@ import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
 import { around, callTitle, numbersOf, toggled } from "../memory/layout";
 import { savedWords } from "../memory/suggestions";
-import type { CallBrief, CallDetail, ObjectDetail, PlaceOf } from "../memory/types";
+import type { CallBrief, CallDetail, ObjectDetail, PlaceOf } from "../generated/answers";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
 
 export function ObjectDetails({ object }: { object: string }) {
-  const asked = useAnswer<ObjectDetail>("memory-object", { object, rank: rank.value });
+  const asked = useAnswer("memory-object", { object, rank: rank.value });
   return <Shown asked={asked}>{({ document }) => <Known detail={document} />}</Shown>;
 }
 
@@ -150,7 +150,7 @@ export function objectText(detail: ObjectDetail): string {
 }
 
 export function CallDetails({ call }: { call: string }) {
-  const asked = useAnswer<CallDetail>("memory-call", { call, rank: rank.value });
+  const asked = useAnswer("memory-call", { call, rank: rank.value });
   return <Shown asked={asked}>{({ document }) => <KnownCall detail={document} />}</Shown>;
 }
 

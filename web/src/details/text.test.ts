@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Tree } from "../flame/layout";
-import type { EventDetail, FindingDetail, Label } from "../types";
+import type { EventDetail, FindingDetail, Label } from "../generated/answers";
 import { eventText, factsOf, findingText, frameText } from "./text";
 
 const label = (name: string, file = "", line = 0): Label => ["python", name, "", file, line, name];

@@ -4,7 +4,7 @@ import { amount, duration, percent } from "../format";
 import { boundsOf } from "../gains";
 import type { Tree } from "../flame/layout";
 import { isAll, labelOf, timesOf } from "../flame/words";
-import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../types";
+import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../generated/answers";
 
 /** A frame with its place: `step (train.py:12)`. */
 export function titleOf([, name, inputs, file, line]: Label): string {

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { run } from "../filter";
 import { absence, marked } from "../parts/absent";
 import { change, lookAt, state } from "../state";
-import type { Calls } from "../types";
+import type { Calls } from "../generated/answers";
 import { COLOURS } from "./colouring";
 import { ofWholeAlone } from "./metrics";
 import { HERE, SHAPES, toggle } from "./question";

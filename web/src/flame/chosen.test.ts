@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Label } from "../types";
+import type { Label } from "../generated/answers";
 import { aroundOf, frameIn, frameOfName, nodeOf, selOf } from "./chosen";
 import type { Tree } from "./layout";
 

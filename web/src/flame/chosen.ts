@@ -1,6 +1,6 @@
 /** What is selected, whatever the view: rows mean nothing in another one, names of frames do. */
 
-import type { EventDetail, Label } from "../types";
+import type { EventDetail, Label } from "../generated/answers";
 import type { Tree } from "./layout";
 
 /** A frame by what it is called, wherever it stands. */

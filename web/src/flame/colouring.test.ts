@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Label } from "../types";
+import type { Label } from "../generated/answers";
 import { colouring, modulesOf } from "./colouring";
 import type { Tree } from "./layout";
 import { namedIn, otherLine } from "./named";

@@ -1,7 +1,7 @@
 /** What the colour of a box means: a choice. */
 
 import { area, LAYERS, layerOf } from "../colors";
-import type { Label, Row } from "../types";
+import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";
 import { isOfFunction, type Named } from "./named";
 

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import type { AnswerTo } from "../transport";
 import { goneIn, lefts, nodeAt, step, type Tree, treeOf, visible } from "./layout";
 
 /** A tree in the order callers first, with whole numbers; some room of each is its own or was left out. */
@@ -63,7 +64,7 @@ test("arrow keys", () => {
 
 test("a flat list is as wide as its root", () => {
   const columns = { parent: Uint32Array.of(0, 0, 0), depth: Uint32Array.of(0, 1, 1), inclusive: Float64Array.of(10, 10, 8), exclusive: Float64Array.of(0, 2, 8) };
-  const tree = treeOf({ document: {} as never, columns }, true);
+  const tree = treeOf({ document: {}, columns } as unknown as AnswerTo<"calls">, true);
   expect([...tree.width]).toEqual([10, 2, 8]);
   expect([...tree.left]).toEqual([0, 0, 2]);
 });
@@ -72,7 +73,7 @@ test("what is gone is as wide as it was, and told once", () => {
   //  0 ─ 1 item (gone) ─ 2 wait (gone)
   //   \ 3 mm
   const columns = { parent: Uint32Array.of(0, 0, 1, 0), depth: Uint32Array.of(0, 1, 2, 1), inclusive: Float64Array.of(10, 0, 0, 10), exclusive: Float64Array.of(0, 0, 0, 10), before: Float64Array.of(14, 6, 5, 8) };
-  const answer = { document: {} as never, columns };
+  const answer = { document: {}, columns } as unknown as AnswerTo<"calls">;
   expect([...treeOf(answer).width]).toEqual([10, 0, 0, 10]);
   const tree = treeOf(answer, false, true);
   expect([...tree.width]).toEqual([16, 6, 5, 10]);

@@ -1,7 +1,7 @@
 /** Where the boxes of a tree stand, and which of them is where: apart from drawing, so that it can be checked. */
 
-import type { Calls } from "../types";
-import type { Answer } from "../transport/decode";
+import type { Calls } from "../generated/answers";
+import type { AnswerTo } from "../transport";
 
 /** A tree of the query `calls`: columns by node, callers before what they call. */
 export interface Tree {
@@ -24,8 +24,8 @@ export interface Tree {
 }
 
 /** The tree of an answer; beside another run, with what is gone as wide as it was there. */
-export function treeOf({ document, columns }: Answer<Calls>, isFlat = false, hasGone = false): Tree {
-  const { row, parent, depth, label, inclusive, exclusive, calls, before } = columns as Record<string, never>;
+export function treeOf({ document, columns }: AnswerTo<"calls">, isFlat = false, hasGone = false): Tree {
+  const { row, parent, depth, label, inclusive, exclusive, calls, before } = columns;
   const tree = { document, row, parent, depth, label, inclusive, exclusive, calls, before } as unknown as Omit<Tree, "left" | "width">;
   const width =
     isFlat ? Float64Array.from(tree.exclusive, (own, node) => (node === 0 ? tree.inclusive[0]! : own))

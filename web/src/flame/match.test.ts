@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Label } from "../types";
+import type { Label } from "../generated/answers";
 import type { Tree } from "./layout";
 import { drawnIn, finder, nextMatch } from "./match";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Meta } from "../types";
+import type { Meta } from "../generated/answers";
 import { ofWholeAlone } from "./metrics";
 
 const recorded = (on: boolean) => ({ recording: { processes: [{ sources: [{ name: "memory", on, detail: "" }] }] } }) as unknown as Meta;

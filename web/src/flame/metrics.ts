@@ -1,6 +1,6 @@
 /** Metrics that only the whole run has: those that a recording sums up, and that no event has. */
 
-import type { Calls, Meta } from "../types";
+import type { Calls, Meta } from "../generated/answers";
 
 const OF_MEMORY = [["allocated", "memory allocated"], ["freed", "memory freed"]] as const;
 

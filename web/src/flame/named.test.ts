@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Label, Row } from "../types";
+import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";
 import { namedIn } from "./named";
 import { unseen } from "./notes";

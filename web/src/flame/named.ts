@@ -1,6 +1,6 @@
 /** Which frames findings name: an operator, a call or a kernel below their place, or else the place itself. */
 
-import type { Label, Row } from "../types";
+import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";
 
 /** Frames that findings name. */

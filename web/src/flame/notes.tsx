@@ -3,7 +3,7 @@
 import { area, LAYERS, type Layer, layerOf } from "../colors";
 import { amount, count, counted } from "../format";
 import { state } from "../state";
-import type { Row } from "../types";
+import type { Row } from "../generated/answers";
 import { goneIn, type Tree } from "./layout";
 import type { Named } from "./named";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Label } from "../types";
+import type { Label } from "../generated/answers";
 import { patternOf } from "./question";
 
 const label = (name: string, file: string, line: number): Label => ["python", name, "", file, line, name];

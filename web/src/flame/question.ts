@@ -2,7 +2,7 @@
 
 import { GROUPS, steps } from "../filter";
 import { change, lookAt, rank, state } from "../state";
-import type { Label } from "../types";
+import type { Label } from "../generated/answers";
 
 export type Args = Readonly<Record<string, string | undefined>>;
 

@@ -7,7 +7,7 @@ import { Nearest, useSearch } from "../parts/nearest";
 import { framesWith } from "../search";
 import { change, lookAt, state } from "../state";
 import { useKeys } from "../timeline/keys";
-import type { Calls, Label, SearchAnswer } from "../types";
+import type { Calls, Label, SearchAnswer } from "../generated/answers";
 import { fromHere } from "./question";
 
 /** Names that are listed. */

@@ -3,7 +3,7 @@
 import { GROUPS, inWords, parsed } from "../filter";
 import { amount, counted, percent } from "../format";
 import { noted, state } from "../state";
-import type { Label } from "../types";
+import type { Label } from "../generated/answers";
 import { frameIn, nodeOf } from "./chosen";
 import type { Tree } from "./layout";
 import { type Args, HERE, SHAPES } from "./question";

@@ -4,11 +4,12 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InkOf } from "../colors";
 import { Canvas } from "../draw/canvas";
 import { bytes, count, counted } from "../format";
+import type { Columns } from "../generated/answers";
 import { drawMarked } from "../timeline/paint";
 import { type Stretch, within, zoomed } from "../timeline/view";
 import { drawCalls, drawCurves, drawObjects, drawRuler } from "./draw";
 import { hitAt, LANE, layoutOf, outermost, peakAt, positionAt, scaleOf } from "./layout";
-import type { Shown } from "./types";
+import type { Shown } from "./shown";
 
 interface Props {
   readonly shown: Shown;
@@ -62,7 +63,7 @@ export function MemoryCanvas(props: Props) {
   };
   const clicked = (x: number, y: number) => {
     const hit = hitAt(layout, lanes, y);
-    if (hit?.kind === "object" && objects) return props.onObject(objects.columns.object![hit.at]!);
+    if (hit?.kind === "object" && objects) return props.onObject(objects.columns.object[hit.at]!);
     if (hit?.kind === "curve") {
       const peak = peakAt(peaks, x, place);
       return peak && props.onPeak(peak.name);
@@ -121,8 +122,8 @@ function bringIntoSight(frame: HTMLElement, y: number, ruler: number): void {
 export function titleOf(objects: NonNullable<Shown["objects"]>, at: number): string {
   const { bytes: size, name, place, from, to } = objects.columns;
   const { texts } = objects.document;
-  const where = texts[place![at]!];
-  return `${texts[name![at]!]}: ${bytes(size![at]!)}, calls ${count(from![at]!)} to ${count(to![at]!)}${where ? `, ${where}` : ""}`;
+  const where = texts[place[at]!];
+  return `${texts[name[at]!]}: ${bytes(size[at]!)}, calls ${count(from[at]!)} to ${count(to[at]!)}${where ? `, ${where}` : ""}`;
 }
 
 interface BoxOf {
@@ -132,14 +133,14 @@ interface BoxOf {
 }
 
 /** The box of a row at a position, or within two pixels of it. */
-function boxAt(columns: Readonly<Record<string, ArrayLike<number>>>, row: { lane: number; kind: number }, position: number, place: (position: number) => number): BoxOf | undefined {
+function boxAt(columns: Columns["memory-calls"], row: { lane: number; kind: number }, position: number, place: (position: number) => number): BoxOf | undefined {
   const { lane, kind, start, length, count: counts } = columns;
   let best: { far: number; box: BoxOf } | undefined;
-  for (let at = 0; at < lane!.length; at += 1) {
-    if (lane![at] !== row.lane || kind![at] !== row.kind) continue;
-    const [from, to] = [start![at]!, start![at]! + length![at]!];
+  for (let at = 0; at < lane.length; at += 1) {
+    if (lane[at] !== row.lane || kind[at] !== row.kind) continue;
+    const [from, to] = [start[at]!, start[at]! + length[at]!];
     const far = position >= from && position < to ? 0 : Math.min(Math.abs(place(from) - place(position)), Math.abs(place(to) - place(position)));
-    if (far <= 2 && (best === undefined || far < best.far)) best = { far, box: { start: from, length: length![at]!, count: counts![at]! } };
+    if (far <= 2 && (best === undefined || far < best.far)) best = { far, box: { start: from, length: length[at]!, count: counts[at]! } };
   }
   return best?.box;
 }

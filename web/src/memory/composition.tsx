@@ -2,8 +2,7 @@
 
 import { bytes, count, percent } from "../format";
 import { Name } from "../parts/name";
-import type { Row } from "../types";
-import type { MemoryOverview, Peak } from "./types";
+import type { MemoryOverview, Peak, Row } from "../generated/answers";
 
 interface Part {
   readonly use: string;

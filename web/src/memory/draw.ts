@@ -5,9 +5,9 @@ import { fillColumns } from "../draw/columns";
 import { bytes, count } from "../format";
 import type { InkOf } from "../colors";
 import { type Stretch, ticks } from "../timeline/view";
-import type { Answer } from "../transport/decode";
+import type { AnswerTo } from "../transport";
 import { calledBy, CURVE, HEAD, KIND, LABEL, LABELS, LANE, type Layout, namesOfPeaks, PHASES, RULER, scaleOf } from "./layout";
-import type { AppliedDocument, CallsDocument, CurveDocument, ObjectsDocument, Peak, Phase } from "./types";
+import type { Columns, Peak, Phase } from "../generated/answers";
 
 const FONT = "11px system-ui, sans-serif";
 /** Fills of bars: dark hatching and ticks stand out on each of them, in either theme. */
@@ -25,7 +25,8 @@ export interface Scene {
   readonly ink: InkOf;
 }
 
-type Numbers = Readonly<Record<string, ArrayLike<number>>>;
+type OfCurve = Columns["memory-curve"];
+type OfObjects = Columns["memory-objects"];
 
 const xOf = ({ stretch, layout, width }: Scene) => scaleOf(stretch, layout.gutter, width);
 
@@ -86,7 +87,7 @@ export function drawRuler(scene: Scene, phases: readonly Phase[]): void {
 }
 
 /** The curves: in use (filled), held (dashed), in use if suggestions were followed (a thick line). */
-export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: Answer<AppliedDocument> | undefined, peaks: readonly Peak[]): void {
+export function drawCurves(scene: Scene, curve: AnswerTo<"memory-curve">, applied: AnswerTo<"memory-apply"> | undefined, peaks: readonly Peak[]): void {
   const { context, layout, ink } = scene;
   const { most, has_reserved } = curve.document;
   const highest = Math.max(...most, 1);
@@ -118,28 +119,28 @@ export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: 
   context.fillRect(0, floor, scene.width, 1);
 }
 
-function fillCurve(scene: Scene, { curve: of, start, high, last }: Numbers, yOf: (value: number) => number, floor: number): void {
+function fillCurve(scene: Scene, { curve: of, start, high, last }: OfCurve, yOf: (value: number) => number, floor: number): void {
   const { context, width, layout } = scene;
   context.fillStyle = LIVE;
   let end = 0;
-  while (end < of!.length && of![end] === 0) end += 1;
-  fillColumns(context, { start: start!, high: high!, last: last!, first: 0, end }, { xOf: xOf(scene), yOf, left: layout.gutter, right: width, floor });
+  while (end < of.length && of[end] === 0) end += 1;
+  fillColumns(context, { start, high, last, first: 0, end }, { xOf: xOf(scene), yOf, left: layout.gutter, right: width, floor });
 }
 
-function strokeCurve(scene: Scene, { curve: of, start, high, last }: Numbers, wanted: number, yOf: (value: number) => number, style: () => void): void {
+function strokeCurve(scene: Scene, { curve: of, start, high, last }: OfCurve, wanted: number, yOf: (value: number) => number, style: () => void): void {
   const { context, width } = scene;
   const place = xOf(scene);
   style();
   context.beginPath();
   let isFirst = true;
-  for (let at = 0; at < of!.length; at += 1) {
-    if (of![at] !== wanted) continue;
-    const [from, to] = [place(start![at]!), of![at + 1] === wanted ? place(start![at + 1]!) : width];
-    if (isFirst) context.moveTo(from, yOf(high![at]!));
+  for (let at = 0; at < of.length; at += 1) {
+    if (of[at] !== wanted) continue;
+    const [from, to] = [place(start[at]!), of[at + 1] === wanted ? place(start[at + 1]!) : width];
+    if (isFirst) context.moveTo(from, yOf(high[at]!));
     isFirst = false;
-    context.lineTo(from, yOf(high![at]!));
-    context.lineTo(Math.min(from + 1, to), yOf(last![at]!));
-    context.lineTo(to, yOf(last![at]!));
+    context.lineTo(from, yOf(high[at]!));
+    context.lineTo(Math.min(from + 1, to), yOf(last[at]!));
+    context.lineTo(to, yOf(last[at]!));
   }
   context.stroke();
 }
@@ -163,10 +164,10 @@ function drawPeaks(scene: Scene, peaks: readonly Peak[], floor: number): void {
 }
 
 /** Calls of each stream, a row for each kind. */
-export function drawCalls(scene: Scene, calls: Answer<CallsDocument>, kinds: readonly string[], selected: number | undefined): void {
+export function drawCalls(scene: Scene, calls: AnswerTo<"memory-calls">, kinds: readonly string[], selected: number | undefined): void {
   const { context, layout, width, ink } = scene;
   const place = xOf(scene);
-  const { lane, kind, start, length } = calls.columns as Numbers;
+  const { lane, kind, start, length } = calls.columns;
   const rows = new Map(layout.rows.map((row) => [row.lane * KINDS.length + row.kind, row]));
   context.font = FONT;
   context.textBaseline = "middle";
@@ -177,14 +178,14 @@ export function drawCalls(scene: Scene, calls: Answer<CallsDocument>, kinds: rea
   context.fillStyle = ink.quiet;
   for (const row of layout.rows) name(scene, `  ${kinds[row.kind]}`, row.y + KIND / 2);
   clipped(scene, layout.height, () => {
-    for (let at = 0; at < lane!.length; at += 1) {
-      const row = rows.get(lane![at]! * KINDS.length + kind![at]!);
-      const [from, to] = [place(start![at]!), place(start![at]! + length![at]!)];
+    for (let at = 0; at < lane.length; at += 1) {
+      const row = rows.get(lane[at]! * KINDS.length + kind[at]!);
+      const [from, to] = [place(start[at]!), place(start[at]! + length[at]!)];
       if (!row || to < layout.gutter || from > width) continue;
-      context.fillStyle = KINDS[kind![at]!]!;
+      context.fillStyle = KINDS[kind[at]!]!;
       const wide = Math.max(to - from - (to - from > 3 ? 1 : 0), 1);
       context.fillRect(from, row.y + 1, wide, KIND - 3);
-      if (selected !== undefined && selected >= start![at]! && selected < start![at]! + length![at]!) outline(scene, from, row.y, wide, KIND - 1);
+      if (selected !== undefined && selected >= start[at]! && selected < start[at]! + length[at]!) outline(scene, from, row.y, wide, KIND - 1);
     }
   });
 }
@@ -196,19 +197,19 @@ function outline({ context, ink }: Scene, x: number, y: number, width: number, h
 }
 
 /** The lanes of objects that are seen. */
-export function drawObjects(scene: Scene, objects: Answer<ObjectsDocument>, selected: number | undefined, [first, last]: readonly [number, number]): void {
+export function drawObjects(scene: Scene, objects: AnswerTo<"memory-objects">, selected: number | undefined, [first, last]: readonly [number, number]): void {
   const { context, layout, width, ink } = scene;
   const place = xOf(scene);
-  const { object, bytes: size, from, to, open, name: names, place: places } = objects.columns as Numbers;
+  const { object, bytes: size, from, to, open, name: names, place: places } = objects.columns;
   const { texts } = objects.document;
   context.font = FONT;
   context.textBaseline = "middle";
-  for (let at = first; at < Math.min(last, object!.length); at += 1) {
+  for (let at = first; at < Math.min(last, object.length); at += 1) {
     const y = layout.objects + at * LANE;
-    const isSelected = object![at] === selected;
+    const isSelected = object[at] === selected;
     context.fillStyle = isSelected ? ink.ink : ink.quiet;
-    name(scene, `${bytes(size![at]!)}  ${calledBy(texts[names![at]!] ?? "", texts[places![at]!] ?? "")}`, y + LANE / 2);
-    const [left, right] = [place(from![at]!), place(to![at]!)];
+    name(scene, `${bytes(size[at]!)}  ${calledBy(texts[names[at]!] ?? "", texts[places[at]!] ?? "")}`, y + LANE / 2);
+    const [left, right] = [place(from[at]!), place(to[at]!)];
     // Where it is, if it is out of sight.
     if (right < layout.gutter) context.fillText("◂", layout.gutter + 2, y + LANE / 2);
     if (left > width) context.fillText("▸", width - 12, y + LANE / 2);
@@ -217,29 +218,29 @@ export function drawObjects(scene: Scene, objects: Answer<ObjectsDocument>, sele
       context.fillRect(left, y + 4, Math.max(right - left, 1), LANE - 7);
       context.fillStyle = ink.ink;
       // A life that is cut by the records has no end there.
-      if ((open![at]! & 1) === 0) context.fillRect(left, y + 2, 1.5, LANE - 3);
-      if ((open![at]! & 2) === 0) context.fillRect(right - 1, y + 2, 1.5, LANE - 3);
+      if ((open[at]! & 1) === 0) context.fillRect(left, y + 2, 1.5, LANE - 3);
+      if ((open[at]! & 2) === 0) context.fillRect(right - 1, y + 2, 1.5, LANE - 3);
       if (isSelected) outline(scene, Math.max(left, layout.gutter), y + 1, Math.min(right, width) - Math.max(left, layout.gutter), LANE - 2);
     });
   }
   clipped(scene, layout.height, () => {
-    drawWaste(scene, objects.columns as Numbers, [first, last]);
-    drawTicks(scene, objects.columns as Numbers, [first, last]);
+    drawWaste(scene, objects.columns, [first, last]);
+    drawTicks(scene, objects.columns, [first, last]);
   });
 }
 
-function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: Numbers, [first, last]: readonly [number, number]): void {
+function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: OfObjects, [first, last]: readonly [number, number]): void {
   const { context, layout, width } = scene;
   const place = xOf(scene);
-  for (let at = 0; at < waste_lane!.length; at += 1) {
-    const lane = waste_lane![at]!;
+  for (let at = 0; at < waste_lane.length; at += 1) {
+    const lane = waste_lane[at]!;
     if (lane < first || lane >= last) continue;
-    const [left, right] = [Math.max(place(waste_from![at]!), layout.gutter), Math.min(place(waste_to![at]!), width)];
+    const [left, right] = [Math.max(place(waste_from[at]!), layout.gutter), Math.min(place(waste_to[at]!), width)];
     if (right <= left) continue;
     const y = layout.objects + lane * LANE + 4;
     context.fillStyle = WASTED;
     context.fillRect(left, y, right - left, LANE - 7);
-    hatch(context, left, y, right - left, LANE - 7, waste_why![at]!);
+    hatch(context, left, y, right - left, LANE - 7, waste_why[at]!);
   }
 }
 
@@ -272,17 +273,17 @@ function line(context: CanvasRenderingContext2D, x: number, y: number, toX: numb
 }
 
 /** Accesses: reads below, writes above, both over all of the bar. */
-function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: Numbers, [first, last]: readonly [number, number]): void {
+function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: OfObjects, [first, last]: readonly [number, number]): void {
   const { context, layout, width } = scene;
   const place = xOf(scene);
   const high = LANE - 7;
   context.fillStyle = "#14171b";
-  for (let at = 0; at < tick_lane!.length; at += 1) {
-    const lane = tick_lane![at]!;
-    const x = place(tick_at![at]! + 0.5);
+  for (let at = 0; at < tick_lane.length; at += 1) {
+    const lane = tick_lane[at]!;
+    const x = place(tick_at[at]! + 0.5);
     if (lane < first || lane >= last || x < layout.gutter || x > width) continue;
     const y = layout.objects + lane * LANE + 4;
-    const [top, tall] = [[high / 2, high / 2], [0, high / 2], [0, high], [0, high]][tick_mode![at]!] ?? [0, high];
+    const [top, tall] = [[high / 2, high / 2], [0, high / 2], [0, high], [0, high]][tick_mode[at]!] ?? [0, high];
     context.fillRect(x - 1, y + top!, 2, tall!);
   }
 }

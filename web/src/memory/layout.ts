@@ -1,7 +1,7 @@
 /** Where things stand in the drawing of memory: a gutter with names at the left, the curve, streams, objects. Apart from drawing. */
 
 import { type Stretch, within } from "../timeline/view";
-import type { Peak, Phase, StreamLane } from "./types";
+import type { Columns, Peak, Phase, StreamLane } from "../generated/answers";
 
 export const RULER = 22;
 export const PHASES = 16;
@@ -156,18 +156,18 @@ export function toggled(numbers: readonly number[], number: number): string {
 }
 
 /** What a stretch of positions holds of a curve: its least and its highest value. */
-export function extent(columns: Readonly<Record<string, ArrayLike<number>>>, curve: number, stretch: Stretch): { least: number; most: number } | undefined {
+export function extent(columns: Readonly<Record<keyof Columns["memory-curve"], ArrayLike<number>>>, curve: number, stretch: Stretch): { least: number; most: number } | undefined {
   const { curve: of, start, low, high, last } = columns;
   let found: { least: number; most: number } | undefined;
   const add = (least: number, most: number) => {
     found = { least: Math.min(found?.least ?? least, least), most: Math.max(found?.most ?? most, most) };
   };
-  for (let at = 0; at < of!.length; at += 1) {
-    if (of![at] !== curve || start![at]! > stretch.to) continue;
-    const until = of![at + 1] === curve ? start![at + 1]! : Number.POSITIVE_INFINITY;
+  for (let at = 0; at < of.length; at += 1) {
+    if (of[at] !== curve || start[at]! > stretch.to) continue;
+    const until = of[at + 1] === curve ? start[at + 1]! : Number.POSITIVE_INFINITY;
     if (until <= stretch.from) continue;
-    if (start![at]! >= stretch.from) add(low![at]!, high![at]!);
-    else add(last![at]!, last![at]!);
+    if (start[at]! >= stretch.from) add(low[at]!, high[at]!);
+    else add(last[at]!, last[at]!);
   }
   return found;
 }

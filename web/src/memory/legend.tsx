@@ -1,7 +1,7 @@
 /** What is drawn how: hatching tells why memory is waste, its height what an access does, not colour alone. */
 
 import { KINDS } from "./draw";
-import type { MemoryOverview } from "./types";
+import type { MemoryOverview } from "../generated/answers";
 
 /** Lines in a sample of 24 by 12, as the drawing has them. */
 const LINES: ReadonlyArray<string> = ["M-6 12 6 0M0 12 12 0M6 12 18 0M12 12 24 0M18 12 30 0", "M-6 0 6 12M0 0 12 12M6 0 18 12M12 0 24 12M18 0 30 12", "", "M0 3H24M0 6H24M0 9H24", "M3 0V12M9 0V12M15 0V12M21 0V12"];

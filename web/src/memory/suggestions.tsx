@@ -5,10 +5,9 @@ import { amount, bytes, counted, percent } from "../format";
 import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { change, state } from "../state";
-import type { Answer } from "../transport/decode";
-import type { Row } from "../types";
+import type { AnswerTo } from "../transport";
+import type { AtPeak, Row, SuggestionsDocument } from "../generated/answers";
 import { numbersOf, toggled } from "./layout";
-import type { AppliedDocument, AtPeak, SuggestionsDocument } from "./types";
 
 /** A peak before and after, in words. */
 export function savedWords({ name, before, after }: AtPeak): string {
@@ -23,12 +22,12 @@ const FEW = 8;
 export const which = (numbers: readonly number[]): string => (numbers.length > FEW ? counted(numbers.length, "suggestion") : `${numbers.length === 1 ? "suggestion" : "suggestions"} ${numbers.join(", ")}`);
 
 /** What the suggestions that are checked save together. */
-export function Applied({ asked }: { asked: Asked<AppliedDocument> }) {
+export function Applied({ asked }: { asked: Asked<AnswerTo<"memory-apply">> }) {
   const numbers = numbersOf(state.value.apply);
   if (numbers.length === 0) return null;
   return (
     <Shown asked={asked}>
-      {({ document }: Answer<AppliedDocument>) => (
+      {({ document }: AnswerTo<"memory-apply">) => (
         <p class="notice applied" aria-live="polite">
           With {which(numbers)}: {document.page.peaks.map(savedWords).join("; ")}.{" "}
           {document.tables.memory_applied.rows.map((row) => highest(row, numbers)).join(" ")}{" "}
@@ -47,7 +46,7 @@ export function highest(row: Row, numbers: readonly number[]): string {
   return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
 }
 
-export function Suggestions({ asked, onObject }: { asked: Asked<SuggestionsDocument>; onObject: (object: number) => void }) {
+export function Suggestions({ asked, onObject }: { asked: Asked<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {
   return (
     <>
       <h2>What to change</h2>

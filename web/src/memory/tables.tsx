@@ -4,9 +4,10 @@ import { useState } from "preact/hooks";
 import { bytes, count, counted } from "../format";
 import { Name } from "../parts/name";
 import type { Stretch } from "../timeline/view";
-import type { Answer } from "../transport/decode";
+import type { AnswerTo } from "../transport";
 import { callTitle, extent } from "./layout";
-import type { ObjectsDocument, Shown } from "./types";
+import type { ObjectsDocument } from "../generated/answers";
+import type { Shown } from "./shown";
 
 const MOST = 100;
 
@@ -55,10 +56,10 @@ function CurveRows({ shown: { curve, applied }, stretch }: Props) {
 function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, onStretch }: Props) {
   const [most, setMost] = useState(MOST);
   if (!calls) return null;
-  const { lane, kind, start, length, count: counts, name } = calls.columns as Record<string, ArrayLike<number>>;
-  const seen = Array.from({ length: start!.length }, (_, at) => at).filter((at) => start![at]! <= stretch.to && start![at]! + length![at]! > stretch.from);
-  const order = seen.toSorted((a, b) => start![a]! - start![b]!);
-  const open = (at: number) => (counts![at] === 1 ? onCall(start![at]!) : onStretch({ from: start![at]!, to: start![at]! + Math.max(length![at]!, 4) }));
+  const { lane, kind, start, length, count: counts, name } = calls.columns;
+  const seen = Array.from({ length: start.length }, (_, at) => at).filter((at) => start[at]! <= stretch.to && start[at]! + length[at]! > stretch.from);
+  const order = seen.toSorted((a, b) => start[a]! - start[b]!);
+  const open = (at: number) => (counts[at] === 1 ? onCall(start[at]!) : onStretch({ from: start[at]!, to: start[at]! + Math.max(length[at]!, 4) }));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Calls that are seen">
       <table>
@@ -66,14 +67,14 @@ function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, o
         <thead><tr><th scope="col" class="number">Call</th><th scope="col">What</th><th scope="col">Stream</th></tr></thead>
         <tbody>
           {order.slice(0, most).map((at) => (
-            <tr key={at} aria-selected={selectedCall === start![at]}>
-              <td class="number">{count(start![at]!)}</td>
+            <tr key={at} aria-selected={selectedCall === start[at]}>
+              <td class="number">{count(start[at]!)}</td>
               <td>
                 <button type="button" class="link" onClick={() => open(at)}>
-                  <Name text={`${counts![at]! > 1 ? `${counts![at]} × ` : ""}${callTitle(overview.page.kinds[kind![at]!] ?? "", calls.document.texts[name![at]!] ?? "")}`} />
+                  <Name text={`${counts[at]! > 1 ? `${counts[at]} × ` : ""}${callTitle(overview.page.kinds[kind[at]!] ?? "", calls.document.texts[name[at]!] ?? "")}`} />
                 </button>
               </td>
-              <td>{overview.page.lanes[lane![at]!]?.name}</td>
+              <td>{overview.page.lanes[lane[at]!]?.name}</td>
             </tr>
           ))}
         </tbody>
@@ -84,20 +85,20 @@ function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, o
 }
 
 /** What of each lane's life is for nothing, in words. */
-export function wasteOf({ columns }: Answer<ObjectsDocument>, why: readonly string[]): Map<number, string> {
-  const { waste_lane: lanes, waste_from: from, waste_to: to, waste_why: reasons } = columns as Record<string, ArrayLike<number>>;
+export function wasteOf({ columns }: AnswerTo<"memory-objects">, why: readonly string[]): Map<number, string> {
+  const { waste_lane: lanes, waste_from: from, waste_to: to, waste_why: reasons } = columns;
   const found = new Map<number, string[]>();
-  for (let at = 0; at < lanes!.length; at += 1) {
-    const words = found.get(lanes![at]!) ?? [];
-    words.push(`${why[reasons![at]!]} (calls ${count(from![at]!)} to ${count(to![at]!)})`);
-    found.set(lanes![at]!, words);
+  for (let at = 0; at < lanes.length; at += 1) {
+    const words = found.get(lanes[at]!) ?? [];
+    words.push(`${why[reasons[at]!]} (calls ${count(from[at]!)} to ${count(to[at]!)})`);
+    found.set(lanes[at]!, words);
   }
   return new Map([...found].map(([lane, words]) => [lane, words.length > 3 ? `${words.slice(0, 3).join(", ")} and ${words.length - 3} more` : words.join(", ")]));
 }
 
-function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<ObjectsDocument>; why: readonly string[]; selected: number | undefined; onObject: (object: number) => void }) {
+function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"memory-objects">; why: readonly string[]; selected: number | undefined; onObject: (object: number) => void }) {
   const [most, setMost] = useState(MOST);
-  const { object, bytes: size, from, to, open, uses, wasted, name, place } = objects.columns as Record<string, ArrayLike<number>>;
+  const { object, bytes: size, from, to, open, uses, wasted, name, place } = objects.columns;
   const { texts, has_accesses, wasted_in } = objects.document;
   const waste = wasteOf(objects, why);
   return (
@@ -112,21 +113,21 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<Obje
           </tr>
         </thead>
         <tbody>
-          {Array.from({ length: Math.min(most, object!.length) }, (_, at) => (
-            <tr key={object![at]} aria-selected={selected === object![at]}>
-              <td><button type="button" class="link" onClick={() => onObject(object![at]!)}><Name text={texts[name![at]!] ?? ""} /></button></td>
-              <td class="number" title={`${size![at]}`}>{bytes(size![at]!)}</td>
-              <td class="number">{(open![at]! & 1) === 0 ? count(from![at]!) : "before the records"}</td>
-              <td class="number">{(open![at]! & 2) === 0 ? count(to![at]!) : "not freed"}</td>
-              {has_accesses && <td class="number">{count(uses![at]!)}</td>}
+          {Array.from({ length: Math.min(most, object.length) }, (_, at) => (
+            <tr key={object[at]} aria-selected={selected === object[at]}>
+              <td><button type="button" class="link" onClick={() => onObject(object[at]!)}><Name text={texts[name[at]!] ?? ""} /></button></td>
+              <td class="number" title={`${size[at]}`}>{bytes(size[at]!)}</td>
+              <td class="number">{(open[at]! & 1) === 0 ? count(from[at]!) : "before the records"}</td>
+              <td class="number">{(open[at]! & 2) === 0 ? count(to[at]!) : "not freed"}</td>
+              {has_accesses && <td class="number">{count(uses[at]!)}</td>}
               <td>{waste.get(at) ?? "–"}</td>
-              <td class="number" title={`${wasted![at]}`}>{wasted![at] === 0 ? "–" : bytes(wasted![at]!)}</td>
-              <td class="long"><Name text={texts[place![at]!] ?? ""} /></td>
+              <td class="number" title={`${wasted[at]}`}>{wasted[at] === 0 ? "–" : bytes(wasted[at]!)}</td>
+              <td class="long"><Name text={texts[place[at]!] ?? ""} /></td>
             </tr>
           ))}
         </tbody>
       </table>
-      {object!.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(object!.length - most, "more object")}</button>}
+      {object.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(object.length - most, "more object")}</button>}
     </div>
   );
 }

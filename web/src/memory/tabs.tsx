@@ -9,14 +9,14 @@ import { bytes, counted } from "../format";
 import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { change, rank, state } from "../state";
-import type { Answer } from "../transport/decode";
+import type { AnswerTo } from "../transport";
 import { hatch } from "./draw";
-import type { AllocatorDocument, HoldersDocument, MemoryOverview } from "./types";
+import type { MemoryOverview } from "../generated/answers";
 
 /** Who holds memory at each peak, summed by something. */
 export function Holders() {
   const by = state.value.held ?? "place";
-  const asked = useAnswer<HoldersDocument>("memory-holders", { by, rank: rank.value });
+  const asked = useAnswer("memory-holders", { by, rank: rank.value });
   return (
     <Shown asked={asked}>
       {({ document }) => (
@@ -35,7 +35,7 @@ export function Holders() {
 }
 
 export function Allocator({ overview }: { overview: MemoryOverview }) {
-  const asked = useAnswer<AllocatorDocument>(overview.page.has_segments ? "memory-allocator" : undefined, { rank: rank.value });
+  const asked = useAnswer(overview.page.has_segments ? "memory-allocator" : undefined, { rank: rank.value });
   const peaks = overview.tables.memory_peaks;
   const hasReserved = peaks.rows.some((row) => typeof row.reserved === "number");
   return (
@@ -71,7 +71,7 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
 const HIGH = 20;
 const GUTTER = 150;
 
-function Segments({ answer }: { answer: Answer<AllocatorDocument> }) {
+function Segments({ answer }: { answer: AnswerTo<"memory-allocator"> }) {
   const { page, tables } = answer.document;
   const scroll = useRef(0);
   const largest = Math.max(...page.segments.map((segment) => segment.bytes), 1);
@@ -106,16 +106,16 @@ function Segments({ answer }: { answer: Answer<AllocatorDocument> }) {
 /** Pixels of a block in use at least: a segment that anything keeps is not seen as empty. */
 const SEEN = 2;
 
-export function drawBlocks(context: CanvasRenderingContext2D, { columns }: Answer<AllocatorDocument>, wide: number, largest: number, mark: string): void {
+export function drawBlocks(context: CanvasRenderingContext2D, { columns }: AnswerTo<"memory-allocator">, wide: number, largest: number, mark: string): void {
   const { segment, offset, bytes: sizes, state: states } = columns;
   const scale = (wide - GUTTER - 4) / largest;
-  for (let at = 0; at < segment!.length; at += 1) {
-    const [x, y, width] = [GUTTER + offset![at]! * scale, segment![at]! * HIGH + 3, Math.max(sizes![at]! * scale, states![at] === 2 ? 0.5 : SEEN)];
-    if (states![at] !== 2) {
+  for (let at = 0; at < segment.length; at += 1) {
+    const [x, y, width] = [GUTTER + offset[at]! * scale, segment[at]! * HIGH + 3, Math.max(sizes[at]! * scale, states[at] === 2 ? 0.5 : SEEN)];
+    if (states[at] !== 2) {
       context.fillStyle = "#8cc4ee";
       context.fillRect(x, y, width, HIGH - 6);
     }
-    if (states![at] === 1) hatch(context, x, y, width, HIGH - 6, 2);
+    if (states[at] === 1) hatch(context, x, y, width, HIGH - 6, 2);
     context.strokeStyle = mark;
     context.lineWidth = 0.5;
     if (width > 2) context.strokeRect(x, y, width, HIGH - 6);
@@ -123,16 +123,16 @@ export function drawBlocks(context: CanvasRenderingContext2D, { columns }: Answe
 }
 
 /** The segments as a table: how much of each is in use, and its largest free block. */
-function SegmentRows({ answer: { document, columns } }: { answer: Answer<AllocatorDocument> }) {
+function SegmentRows({ answer: { document, columns } }: { answer: AnswerTo<"memory-allocator"> }) {
   const { segment, bytes: sizes, state: states } = columns;
   const sums = document.page.segments.map(() => ({ used: 0, free: 0, largest: 0, blocks: 0 }));
-  for (let at = 0; at < segment!.length; at += 1) {
-    const sum = sums[segment![at]!]!;
+  for (let at = 0; at < segment.length; at += 1) {
+    const sum = sums[segment[at]!]!;
     sum.blocks += 1;
-    if (states![at] === 2) {
-      sum.free += sizes![at]!;
-      sum.largest = Math.max(sum.largest, sizes![at]!);
-    } else sum.used += sizes![at]!;
+    if (states[at] === 2) {
+      sum.free += sizes[at]!;
+      sum.largest = Math.max(sum.largest, sizes[at]!);
+    } else sum.used += sizes[at]!;
   }
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Segments as a table">

@@ -7,21 +7,12 @@ import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
 import { LockedTimelines } from "../timeline/locked";
 import { change, lookAt, state } from "../state";
-import type { Meta, Row, Table } from "../types";
-
-interface Comparison {
-  readonly method: string;
-  readonly level_percent: number;
-  /** Why both can hardly be compared, a sentence each. */
-  readonly warnings: readonly string[];
-  readonly notes: readonly string[];
-  readonly tables: Readonly<Record<string, Table>>;
-}
+import type { Comparison, Meta, Row, Table } from "../generated/answers";
 
 const MOST = 40;
 
 export function Compare({ meta }: { meta: Meta }) {
-  const asked = useAnswer<Comparison>(meta.baseline === null ? undefined : "compare");
+  const asked = useAnswer(meta.baseline === null ? undefined : "compare");
   return (
     <section aria-labelledby="compare-title">
       <h1 id="compare-title">Compare</h1>
@@ -59,7 +50,7 @@ export function surroundings(meta: Meta): ReadonlyMap<string, string> {
 
 /** What of their surroundings differs between both runs. */
 function Surroundings({ after }: { after: Meta }) {
-  const asked = useAnswer<Meta>("meta", { run: "before" });
+  const asked = useAnswer("meta", { run: "before" });
   if (asked.state !== "ok") return null;
   const [a, b] = [surroundings(asked.answer.document), surroundings(after)];
   const differ = [...new Set([...a.keys(), ...b.keys()])].filter((key) => a.get(key) !== b.get(key));
@@ -98,14 +89,9 @@ function Changes({ compared }: { compared: Comparison }) {
   );
 }
 
-interface Peaks {
-  /** Bytes; none where a run tells nothing of the device. */
-  readonly devices: ReadonlyArray<{ device: string; before: number | null; after: number | null }>;
-}
-
 /** How high memory stands at most, in both runs. */
 function MemoryPeaks() {
-  const asked = useAnswer<Peaks>("compare-memory");
+  const asked = useAnswer("compare-memory");
   if (asked.state !== "ok" || asked.answer.document.devices.length === 0) return null;
   return (
     <table>

@@ -19,8 +19,8 @@ import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
 import { change, lookAt, noted, rank, selection, state } from "../state";
 import { useKeys } from "../timeline/keys";
-import type { Answer } from "../transport/decode";
-import type { Calls, EventDetail, Row } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Row } from "../generated/answers";
 
 export function Flame() {
   const meta = run.value;
@@ -35,7 +35,7 @@ export function Flame() {
 
 function CallGraph() {
   const args = flameArgs();
-  const asked = useAnswer<Calls>("calls", args);
+  const asked = useAnswer("calls", args);
   const last = useLast(asked);
   return (
     <section aria-labelledby="flame-title">
@@ -60,12 +60,12 @@ function CallGraph() {
 
 const NO_ROWS: readonly Row[] = [];
 
-function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolean; args: Args }) {
+function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: boolean; args: Args }) {
   const isGone = state.value.gone === "1";
   const whole = useMemo(() => treeOf(answer, isFlat, isGone), [answer, isFlat, isGone]);
   const wanted = Number(state.value.root ?? 0);
   // The part that is zoomed to has more boxes than the whole has room for.
-  const detail = useAnswer<Calls>(wanted > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: wanted });
+  const detail = useAnswer(wanted > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: wanted });
   const [tree, root] = useMemo(() => {
     if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat, isGone), 0] as const;
     return [whole, Math.max(whole.row.indexOf(wanted), 0)] as const;
@@ -101,7 +101,7 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
 function useSelected(whole: Tree, tree: Tree): number | undefined {
   const sel = selection.value;
   const event = sel.startsWith("event:") ? sel.slice("event:".length) : undefined;
-  const asked = useAnswer<EventDetail>(event === undefined ? undefined : "event", { event, rank: rank.value });
+  const asked = useAnswer(event === undefined ? undefined : "event", { event, rank: rank.value });
   const detail = event !== undefined && asked.state === "ok" ? asked.answer.document : undefined;
   const within = (one: Tree) => (detail ? nodeOf(one, frameOfName(detail.event.name), callersOf(detail)) : selectedNode(one));
   const selected = useMemo(() => within(tree), [tree, sel, detail]);

@@ -17,7 +17,7 @@ import { Excerpt } from "../parts/excerpt";
 import { change, lookAt, page, rank, selection, state, transport } from "../state";
 import { Gap } from "../timeline/gap";
 import { around } from "../timeline/view";
-import type { FindingDetail, Findings, Meta, Row, Rule } from "../types";
+import type { FindingDetail, Findings, Meta, Row, Rule } from "../generated/answers";
 
 export function Issues({ meta }: { meta: Meta }) {
   const asked = useFindings(rank.value);
@@ -158,7 +158,7 @@ function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }
 /** A rule with what it reports from, and its page once it is asked for. */
 function LookedFor({ rule: { code, name, about, thresholds } }: { rule: Rule }) {
   const [open, setOpen] = useState(false);
-  const asked = useAnswer<{ page: string }>(open ? "rule" : undefined, { code });
+  const asked = useAnswer(open ? "rule" : undefined, { code });
   return (
     <>
       {transport.kind === "report" ? code : <button type="button" class="link" aria-expanded={open} onClick={() => setOpen(!open)}>{code}</button>} {name}: {about}
@@ -250,7 +250,7 @@ export function changeOf(row: Row): string {
 }
 
 function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
-  const asked = useAnswer<FindingDetail>("finding", { at, rank: rank.value });
+  const asked = useAnswer("finding", { at, rank: rank.value });
   const detail = asked.state === "ok" ? asked.answer.document : undefined;
   return (
     <div class="detail">

@@ -2,7 +2,7 @@
 
 import { noGpu } from "../lost";
 import { lookAt } from "../state";
-import type { Meta } from "../types";
+import type { Meta } from "../generated/answers";
 
 /** In a few words, for the list of pages. */
 export const NEEDED = "Not there yet. Needs kernels, the module that each belongs to, and their FLOPs and bytes from hardware counters";

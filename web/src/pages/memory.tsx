@@ -12,7 +12,8 @@ import { MemoryLegend } from "../memory/legend";
 import { Applied, Suggestions } from "../memory/suggestions";
 import { Classes, MemoryTables } from "../memory/tables";
 import { Allocator, Holders } from "../memory/tabs";
-import type { AppliedDocument, CallsDocument, CurveDocument, MemoryOverview, ObjectsDocument, SuggestionsDocument } from "../memory/types";
+import type { MemoryOverview } from "../generated/answers";
+import type { QueryName } from "../transport";
 import { showDetails } from "../parts/details-focus";
 import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
@@ -22,7 +23,7 @@ import { moved, type Stretch, tilesOf, within, zoomed } from "../timeline/view";
 
 export function Memory() {
   const hasMemory = run.value?.has.memory === true;
-  const asked = useAnswer<MemoryOverview>(hasMemory ? "memory" : undefined, { rank: rank.value });
+  const asked = useAnswer(hasMemory ? "memory" : undefined, { rank: rank.value });
   return (
     <section aria-labelledby="memory-title">
       <h1 id="memory-title">Memory</h1>
@@ -136,13 +137,13 @@ function useMemory(overview: MemoryOverview, device: number, stretch: Stretch, w
   const { whole, buckets } = overview.page;
   const room = Math.max(width - gutterOf(width), 1);
   const question = { ...(transport.kind === "report" ? whole : tilesOf(stretch, room, buckets)), rank: rank.value };
-  const ready = (name: string) => (width > 0 ? name : undefined);
+  const ready = <Q extends QueryName>(name: Q) => (width > 0 ? name : undefined);
   const { order = "size", alive, apply } = state.value;
-  const curve = useAnswer<CurveDocument>(ready("memory-curve"), { ...question, device });
-  const calls = useAnswer<CallsDocument>(ready("memory-calls"), question);
-  const objects = useAnswer<ObjectsDocument>(ready("memory-objects"), { ...question, device, order, alive: alive === "" ? undefined : alive });
+  const curve = useAnswer(ready("memory-curve"), { ...question, device });
+  const calls = useAnswer(ready("memory-calls"), question);
+  const objects = useAnswer(ready("memory-objects"), { ...question, device, order, alive: alive === "" ? undefined : alive });
   const numbers = numbersOf(apply);
-  const applied = useAnswer<AppliedDocument>(numbers.length > 0 ? ready("memory-apply") : undefined, { ...question, device, apply: numbers.join(",") });
+  const applied = useAnswer(numbers.length > 0 ? ready("memory-apply") : undefined, { ...question, device, apply: numbers.join(",") });
   const lastApplied = useLast(applied);
   const shown = { overview, curve: useLast(curve), calls: useLast(calls), objects: useLast(objects), applied: numbers.length > 0 && applied.state !== "refused" ? lastApplied : undefined };
   return { shown, applied, asked: [curve, calls, objects] };
@@ -153,11 +154,11 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
   const all = { from: 0, to: Math.max(overview.page.end, 1) };
   const stretch = seen(all);
   const { shown, applied, asked } = useMemory(overview, device, stretch, width);
-  const suggestions = useAnswer<SuggestionsDocument>("memory-suggestions", { rank: rank.value });
+  const suggestions = useAnswer("memory-suggestions", { rank: rank.value });
   const [object, call] = [selected("object"), selected("call")];
   useKeys((key) => {
     const step = ({ ArrowDown: 1, ArrowUp: -1 } as const)[key];
-    const next = step && shown.objects ? neighbour(shown.objects.columns.object!, object, step) : undefined;
+    const next = step && shown.objects ? neighbour(shown.objects.columns.object, object, step) : undefined;
     if (next !== undefined) selectObject(next);
     if (key === "Enter" && (object !== undefined || call !== undefined)) showDetails();
     const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, stretch, all);
@@ -191,7 +192,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
 /** The life of the object that is selected, with some room around it. */
 function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined, all: Stretch): Stretch | undefined {
   const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
-  return at < 0 || !objects ? undefined : around(objects.columns.from![at]!, objects.columns.to![at]!, all);
+  return at < 0 || !objects ? undefined : around(objects.columns.from[at]!, objects.columns.to[at]!, all);
 }
 
 /** Tells how wide the tables are: without the drawing nobody else does. */
@@ -203,7 +204,7 @@ function Measure({ setWidth }: { setWidth: (width: number) => void }) {
 function toldOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined): string {
   const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
   if (at < 0 || !objects) return "";
-  return `${objects.document.texts[objects.columns.name![at]!]}, ${bytes(objects.columns.bytes![at]!)}, ${at + 1} of ${objects.columns.object!.length}.`;
+  return `${objects.document.texts[objects.columns.name[at]!]}, ${bytes(objects.columns.bytes[at]!)}, ${at + 1} of ${objects.columns.object.length}.`;
 }
 
 interface BarProps {

@@ -12,14 +12,14 @@ import { parsed, steps } from "../filter";
 import { useFindings } from "../findings";
 import { change, chooseRank, lookAt, rank, state, transport } from "../state";
 import { busyShares } from "../gpu";
-import type { Meta, Overview as Report, Row, Table } from "../types";
+import type { Meta, Overview as Report, Row, Table } from "../generated/answers";
 
 export function Overview({ meta }: { meta: Meta }) {
   // What is there soonest is asked first, and all else only then: the machine may have few cores, and people begin to read at the top.
   const isServed = meta.has.events && transport.kind === "server";
-  const first = useAnswer<Report>(isServed ? "overview" : undefined, { steps: steps(), only: "first" });
+  const first = useAnswer(isServed ? "overview" : undefined, { steps: steps(), only: "first" });
   const isNext = meta.has.events && (!isServed || first.state !== "loading");
-  const whole = useAnswer<Report>(isNext ? "overview" : undefined, { steps: steps() });
+  const whole = useAnswer(isNext ? "overview" : undefined, { steps: steps() });
   const report = whole.state === "loading" && first.state === "ok" ? first : whole;
   return (
     <section aria-labelledby="overview-title">
@@ -76,7 +76,8 @@ function ofRank(meta: Meta) {
 function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirst: boolean }) {
   const { isOfRank, own } = ofRank(meta);
   const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
-  const path = report.critical_path?.find(isOfRank)?.exact;
+  const exact = report.critical_path?.find(isOfRank)?.exact;
+  const path = exact && "path_ns" in exact ? exact : undefined;
   const chosen = parsed(steps() ?? "");
   const part = chosen ? (chosen[0] === chosen[1] ? `step ${chosen[0]}` : `steps ${chosen[0]} to ${chosen[1]}`) : "the whole trace";
   return (
@@ -84,7 +85,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
       <dl class="numbers">
         {spread && <Step row={spread} />}
         {spread && <WithWork />}
-        {path && !path.error && (
+        {path && (
           <div>
             <dt>Critical path of {part}</dt>
             <dd>{duration(path.path_ns)}</dd>
@@ -96,15 +97,15 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
         <Collection meta={meta} />
       </dl>
       {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
-      {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
-      {path && !path.error && chosen && <Behind window={path.window_ns} />}
-      {path && !path.error && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
+      {path && <Bound by={path.bound_by_ns} all={path.window_ns} />}
+      {path && chosen && <Behind window={path.window_ns} />}
+      {path && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
         <p class="notice">
           More than half of the path is unknown: the records do not say what was waited for, as in a graph that is replayed as a whole.{" "}
           <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows what the program did meanwhile.
         </p>
       )}
-      {path?.error && <p class="notice">No critical path: {path.error}.</p>}
+      {exact && "error" in exact && <p class="notice">No critical path: {exact.error}.</p>}
     </>
   );
 }

@@ -4,16 +4,15 @@ import { useAnswer } from "../answers";
 import { pattern, setPattern } from "../editor";
 import { count, counted, duration, percent } from "../format";
 import { memoryAlone } from "../lost";
-import type { MemoryOverview } from "../memory/types";
 import { Copy } from "../parts/copy";
 import { Sentence } from "../parts/name";
 import { change, rank } from "../state";
-import type { Meta, ReadReport } from "../types";
+import type { Meta, ReadReport } from "../generated/answers";
 
 export function Run({ meta }: { meta: Meta }) {
   // Memory of a trace or a recording is read for its page alone.
   const isWithin = meta.has.memory && meta.memory === null;
-  const asked = useAnswer<MemoryOverview>(isWithin ? "memory" : undefined, { rank: rank.value });
+  const asked = useAnswer(isWithin ? "memory" : undefined, { rank: rank.value });
   const within = asked.state === "ok" ? memoryAlone(meta, asked.answer.document) : undefined;
   return (
     <section aria-labelledby="run-title">
@@ -94,7 +93,7 @@ function clockInWords({ device, least_ns: least, most_ns: most, shift_ns: shift,
 
 /** All of it as plain text. */
 export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): string {
-  const losses = ({ problems }: ReadReport) => problems.map((one) => `  ${one.severity}: ${one.message} (${one.count} ×${one.example && `, the first: ${one.example}`})`);
+  const losses = ({ problems }: Pick<ReadReport, "problems">) => problems.map((one) => `  ${one.severity}: ${one.message} (${one.count} ×${one.example && `, the first: ${one.example}`})`);
   const traces = meta.traces.flatMap(({ info, environment, report, ...trace }) => [
     `Trace ${info.name}: ${info.format}, rank ${info.rank}, ${info.events} events, ${info.gpu_operations} GPU operations`,
     ...environment.map(([key, value]) => `  ${key}: ${value}`),
@@ -111,7 +110,7 @@ export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): stri
 }
 
 /** What reading had to repair, skip or lose. */
-function Losses({ report: { problems }, of }: { report: ReadReport; of: string }) {
+function Losses({ report: { problems }, of }: { report: Pick<ReadReport, "problems">; of: string }) {
   if (problems.length === 0) return <p class="quiet">Nothing of {of} had to be repaired, skipped or lost in reading.</p>;
   return (
     <ul>

@@ -13,15 +13,15 @@ import { Shown } from "../parts/notice";
 import { type Folder, foldersOf } from "../source/folders";
 import { highlighted } from "../source/highlight";
 import { change, lookAt, rank, state } from "../state";
-import type { SourceFile, SourceFiles } from "../types";
+import type { SourceFile, SourceFiles } from "../generated/answers";
 
 export function Source() {
   const { file } = state.value;
-  const files = useAnswer<SourceFiles>("source", { rank: rank.value, steps: steps() });
+  const files = useAnswer("source", { rank: rank.value, steps: steps() });
   return (
     <section aria-labelledby="source-title">
       <h1 id="source-title">Source</h1>
-      {file ? <File name={file} /> : <Shown asked={files}>{({ document }) => <Files {...document} />}</Shown>}
+      {file ? <File name={file} /> : <Shown asked={files}>{({ document }) => "files" in document && <Files {...document} />}</Shown>}
     </section>
   );
 }
@@ -127,16 +127,16 @@ function FileTable({ metrics, files }: SourceFiles) {
 }
 
 function File({ name }: { name: string }) {
-  const asked = useAnswer<SourceFile>("source", { file: name, rank: rank.value, steps: steps() });
+  const asked = useAnswer("source", { file: name, rank: rank.value, steps: steps() });
   return (
     <>
       <p class="bar">
         <button type="button" onClick={() => change({ file: "", line: "" })}>All files</button>
         <strong>{name}</strong>
-        <EditorLink file={asked.state === "ok" ? asked.answer.document.file : name} line={Number(state.value.line ?? 1)} />
+        <EditorLink file={asked.state === "ok" && "file" in asked.answer.document ? asked.answer.document.file : name} line={Number(state.value.line ?? 1)} />
       </p>
       <Shown asked={asked}>
-        {({ document }) => (
+        {({ document }) => "file" in document && (
           <>
             <Line name={name} document={document} />
             <Lines document={document} />

@@ -27,11 +27,12 @@ import { nextSegment, type Reached, segmentsOf } from "../timeline/segments";
 import { useSteps } from "../timeline/steps";
 import { EventTable } from "../timeline/table";
 import { laneName, laneTitle, moved, type Opened, place, type Placed, sorted, type Stretch, within, zoomed } from "../timeline/view";
-import type { Brief, CounterDocument, EventDetail, Lanes, PathDocument, TileDocument } from "../types";
+import type { Brief, EventDetail, Lanes } from "../generated/answers";
+import type { AnswerTo } from "../transport";
 
 export function Timeline() {
   const hasTimeline = run.value?.has.timeline === true;
-  const lanes = useAnswer<Lanes>(hasTimeline ? "lanes" : undefined, { rank: rank.value });
+  const lanes = useAnswer(hasTimeline ? "lanes" : undefined, { rank: rank.value });
   return (
     <section aria-labelledby="timeline-title">
       <h1 id="timeline-title">Timeline</h1>
@@ -101,11 +102,11 @@ function inSight(segment: Stretch, stretch: Stretch, all: Stretch): Record<strin
 function useTimeline(stretch: Stretch, width: number, lanes: Lanes) {
   const question = { ...tilesQuestion(stretch, width, lanes), rank: rank.value };
   const isReady = width > 0;
-  const tiles = useAnswer<TileDocument>(isReady ? "tiles" : undefined, { ...question, ...limits(lanes, state.value.lanes) });
-  const counters = useLast(useAnswer<CounterDocument>(isReady ? "counters" : undefined, question));
-  const path = useAnswer<PathDocument>(state.value.cp === "1" ? "path" : undefined, { rank: rank.value, steps: stepsOfPath() });
+  const tiles = useAnswer(isReady ? "tiles" : undefined, { ...question, ...limits(lanes, state.value.lanes) });
+  const counters = useLast(useAnswer(isReady ? "counters" : undefined, question));
+  const path = useAnswer(state.value.cp === "1" ? "path" : undefined, { rank: rank.value, steps: stepsOfPath() });
   const selected = selectedEvent();
-  const detail = useAnswer<EventDetail>(selected === undefined ? undefined : "event", { event: selected, rank: rank.value });
+  const detail = useAnswer(selected === undefined ? undefined : "event", { event: selected, rank: rank.value });
   const known = detail.state === "ok" ? detail.answer.document : undefined;
   const arrows = known ? arrowsOf(known) : [];
   const { find } = state.value;
@@ -278,7 +279,7 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
   );
 }
 
-function PathNote({ asked }: { asked: Asked<PathDocument> }) {
+function PathNote({ asked }: { asked: Asked<AnswerTo<"path">> }) {
   if (state.value.cp !== "1") return null;
   return (
     <Shown asked={asked}>

@@ -11,7 +11,7 @@ test("what is on one side only changes by all of it, whatever the mean of single
 
 test("how far clocks are apart is said where only one bound is known", () => {
   const info = { start_ns: 0, end_ns: 1e9 } as never;
-  const said = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
+  const said = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, applied_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
   expect(said(-146e6, null)).toMatch(/it is 146 ms ahead at most, and nothing tells how far it is behind\.$/);
   expect(said(null, 2e3)).toMatch(/it is 2 µs behind at most, and nothing tells how far it is ahead\.$/);
   expect(said(-1e3, 2e3)).toMatch(/it is behind by something between −1 µs and 2 µs\.$/);

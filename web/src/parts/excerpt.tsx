@@ -3,7 +3,7 @@
 import { useAnswer } from "../answers";
 import { highlighted } from "../source/highlight";
 import { change } from "../state";
-import type { Excerpt as Lines } from "../types";
+import type { Excerpt as Lines } from "../generated/answers";
 import { EditorLink } from "./editor-link";
 import { Elsewhere } from "./folders";
 
@@ -12,7 +12,7 @@ const SOURCE = /\.(py|pyx|pxd|pyi|c|cc|cpp|cxx|h|hpp|cu|cuh|hip|rs)$/;
 
 /** The source around a line, where the server has it; its place in any case. Files of native code are no part of what it shows. */
 export function Around({ file, line, isNative = false }: { file: string; line: number; isNative?: boolean }) {
-  const asked = useAnswer<Lines>(!isNative && SOURCE.test(file) ? "excerpt" : undefined, { file, line });
+  const asked = useAnswer(!isNative && SOURCE.test(file) ? "excerpt" : undefined, { file, line });
   // The same link before and after the lines are there: one that is being clicked is not replaced.
   return <Excerpt excerpt={asked.state === "ok" ? asked.answer.document : { file, line, missing: false }} />;
 }

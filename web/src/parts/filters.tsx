@@ -5,7 +5,7 @@ import { useAnswer } from "../answers";
 import { chooseSteps, type Group, GROUPS, inWords, named, parsed, steps, traceOf } from "../filter";
 import { amount, counted } from "../format";
 import { lookAt, page, type PageId, rank, state } from "../state";
-import type { Calls, Meta } from "../types";
+import type { Meta } from "../generated/answers";
 import { marked } from "./absent";
 import { Shown } from "./notice";
 
@@ -121,11 +121,11 @@ function Groups() {
 }
 
 function Choice({ group }: { group: Group }) {
-  const asked = useAnswer<Calls>("calls", { shape: "flat", by: group, least: "0", steps: steps(), rank: rank.value });
+  const asked = useAnswer("calls", { shape: "flat", by: group, least: "0", steps: steps(), rank: rank.value });
   return (
     <Shown asked={asked}>
       {({ document, columns }) => {
-        const rows = Array.from(columns.label!).slice(1).map((label, at) => ({ name: document.labels[label]![1], value: columns.inclusive![at + 1]! }));
+        const rows = Array.from(columns.label).slice(1).map((label, at) => ({ name: document.labels[label]![1], value: columns.inclusive[at + 1]! }));
         return (
           <label>
             {group[0]!.toUpperCase() + group.slice(1)}{" "}

@@ -2,7 +2,7 @@
 
 import { commandOf } from "../command";
 import { transport } from "../state";
-import type { Meta } from "../types";
+import type { Meta } from "../generated/answers";
 
 export function Gone({ meta }: { meta: Meta }) {
   const { value } = transport.gone;

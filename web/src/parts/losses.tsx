@@ -3,7 +3,7 @@
 import { counted } from "../format";
 import { lostOf } from "../lost";
 import { change, page } from "../state";
-import type { Meta } from "../types";
+import type { Meta } from "../generated/answers";
 
 export function Losses({ meta }: { meta: Meta }) {
   const lost = new Map(lostOf(meta).map((problem) => [problem.code, problem.message]));

@@ -4,15 +4,15 @@ import { useAnswer } from "../answers";
 import { steps } from "../filter";
 import { fromReport } from "../search";
 import { rank, transport } from "../state";
-import type { Calls, SearchAnswer } from "../types";
+import type { SearchAnswer } from "../generated/answers";
 import { Name } from "./name";
 
 /** What all names are searched for; none while it is not known. A report has no server to ask: it searches what it holds. */
 export function useSearch(text: string): SearchAnswer | undefined {
   const isReport = transport.kind === "report";
   const wanted = text.trim();
-  const found = useAnswer<SearchAnswer>(!isReport && wanted !== "" ? "search" : undefined, { text: wanted, rank: rank.value, steps: steps() });
-  const calls = useAnswer<Calls>(isReport && wanted !== "" ? "calls" : undefined, { shape: "flat", steps: steps() });
+  const found = useAnswer(!isReport && wanted !== "" ? "search" : undefined, { text: wanted, rank: rank.value, steps: steps() });
+  const calls = useAnswer(isReport && wanted !== "" ? "calls" : undefined, { shape: "flat", steps: steps() });
   if (isReport) return calls.state === "ok" ? fromReport(calls.answer, wanted) : undefined;
   return found.state === "ok" ? found.answer.document : undefined;
 }

@@ -2,10 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import type { Asked } from "../answers";
-import type { Answer } from "../transport/decode";
 
 /** Shows an answer, or why there is none. */
-export function Shown<D>({ asked, children }: { asked: Asked<D>; children: (answer: Answer<D>) => ComponentChildren }) {
+export function Shown<A>({ asked, children }: { asked: Asked<A>; children: (answer: A) => ComponentChildren }) {
   switch (asked.state) {
     case "loading":
       return <p class="quiet" role="status">Working it out …</p>;

@@ -6,7 +6,6 @@ import { rank, transport } from "../state";
 import { steps } from "../filter";
 import { useFindings } from "../findings";
 import { entriesOf, type Entry, fromReport } from "../search";
-import type { Calls, SearchAnswer } from "../types";
 import { close, Dialog } from "./dialog";
 import { Nearest } from "./nearest";
 
@@ -93,11 +92,11 @@ function useEntries(text: string): readonly Entry[] {
   }, [text]);
   const isReport = transport.kind === "report";
   const findings = useFindings(rank.value);
-  const found = useAnswer<SearchAnswer>(!isReport && asked !== "" ? "search" : undefined, { text: asked, rank: rank.value, steps: steps() });
+  const found = useAnswer(!isReport && asked !== "" ? "search" : undefined, { text: asked, rank: rank.value, steps: steps() });
   const last = useLast(found)?.document;
   // All frames of a report are searched; of a server's the few groups tell by what metric frames are found.
   const isAsked = isReport || (last?.frames.length ?? 0) > 0;
-  const calls = useAnswer<Calls>(isAsked ? "calls" : undefined, isReport ? { shape: "flat", steps: steps() } : { shape: "flat", by: "phase", least: "0", steps: steps(), rank: rank.value });
+  const calls = useAnswer(isAsked ? "calls" : undefined, isReport ? { shape: "flat", steps: steps() } : { shape: "flat", by: "phase", least: "0", steps: steps(), rank: rank.value });
   const rows = findings.state === "ok" ? findings.answer.document.tables.findings.rows : [];
   const answer = isReport ? (calls.state === "ok" ? fromReport(calls.answer, text) : undefined) : asked === "" ? undefined : last;
   return entriesOf(text, rows, answer, calls.state === "ok" ? calls.answer.document.title : "");

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { amount, counted } from "../format";
-import type { Row, Table } from "../types";
+import type { Row, Table } from "../generated/answers";
 import { Name } from "./name";
 
 interface Props {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Answer } from "../transport/decode";
-import type { Brief, Lane, TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Brief, Lane } from "../generated/answers";
 import { rowAround } from "./arrows";
 import { lay } from "./boxes";
 import { HEAD, ROW } from "./view";
@@ -17,7 +17,7 @@ const answer = {
     name: Uint8Array.of(0, 1, 2),
     kind: Uint8Array.of(0, 0, 0),
   },
-} as unknown as Answer<TileDocument>;
+} as unknown as AnswerTo<"tiles">;
 
 const shown = (rows: number) => lay(answer, ["operator"], { placed: [{ lane: { track: 0, rows: 3 } as Lane, top: 0, rows, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
 const launch = { event: 12, start: 30, dur: 10, track: 0 } as Brief;

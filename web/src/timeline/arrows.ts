@@ -1,6 +1,6 @@
 /** Arrows from what launched to what was launched. */
 
-import type { Brief } from "../types";
+import type { Brief } from "../generated/answers";
 import type { Laid } from "./boxes";
 import { ROW, type Stretch } from "./view";
 
@@ -35,10 +35,10 @@ export function drawArrows(
 
 /** The middle of the innermost row that is drawn with a box around an event, where an arrow begins; none if there is no such row. */
 export function rowAround({ answer, groups, y }: Laid, { track, start, dur }: Brief): number | undefined {
-  const columns = answer.columns as Readonly<Record<string, ArrayLike<number>>>;
+  const { columns } = answer;
   let innermost: number | undefined;
   for (const at of groups.flatMap((group) => group.at)) {
-    const isAround = columns.track![at] === track && columns.start![at]! <= start && columns.start![at]! + columns.length![at]! >= start + dur;
+    const isAround = columns.track[at] === track && columns.start[at]! <= start && columns.start[at]! + columns.length[at]! >= start + dur;
     if (isAround && (innermost === undefined || y[at]! > y[innermost]!)) innermost = at;
   }
   return innermost === undefined ? undefined : y[innermost]! + ROW / 2;
@@ -47,9 +47,9 @@ export function rowAround({ answer, groups, y }: Laid, { track, start, dur }: Br
 /** The middle of the rows that events stand in. */
 function rowsOf({ answer, groups, y }: Laid, wanted: ReadonlySet<number>): Map<number, number | undefined> {
   const rows = new Map<number, number | undefined>();
-  const { event } = answer.columns as Readonly<Record<string, ArrayLike<number>>>;
+  const { event } = answer.columns;
   for (const { at: places } of groups) {
-    for (const at of places) if (wanted.has(event![at]!)) rows.set(event![at]!, y[at]! + ROW / 2);
+    for (const at of places) if (wanted.has(event[at]!)) rows.set(event[at]!, y[at]! + ROW / 2);
   }
   return rows;
 }

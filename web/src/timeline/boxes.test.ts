@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Answer } from "../transport/decode";
-import type { Lane, TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Lane } from "../generated/answers";
 import { boxAt, countIn, lay, layersIn, paint } from "./boxes";
 import { HEAD, ROW } from "./view";
 
@@ -17,7 +17,7 @@ const answer = {
     name: Uint8Array.of(0, 1, 1, 0),
     kind: Uint8Array.of(0, 1, 1, 0),
   },
-} as unknown as Answer<TileDocument>;
+} as unknown as AnswerTo<"tiles">;
 
 const laid = lay(answer, ["module", "operator"], { placed: [{ lane: { track: 0, rows: 2 } as Lane, top: 0, rows: 2, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
 const stretch = { from: 200, to: 400 };

@@ -4,14 +4,14 @@ import { LAYERS, type Layer, layerOf } from "../colors";
 import { type Box, FADED, NARROWEST } from "../draw/boxes";
 import { duration } from "../format";
 import type { Answer } from "../transport/decode";
-import type { Lanes, TileDocument } from "../types";
+import type { Lanes } from "../generated/answers";
+import type { AnswerTo } from "../transport";
 import { HEAD, type Placed, ROW, type Stretch } from "./view";
 
-type Numbers = Record<string, Uint8Array | Uint16Array | Uint32Array | Float64Array>;
 
 /** The boxes of an answer as they stand wherever it is looked at from: what does not change while one moves is worked out once. */
 export interface Laid {
-  readonly answer: Answer<TileDocument>;
+  readonly answer: AnswerTo<"tiles">;
   /** Places in the answer of those that have a lane, by colour: a change of colour is what costs. Those that stand out come first. */
   readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
   /** When each begins and ends, in one kind of list: answers have them in many, and code that meets many is slow. */
@@ -37,7 +37,7 @@ export const layersOf = (lanes: Lanes): Layer[] => lanes.kinds.map(layerOf);
 const laid = new WeakMap<Answer, { readonly of: readonly unknown[]; readonly laid: Laid }>();
 
 /** The boxes of an answer in their lanes, as they were put there before if nothing else changed: who moves to and fro sees few answers. */
-export function lay(answer: Answer<TileDocument>, layers: readonly Layer[], place: Place): Laid {
+export function lay(answer: AnswerTo<"tiles">, layers: readonly Layer[], place: Place): Laid {
   const of = [layers, place.placed, place.offset, place.onPath, place.isFound];
   const before = laid.get(answer);
   if (before && before.of.every((value, at) => value === of[at])) return before.laid;
@@ -47,27 +47,27 @@ export function lay(answer: Answer<TileDocument>, layers: readonly Layer[], plac
 }
 
 /** Puts the boxes of an answer into their lanes. */
-function put(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
+function put(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
   const { columns, document } = answer;
-  const { track, depth, start, length, event, name, kind } = columns as Numbers;
+  const { track, depth, start, length, event, name, kind } = columns;
   const found = isFound && document.texts.map(isFound);
   const byTrack = new Map(placed.map((here) => [here.lane.track, here]));
-  const y = new Float64Array(track!.length);
+  const y = new Float64Array(track.length);
   const groups = new Map<string, { fill: string; faded: boolean; at: number[] }>();
-  for (let at = 0; at < track!.length; at += 1) {
-    const here = byTrack.get(track![at]!);
-    const level = depth![at]!;
+  for (let at = 0; at < track.length; at += 1) {
+    const here = byTrack.get(track[at]!);
+    const level = depth[at]!;
     if (!here || level < here.outer || level >= here.outer + here.rows) continue;
     y[at] = offset + here.top + HEAD + (level - here.outer) * ROW;
-    const { fill } = LAYERS[layers[kind![at]!] ?? "span"];
-    const faded = (onPath !== undefined && !onPath.has(event![at]!)) || found?.[name![at]!] === false;
+    const { fill } = LAYERS[layers[kind[at]!] ?? "span"];
+    const faded = (onPath !== undefined && !onPath.has(event[at]!)) || found?.[name[at]!] === false;
     const key = `${faded} ${fill}`;
     const group = groups.get(key);
     if (group) group.at.push(at);
     else groups.set(key, { fill, faded, at: [at] });
   }
-  const end = Float64Array.from(start!, (begins, at) => begins + length![at]!);
-  return { answer, start: new Float64Array(start!), end, y, groups: [...groups.values()].toSorted((a, b) => Number(a.faded) - Number(b.faded)) };
+  const end = Float64Array.from(start, (begins, at) => begins + length[at]!);
+  return { answer, start: new Float64Array(start), end, y, groups: [...groups.values()].toSorted((a, b) => Number(a.faded) - Number(b.faded)) };
 }
 
 /** What is seen of boxes: a stretch so wide, of that what lies between two heights. */
@@ -94,7 +94,7 @@ const CLOSE = 0.25;
 /** Draws what is seen of the boxes, and gives those that have room for a name, or are selected, for what is written over them. */
 export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
   const { columns, document } = answer;
-  const { event, count: counts, name } = columns as Numbers;
+  const { event, count: counts, name } = columns;
   const { from, to } = stretch;
   const scale = width / (to - from);
   const named: Box[] = [];
@@ -116,9 +116,9 @@ export function paint(context: CanvasRenderingContext2D, { answer, groups, start
       edge = -1;
       if (wide <= NARROW) [left, right, edge] = [x, x + wide, above];
       else context.fillRect(x, above, wide - 1, ROW - 1);
-      const marked = event![at] === selected;
+      const marked = event[at] === selected;
       if (wide >= NARROWEST || marked) {
-        named.push({ x, y: above, width: wide, height: ROW, fill, label: wide < NARROWEST ? "" : labelOf(document.texts[name![at]!] ?? "", counts![at]!), faded, marked });
+        named.push({ x, y: above, width: wide, height: ROW, fill, label: wide < NARROWEST ? "" : labelOf(document.texts[name[at]!] ?? "", counts[at]!), faded, marked });
       }
     }
     if (edge >= 0) context.fillRect(left, edge, right - left, ROW - 1);
@@ -130,9 +130,9 @@ export function paint(context: CanvasRenderingContext2D, { answer, groups, start
 const labelOf = (text: string, many: number) => (many > 1 ? `${many} events, longest ${text}` : text);
 
 /** A box in words, for the pointer that rests on it. */
-export function wordsOf({ columns, document }: Answer<TileDocument>, at: number): string {
-  const { name, count: counts, busy } = columns as Numbers;
-  return `${labelOf(document.texts[name![at]!] ?? "", counts![at]!)}: ${duration(busy![at]!)}`;
+export function wordsOf({ columns, document }: AnswerTo<"tiles">, at: number): string {
+  const { name, count: counts, busy } = columns;
+  return `${labelOf(document.texts[name[at]!] ?? "", counts[at]!)}: ${duration(busy[at]!)}`;
 }
 
 /** The box at a place, by its place in the answer. */
@@ -165,8 +165,8 @@ function distinct(column: ArrayLike<number>): number[] {
 }
 
 /** The layers that an answer has any event of, for the legend. */
-export function layersIn(answer: Answer<TileDocument>, layers: readonly Layer[]): Layer[] {
-  const known = kinds.get(answer) ?? distinct(answer.columns.kind as Numbers[string]);
+export function layersIn(answer: AnswerTo<"tiles">, layers: readonly Layer[]): Layer[] {
+  const known = kinds.get(answer) ?? distinct(answer.columns.kind);
   kinds.set(answer, known);
   const found = new Set(known.map((kind) => layers[kind] ?? "span"));
   return (Object.keys(LAYERS) as Layer[]).filter((layer) => found.has(layer));

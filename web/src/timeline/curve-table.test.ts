@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import type { Answer } from "../transport/decode";
-import type { CounterDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import { spans } from "./curve-table";
 
 test("a value holds until the next: what was before a stretch counts in it, what came after does not", () => {
@@ -13,7 +12,7 @@ test("a value holds until the next: what was before a stretch counts in it, what
       high: Float64Array.of(9, 6, 20, 8),
       last: Float64Array.of(2, 5, 3, 8),
     },
-  } as unknown as Answer<CounterDocument>;
+  } as unknown as AnswerTo<"counters">;
   expect(spans(answer, { from: 5, to: 20 })).toEqual([{ least: 2, most: 6 }, undefined]);
   expect(spans(answer, { from: 20, to: 30 })).toEqual([{ least: 5, most: 5 }, undefined]);
   expect(spans(answer, { from: 40, to: 200 })).toEqual([{ least: 0, most: 20 }, { least: 7, most: 8 }]);

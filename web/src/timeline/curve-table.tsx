@@ -1,7 +1,6 @@
 /** Curves as a table: the least and the highest value of what is seen. */
 
-import type { Answer } from "../transport/decode";
-import type { CounterDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import { valueOf } from "./curves";
 import type { Stretch } from "./view";
 
@@ -11,24 +10,24 @@ interface Span {
 }
 
 /** The least and the highest value of each counter in a stretch; the one before it still holds there. */
-export function spans({ document, columns }: Answer<CounterDocument>, stretch: Stretch): Array<Span | undefined> {
-  const { counter, start, low, high, last } = columns as Record<string, Uint32Array | Float64Array>;
+export function spans({ document, columns }: AnswerTo<"counters">, stretch: Stretch): Array<Span | undefined> {
+  const { counter, start, low, high, last } = columns;
   const found: Array<Span | undefined> = document.counters.map(() => undefined);
   const add = (of: number, least: number, most: number) => {
     const known = found[of];
     found[of] = { least: Math.min(known?.least ?? least, least), most: Math.max(known?.most ?? most, most) };
   };
-  for (let at = 0; at < counter!.length; at += 1) {
-    const of = counter![at]!;
-    const until = counter![at + 1] === of ? start![at + 1]! : Number.POSITIVE_INFINITY;
-    if (start![at]! > stretch.to || until <= stretch.from) continue;
-    if (start![at]! >= stretch.from) add(of, low![at]!, high![at]!);
-    else add(of, last![at]!, last![at]!);
+  for (let at = 0; at < counter.length; at += 1) {
+    const of = counter[at]!;
+    const until = counter[at + 1] === of ? start[at + 1]! : Number.POSITIVE_INFINITY;
+    if (start[at]! > stretch.to || until <= stretch.from) continue;
+    if (start[at]! >= stretch.from) add(of, low[at]!, high[at]!);
+    else add(of, last[at]!, last[at]!);
   }
   return found;
 }
 
-export function CurveTable({ answer, stretch }: { answer: Answer<CounterDocument>; stretch: Stretch }) {
+export function CurveTable({ answer, stretch }: { answer: AnswerTo<"counters">; stretch: Stretch }) {
   const { counters } = answer.document;
   if (counters.length === 0) return null;
   const seen = spans(answer, stretch);

@@ -4,8 +4,8 @@ import { type InkOf, LAYERS } from "../colors";
 import { fitted } from "../draw/boxes";
 import { fillColumns } from "../draw/columns";
 import { bytes, significant } from "../format";
-import type { Answer } from "../transport/decode";
-import type { CounterDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Columns, Counter } from "../generated/answers";
 import type { Sight } from "./boxes";
 import { scaleOf } from "./paint";
 
@@ -15,33 +15,31 @@ const HEAD = 16;
 const GAP = 6;
 export const CURVE = HEAD + HIGH + GAP;
 
-type Numbers = Readonly<Record<string, Uint8Array | Uint16Array | Uint32Array | Float64Array>>;
-type About = CounterDocument["counters"][number];
 
 /** A value of a counter for people. */
-export const valueOf = (counter: About, value: number): string => (counter.bytes ? bytes(value) : significant(value));
+export const valueOf = (counter: Counter, value: number): string => (counter.bytes ? bytes(value) : significant(value));
 
 /** Draws the curves of an answer that are seen, one below the other, with so many pixels above the first. */
-export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: Answer<CounterDocument>, sight: Sight, above: number, ink: InkOf): void {
-  const { counter: of } = columns as Numbers;
+export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: AnswerTo<"counters">, sight: Sight, above: number, ink: InkOf): void {
+  const { counter: of } = columns;
   let first = 0;
   document.counters.forEach((counter, at) => {
     let end = first;
-    while (end < of!.length && of![end] === at) end += 1;
+    while (end < of.length && of[end] === at) end += 1;
     const top = above + at * CURVE;
-    if (top + CURVE > sight.top && top < sight.top + sight.high) drawCurve(context, columns as Numbers, [first, end], counter, sight, top, ink);
+    if (top + CURVE > sight.top && top < sight.top + sight.high) drawCurve(context, columns, [first, end], counter, sight, top, ink);
     first = end;
   });
 }
 
-function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Numbers, [first, end]: [number, number], counter: About, { stretch, width }: Sight, top: number, ink: InkOf): void {
+function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Columns["counters"], [first, end]: [number, number], counter: Counter, { stretch, width }: Sight, top: number, ink: InkOf): void {
   const least = Math.min(counter.least, 0);
   const range = Math.max(counter.most, 0) - least || 1;
   const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / range);
   const xOf = scaleOf(stretch, width);
   const floor = yOf(Math.max(least, 0));
   context.fillStyle = counter.bytes ? LAYERS.module.fill : LAYERS.operator.fill;
-  const highest = fillColumns(context, { start: start!, high: high!, last: last!, first, end }, { xOf, yOf, left: 0, right: width, floor });
+  const highest = fillColumns(context, { start, high, last, first, end }, { xOf, yOf, left: 0, right: width, floor });
   context.fillStyle = ink.line;
   context.fillRect(0, floor, width, 1);
   context.fillStyle = ink.quiet;

@@ -1,6 +1,6 @@
 /** Where a trace breaks off: nobody knows what came after, which the timeline shows by stripes. */
 
-import type { ReadReport } from "../types";
+import type { ReadReport } from "../generated/answers";
 import { scaleOf } from "./paint";
 import type { Stretch } from "./view";
 

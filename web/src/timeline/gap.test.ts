@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Brief, Lane, Lanes } from "../types";
+import type { Brief, Lane, Lanes } from "../generated/answers";
 import { lanesAround } from "./gap";
 
 const lane = (track: number, kind: string, events: number): Lane => ({ track, kind, process: "1", process_name: "", thread: "", name: "", device: null, stream: null, events, rows: 40 });

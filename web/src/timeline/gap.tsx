@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
 import { duration } from "../format";
 import { change, rank, transport } from "../state";
-import type { EventDetail, Lanes, TileDocument } from "../types";
+import type { EventDetail, Lanes } from "../generated/answers";
 import { LaneCanvas } from "./lanes";
 import { outerOf } from "./levels";
 import { tilesQuestion } from "./question";
@@ -16,8 +16,8 @@ const MOST = 3;
 /** A report holds the timeline at its coarsest alone, in which such a stretch is one box. */
 export function Gap({ event, of }: { event: number; of: string | undefined }) {
   const isServed = transport.kind === "server";
-  const asked = useAnswer<EventDetail>(isServed ? "event" : undefined, { event, rank: of ?? rank.value });
-  const lanes = useAnswer<Lanes>(isServed ? "lanes" : undefined, { rank: of ?? rank.value });
+  const asked = useAnswer(isServed ? "event" : undefined, { event, rank: of ?? rank.value });
+  const lanes = useAnswer(isServed ? "lanes" : undefined, { rank: of ?? rank.value });
   if (asked.state !== "ok" || lanes.state !== "ok") return null;
   return <Picture detail={asked.answer.document} whole={lanes.answer.document} of={of} />;
 }
@@ -40,7 +40,7 @@ function Picture({ detail, whole, of }: { detail: EventDetail; whole: Lanes; of:
   // Few levels of each, for it is a small picture, until one asks for more.
   const [opened, setOpened] = useState<Opened>(() => new Map(lanes.lanes.map(({ track }) => [track, "few"] as const)));
   const tracks = lanes.lanes.map(({ track }) => track).join(",");
-  const answer = useLast(useAnswer<TileDocument>(width > 0 && tracks !== "" ? "tiles" : undefined, { ...tilesQuestion(stretch, width, lanes), rank: of ?? rank.value, most: MOST_BOXES, tracks }));
+  const answer = useLast(useAnswer(width > 0 && tracks !== "" ? "tiles" : undefined, { ...tilesQuestion(stretch, width, lanes), rank: of ?? rank.value, most: MOST_BOXES, tracks }));
   const evidence = [event, detail.launch?.event, detail.launched[0]?.event].filter((one) => one !== undefined);
   const outer = useMemo(() => answer && outerOf(answer, lanes.lanes, evidence, stretch), [answer, lanes, event]);
   const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(of === undefined ? {} : { rank: of }), ...place });

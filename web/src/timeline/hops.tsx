@@ -4,15 +4,14 @@ import { useState } from "preact/hooks";
 import { cause } from "../colors";
 import { counted, duration } from "../format";
 import { Name } from "../parts/name";
-import type { Answer } from "../transport/decode";
-import type { PathDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import { NO_EVENT } from "./segments";
 import type { Stretch } from "./view";
 
 const MOST = 100;
 
 interface Props {
-  readonly path: Answer<PathDocument>;
+  readonly path: AnswerTo<"path">;
   readonly stretch: Stretch;
   readonly selected: number | undefined;
   readonly onEvent: (event: number) => void;
@@ -20,9 +19,9 @@ interface Props {
 
 export function HopList({ path: { document, columns }, stretch, selected, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
-  const { start, end, category, event, name } = columns as Record<string, Uint32Array | Float64Array>;
-  const seen = Array.from(start!.keys()).filter((hop) => start![hop]! < stretch.to && end![hop]! > stretch.from);
-  const nameOf = (hop: number) => document.texts[name![hop]!] || "–";
+  const { start, end, category, event, name } = columns;
+  const seen = Array.from(start.keys()).filter((hop) => start[hop]! < stretch.to && end[hop]! > stretch.from);
+  const nameOf = (hop: number) => document.texts[name[hop]!] || "–";
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Hops of the critical path that are seen">
       <table>
@@ -37,11 +36,11 @@ export function HopList({ path: { document, columns }, stretch, selected, onEven
         </thead>
         <tbody>
           {seen.slice(0, most).map((hop) => (
-            <tr key={hop} aria-selected={event![hop] !== NO_EVENT && event![hop] === selected}>
-              <td>{cause(document.causes[category![hop]!] ?? "unknown").title}</td>
-              <td>{event![hop] === NO_EVENT ? <Name text={nameOf(hop)} /> : <button type="button" class="link" onClick={() => onEvent(event![hop]!)}><Name text={nameOf(hop)} /></button>}</td>
-              <td class="number">{duration(start![hop]!)}</td>
-              <td class="number">{duration(end![hop]! - start![hop]!)}</td>
+            <tr key={hop} aria-selected={event[hop] !== NO_EVENT && event[hop] === selected}>
+              <td>{cause(document.causes[category[hop]!] ?? "unknown").title}</td>
+              <td>{event[hop] === NO_EVENT ? <Name text={nameOf(hop)} /> : <button type="button" class="link" onClick={() => onEvent(event[hop]!)}><Name text={nameOf(hop)} /></button>}</td>
+              <td class="number">{duration(start[hop]!)}</td>
+              <td class="number">{duration(end[hop]! - start[hop]!)}</td>
             </tr>
           ))}
         </tbody>

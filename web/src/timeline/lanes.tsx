@@ -4,8 +4,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InkOf } from "../colors";
 import { labelBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
-import type { Answer } from "../transport/decode";
-import type { Brief, CounterDocument, Lanes, PathDocument, TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Brief, Lanes } from "../generated/answers";
 import { drawArrows } from "./arrows";
 import { boxAt, countIn, lay, layersOf, paint, wordsOf } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
@@ -25,9 +25,9 @@ interface Props {
   readonly steps: readonly Step[];
   /** The first and the last of the steps that are looked at. */
   readonly chosen?: readonly [first: number, last: number] | undefined;
-  readonly answer: Answer<TileDocument> | undefined;
-  readonly counters: Answer<CounterDocument> | undefined;
-  readonly critical?: Answer<PathDocument> | undefined;
+  readonly answer: AnswerTo<"tiles"> | undefined;
+  readonly counters: AnswerTo<"counters"> | undefined;
+  readonly critical?: AnswerTo<"path"> | undefined;
   /** Tells names that are looked for. */
   readonly isFound?: ((name: string) => boolean) | undefined;
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
@@ -83,7 +83,7 @@ export function LaneCanvas(props: Props) {
     const step = top >= RULER && top < offset ? steps.find(([, start, end]) => timeAt(x) >= start && timeAt(x) <= end) : undefined;
     if (step) return props.onMark?.({ from: step[1], to: step[2] });
     const hit = laid && boxAt(laid, { stretch, width }, x, y);
-    if (laid && hit !== undefined) return props.onEvent((laid.answer.columns.event as Uint32Array)[hit]!);
+    if (laid && hit !== undefined) return props.onEvent(laid.answer.columns.event[hit]!);
     const head = placed.find((here) => y >= offset + here.top && y < offset + here.top + HEAD);
     if (head) props.setOpened(turned(props.opened, head));
   };

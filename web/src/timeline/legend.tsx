@@ -2,11 +2,11 @@
 
 import { useMemo } from "preact/hooks";
 import { LAYERS } from "../colors";
-import type { Answer } from "../transport/decode";
-import type { Lanes, TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Lanes } from "../generated/answers";
 import { layersIn, layersOf } from "./boxes";
 
-export function Legend({ answer, lanes }: { answer: Answer<TileDocument>; lanes: Lanes }) {
+export function Legend({ answer, lanes }: { answer: AnswerTo<"tiles">; lanes: Lanes }) {
   const layers = useMemo(() => layersIn(answer, layersOf(lanes)), [answer, lanes]);
   return (
     <ul class="legend" aria-label="Colours">

@@ -1,11 +1,10 @@
 /** Which levels of a lane are worth the little room that it has: apart from drawing. */
 
 import { useRef } from "preact/hooks";
-import type { Answer } from "../transport/decode";
-import type { Lane, Lanes, TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Lane, Lanes } from "../generated/answers";
 import { FEW, type Stretch } from "./view";
 
-type Numbers = Readonly<Record<string, ArrayLike<number>>>;
 
 /** Outer levels that are hidden of a lane, by its track. */
 export type Outer = ReadonlyMap<number, number>;
@@ -14,12 +13,12 @@ export type Outer = ReadonlyMap<number, number>;
 const AROUND = FEW - 2;
 
 /** The levels on which events stand, by their lanes: those that an answer has a box of. */
-export function levelsOf({ columns }: Pick<Answer<TileDocument>, "columns">, events: readonly number[]): Map<number, number> {
-  const { track, depth, event } = columns as Numbers;
+export function levelsOf({ columns }: Pick<AnswerTo<"tiles">, "columns">, events: readonly number[]): Map<number, number> {
+  const { track, depth, event } = columns;
   const levels = new Map<number, number>();
   for (const one of events) {
-    const at = Array.prototype.indexOf.call(event!, one);
-    if (at >= 0 && !levels.has(track![at]!)) levels.set(track![at]!, depth![at]!);
+    const at = Array.prototype.indexOf.call(event, one);
+    if (at >= 0 && !levels.has(track[at]!)) levels.set(track[at]!, depth[at]!);
   }
   return levels;
 }
@@ -31,17 +30,17 @@ export const outerAround = (level: number, rows: number): number => Math.max(Mat
 const ALONE = 0.95;
 
 /** How many outer levels of each lane are nearly all one box in a stretch: what is called once and lasts says little. Of those the innermost stays. */
-export function idleLevels({ columns }: Pick<Answer<TileDocument>, "columns">, { from, to }: Stretch): Map<number, number> {
-  const { track, depth, start, length } = columns as Numbers;
+export function idleLevels({ columns }: Pick<AnswerTo<"tiles">, "columns">, { from, to }: Stretch): Map<number, number> {
+  const { track, depth, start, length } = columns;
   const lanes = new Map<number, Array<{ sum: number; longest: number }>>();
-  for (let at = 0; at < track!.length; at += 1) {
-    const lasts = Math.min(start![at]! + length![at]!, to) - Math.max(start![at]!, from);
+  for (let at = 0; at < track.length; at += 1) {
+    const lasts = Math.min(start[at]! + length[at]!, to) - Math.max(start[at]!, from);
     if (lasts < 0) continue;
-    const levels = lanes.get(track![at]!) ?? [];
-    const level = (levels[depth![at]!] ??= { sum: 0, longest: 0 });
+    const levels = lanes.get(track[at]!) ?? [];
+    const level = (levels[depth[at]!] ??= { sum: 0, longest: 0 });
     level.sum += lasts;
     level.longest = Math.max(level.longest, lasts);
-    lanes.set(track![at]!, levels);
+    lanes.set(track[at]!, levels);
   }
   const idle = (levels: ReadonlyArray<{ sum: number; longest: number } | undefined>) => {
     const busy = levels.findIndex((level) => level !== undefined && level.longest < ALONE * level.sum);
@@ -51,7 +50,7 @@ export function idleLevels({ columns }: Pick<Answer<TileDocument>, "columns">, {
 }
 
 /** The outer levels to hide of a small picture's lanes: around events where a lane has one of them, else those with nothing to see. */
-export function outerOf(answer: Pick<Answer<TileDocument>, "columns">, lanes: readonly Lane[], events: readonly number[], stretch: Stretch): Outer {
+export function outerOf(answer: Pick<AnswerTo<"tiles">, "columns">, lanes: readonly Lane[], events: readonly number[], stretch: Stretch): Outer {
   const [levels, idle] = [levelsOf(answer, events), idleLevels(answer, stretch)];
   return new Map(lanes.map(({ track, rows }) => {
     const level = levels.get(track);
@@ -62,7 +61,7 @@ export function outerOf(answer: Pick<Answer<TileDocument>, "columns">, lanes: re
 const ANYWHERE: Stretch = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
 
 /** The outer levels to hide of a timeline's lanes, by the first answer about them: rows do not jump while one moves. */
-export function useOuter(answer: Answer<TileDocument> | undefined, lanes: Lanes): Outer | undefined {
+export function useOuter(answer: AnswerTo<"tiles"> | undefined, lanes: Lanes): Outer | undefined {
   const known = useRef<{ readonly lanes: Lanes; readonly outer: Outer }>(undefined);
   if (answer && known.current?.lanes !== lanes) known.current = { lanes, outer: idleLevels(answer, ANYWHERE) };
   return known.current?.lanes === lanes ? known.current.outer : undefined;

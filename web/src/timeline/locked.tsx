@@ -5,7 +5,8 @@ import { type Asked, useAnswer, useLast } from "../answers";
 import { duration } from "../format";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
-import type { CounterDocument, EventDetail, Lanes, TileDocument } from "../types";
+import type { Lanes } from "../generated/answers";
+import type { AnswerTo } from "../transport";
 import { useKeys } from "./keys";
 import { LaneCanvas } from "./lanes";
 import { limits, tilesQuestion } from "./question";
@@ -29,8 +30,8 @@ interface Side {
 const HALF = 0.4;
 
 export function LockedTimelines({ before, after }: { before: string; after: string }) {
-  const a = useAnswer<Lanes>("lanes", { run: "before" });
-  const b = useAnswer<Lanes>("lanes", { rank: rank.value });
+  const a = useAnswer("lanes", { run: "before" });
+  const b = useAnswer("lanes", { rank: rank.value });
   const [stepsA, stepsB] = [useSteps("before"), useSteps()];
   return (
     <Shown asked={a}>
@@ -106,9 +107,9 @@ function SideView({ side, stretch, all, start }: SideProps) {
   const own = { from: stretch.from + start, to: stretch.to + start };
   const rankOf = run === undefined ? rank.value : undefined;
   const question = { ...tilesQuestion(own, width, lanes), run, rank: rankOf };
-  const answer = useLast(useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, { ...question, ...limits(lanes) }));
-  const counters = useLast(useAnswer<CounterDocument>(width > 0 ? "counters" : undefined, question));
-  const detail = useAnswer<EventDetail>(event === undefined ? undefined : "event", { event, run, rank: rankOf });
+  const answer = useLast(useAnswer(width > 0 ? "tiles" : undefined, { ...question, ...limits(lanes) }));
+  const counters = useLast(useAnswer(width > 0 ? "counters" : undefined, question));
+  const detail = useAnswer(event === undefined ? undefined : "event", { event, run, rank: rankOf });
   const part = letter === "A" ? "stepa" : "stepb";
   return (
     <div class="side" style={{ "--high": `${HALF * 100}vh` }}>
@@ -143,7 +144,7 @@ function SideView({ side, stretch, all, start }: SideProps) {
 }
 
 /** The event that was clicked, in words. */
-function told(detail: Asked<EventDetail>): string {
+function told(detail: Asked<AnswerTo<"event">>): string {
   switch (detail.state) {
     case "loading":
       return "";

@@ -5,8 +5,7 @@ import { cause } from "../colors";
 import { counted, duration, percent } from "../format";
 import { Name } from "../parts/name";
 import { change, state } from "../state";
-import type { Answer } from "../transport/decode";
-import type { PathDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import { longestEvent, type Segment, segmentsOf } from "./segments";
 import type { Stretch } from "./view";
 
@@ -14,7 +13,7 @@ import type { Stretch } from "./view";
 const MOST = 12;
 
 interface Props {
-  readonly path: Answer<PathDocument>;
+  readonly path: AnswerTo<"path">;
   readonly stretch: Stretch;
   /** Shows a segment: where it is, and its longest event. */
   readonly onSegment: (segment: Stretch, event: number | undefined) => void;

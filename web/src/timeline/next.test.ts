@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { AnswerTo } from "../transport";
 import { beside, firstSeen, nextFound } from "./next";
 import type { Placed } from "./view";
 
@@ -13,7 +14,7 @@ const answer = {
     length: Float64Array.of(80, 10, 10, 20, 30),
     name: Uint8Array.of(0, 1, 1, 0, 2),
   },
-};
+} as unknown as AnswerTo<"tiles">;
 
 test("arrows lead to neighbours, to what is around, and to what is within", () => {
   const lead = (event: number) => (["left", "right", "up", "down"] as const).map((arrow) => beside(answer, event, arrow));

@@ -1,69 +1,67 @@
 /** Where keys lead from the event that is selected, among the boxes that an answer has. Apart from drawing. */
 
-import type { Answer } from "../transport/decode";
-import type { TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import type { Placed, Stretch } from "./view";
 
-type Numbers = Readonly<Record<string, ArrayLike<number>>>;
 export type Arrow = "up" | "down" | "left" | "right";
 
 export const ARROWS: Readonly<Record<string, Arrow>> = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 
 /** The event beside another one in its row, the one around it, or the first one within it. */
-export function beside({ columns }: Pick<Answer<TileDocument>, "columns">, event: number, arrow: Arrow): number | undefined {
-  const { track, depth, start, length, event: events } = columns as Numbers;
+export function beside({ columns }: Pick<AnswerTo<"tiles">, "columns">, event: number, arrow: Arrow): number | undefined {
+  const { track, depth, start, length, event: events } = columns;
   const here = Array.prototype.indexOf.call(events, event);
   if (here < 0) return undefined;
-  const end = start![here]! + length![here]!;
-  const level = depth![here]! + { up: -1, down: 1, left: 0, right: 0 }[arrow];
+  const end = start[here]! + length[here]!;
+  const level = depth[here]! + { up: -1, down: 1, left: 0, right: 0 }[arrow];
   const isWanted = (at: number) => {
-    if (arrow === "left") return start![at]! < start![here]!;
-    if (arrow === "right") return start![at]! > start![here]!;
-    if (arrow === "up") return start![at]! <= start![here]! && start![at]! + length![at]! >= end;
-    return start![at]! >= start![here]! && start![at]! < end;
+    if (arrow === "left") return start[at]! < start[here]!;
+    if (arrow === "right") return start[at]! > start[here]!;
+    if (arrow === "up") return start[at]! <= start[here]! && start[at]! + length[at]! >= end;
+    return start[at]! >= start[here]! && start[at]! < end;
   };
   let best: number | undefined;
-  for (let at = 0; at < track!.length; at += 1) {
-    if (at === here || track![at] !== track![here] || depth![at] !== level || !isWanted(at)) continue;
-    const isNearer = best === undefined || (arrow === "left" || arrow === "up" ? start![at]! > start![best]! : start![at]! < start![best]!);
+  for (let at = 0; at < track.length; at += 1) {
+    if (at === here || track[at] !== track[here] || depth[at] !== level || !isWanted(at)) continue;
+    const isNearer = best === undefined || (arrow === "left" || arrow === "up" ? start[at]! > start[best]! : start[at]! < start[best]!);
     if (isNearer) best = at;
   }
-  return best === undefined ? undefined : events![best];
+  return best === undefined ? undefined : events[best];
 }
 
 /** The next event with a name that is looked for, or the one before, in the order of time; from the last one on to the first. */
 export function nextFound(
-  { columns, document }: Answer<TileDocument>,
+  { columns, document }: AnswerTo<"tiles">,
   selected: number | undefined,
   isFound: (name: string) => boolean,
   stretch: Stretch,
   step: 1 | -1,
 ): number | undefined {
-  const { start, length, event, name, depth, track } = columns as Numbers;
+  const { start, length, event, name, depth, track } = columns;
   const wanted = document.texts.map(isFound);
-  const order = Array.from({ length: start!.length }, (_, at) => at)
-    .filter((at) => event![at] === selected || (wanted[name![at]!] && start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from))
-    .toSorted((a, b) => start![a]! - start![b]! || track![a]! - track![b]! || depth![a]! - depth![b]!);
-  const here = order.findIndex((at) => event![at] === selected);
+  const order = Array.from({ length: start.length }, (_, at) => at)
+    .filter((at) => event[at] === selected || (wanted[name[at]!] && start[at]! <= stretch.to && start[at]! + length[at]! >= stretch.from))
+    .toSorted((a, b) => start[a]! - start[b]! || track[a]! - track[b]! || depth[a]! - depth[b]!);
+  const here = order.findIndex((at) => event[at] === selected);
   for (let far = 1; far <= order.length; far += 1) {
     const from = here < 0 ? (step === 1 ? -1 : 0) : here;
     const at = order[(((from + far * step) % order.length) + order.length) % order.length]!;
-    if (wanted[name![at]!]) return event![at];
+    if (wanted[name[at]!]) return event[at];
   }
   return undefined;
 }
 
 /** The outermost event that is seen of the first lane that has any: where arrows begin. */
-export function firstSeen({ columns }: Pick<Answer<TileDocument>, "columns">, placed: readonly Placed[], { from, to }: Stretch): number | undefined {
-  const { track, depth, start, length, event } = columns as Numbers;
+export function firstSeen({ columns }: Pick<AnswerTo<"tiles">, "columns">, placed: readonly Placed[], { from, to }: Stretch): number | undefined {
+  const { track, depth, start, length, event } = columns;
   for (const { lane, outer } of placed) {
     let best: number | undefined;
-    for (let at = 0; at < track!.length; at += 1) {
-      if (track![at] !== lane.track || depth![at]! < outer || start![at]! > to || start![at]! + length![at]! < from) continue;
-      const isNearer = best === undefined || depth![at]! < depth![best]! || (depth![at] === depth![best] && start![at]! < start![best]!);
+    for (let at = 0; at < track.length; at += 1) {
+      if (track[at] !== lane.track || depth[at]! < outer || start[at]! > to || start[at]! + length[at]! < from) continue;
+      const isNearer = best === undefined || depth[at]! < depth[best]! || (depth[at] === depth[best] && start[at]! < start[best]!);
       if (isNearer) best = at;
     }
-    if (best !== undefined) return event![best];
+    if (best !== undefined) return event[best];
   }
   return undefined;
 }

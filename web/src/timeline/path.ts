@@ -1,7 +1,6 @@
 /** The critical path over the timeline: a line along the upper edge of lanes, from hop to hop. */
 
-import type { Answer } from "../transport/decode";
-import type { PathDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import { scaleOf } from "./paint";
 import { HEAD, type Placed, type Stretch } from "./view";
 
@@ -12,14 +11,14 @@ const CLOSE = 3;
 
 export function drawPath(
   context: CanvasRenderingContext2D,
-  { columns }: Answer<PathDocument>,
+  { columns }: AnswerTo<"path">,
   placed: readonly Placed[],
   stretch: Stretch,
   width: number,
   offset: number,
   ink: { readonly mark: string },
 ): void {
-  const { start, end, track } = columns as Record<string, Uint32Array | Float64Array>;
+  const { start, end, track } = columns;
   const y = new Map(placed.map(({ lane, top }) => [lane.track, offset + top + HEAD - ABOVE]));
   const xOf = scaleOf(stretch, width);
   context.strokeStyle = ink.mark;
@@ -27,13 +26,13 @@ export function drawPath(
   const across = new Path2D();
   let last: number | undefined;
   let crossed = Number.NEGATIVE_INFINITY;
-  for (let hop = 0; hop < start!.length; hop += 1) {
-    const row = y.get(track![hop]!);
-    if (row === undefined || end![hop]! < stretch.from || start![hop]! > stretch.to) {
+  for (let hop = 0; hop < start.length; hop += 1) {
+    const row = y.get(track[hop]!);
+    if (row === undefined || end[hop]! < stretch.from || start[hop]! > stretch.to) {
       last = undefined;
       continue;
     }
-    const [x0, x1] = [xOf(start![hop]!), xOf(end![hop]!)];
+    const [x0, x1] = [xOf(start[hop]!), xOf(end[hop]!)];
     along.moveTo(x0, row);
     along.lineTo(Math.max(x1, x0 + 1), row);
     if (last !== undefined && last !== row && x0 - crossed >= CLOSE) {

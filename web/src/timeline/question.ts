@@ -1,7 +1,7 @@
 /** What is asked of the timeline: a server for what is seen, a report for what it holds. */
 
 import { transport } from "../state";
-import type { Lanes } from "../types";
+import type { Lanes } from "../generated/answers";
 import { MOST_BOXES, type Stretch, tilesOf } from "./view";
 
 type Question = Record<string, string | number | undefined>;

@@ -6,17 +6,8 @@ import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { frameOfName, selOf } from "../flame/chosen";
 import { change, lookAt, rank, state } from "../state";
-import type { Lanes } from "../types";
+import type { Lanes, Range } from "../generated/answers";
 import { laneName, type Stretch } from "./view";
-
-interface Range {
-  readonly from: number;
-  readonly to: number;
-  readonly tracks: ReadonlyArray<{ track: number; busy: number; events: number }>;
-  readonly names: ReadonlyArray<{ name: number; gpu: boolean; count: number; ns: number }>;
-  readonly texts: readonly string[];
-  readonly left_out: number;
-}
 
 /** Rows of each table. */
 const MOST = 20;
@@ -29,7 +20,7 @@ export function marked(): Stretch | undefined {
 
 export function RangeSummary({ lanes }: { lanes: Lanes }) {
   const mark = marked();
-  const asked = useAnswer<Range>(mark ? "range" : undefined, { ...mark, rank: rank.value });
+  const asked = useAnswer(mark ? "range" : undefined, { ...mark, rank: rank.value });
   if (!mark) return null;
   const { from, to } = mark;
   return (

@@ -1,18 +1,17 @@
 import { expect, test } from "vitest";
-import type { Answer } from "../transport/decode";
-import type { PathDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import { nextSegment, NO_EVENT, type Reached, segmentsOf } from "./segments";
 
 test("hops of one cause that follow each other are one segment, and all of the time is in one", () => {
   const columns = { start: Float64Array.of(0, 5, 9, 20), end: Float64Array.of(5, 9, 20, 30), category: Uint32Array.of(1, 1, 0, 1), track: Uint32Array.of(2, 2, 2, 2) };
-  const segments = segmentsOf({ document: {}, columns } as unknown as Answer<PathDocument>);
+  const segments = segmentsOf({ document: {}, columns } as unknown as AnswerTo<"path">);
   expect(segments).toEqual([
     { cause: 1, from: 0, to: 9, first: 0, end: 2 },
     { cause: 0, from: 9, to: 20, first: 2, end: 3 },
     { cause: 1, from: 20, to: 30, first: 3, end: 4 },
   ]);
   const gap = { start: Float64Array.of(0, 6), end: Float64Array.of(5, 9), category: Uint32Array.of(1, 1), track: Uint32Array.of(2, 2) };
-  expect(segmentsOf({ document: {}, columns: gap } as unknown as Answer<PathDocument>)).toHaveLength(2);
+  expect(segmentsOf({ document: {}, columns: gap } as unknown as AnswerTo<"path">)).toHaveLength(2);
   expect(segments.reduce((sum, { from, to }) => sum + to - from, 0)).toBe(30);
 });
 
@@ -27,7 +26,7 @@ test("one goes on in time, though the same event is on the path again and again,
     end: Float64Array.from(hops, (_, at) => 10 * at + 10),
     name: new Uint32Array(hops.length),
   };
-  const path = { document: { texts: [""] }, columns } as unknown as Answer<PathDocument>;
+  const path = { document: { texts: [""] }, columns } as unknown as AnswerTo<"path">;
   const segments = segmentsOf(path);
   expect(segments).toHaveLength(7);
   const walk = (step: 1 | -1, only?: number, reached?: Reached, stretch = { from: 0, to: 80 }) => {

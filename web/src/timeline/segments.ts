@@ -1,7 +1,6 @@
 /** The critical path in few pieces: what follows each other for one cause is one of them. */
 
-import type { Answer } from "../transport/decode";
-import type { PathDocument } from "../types";
+import type { AnswerTo } from "../transport";
 import type { Stretch } from "./view";
 
 /** What has no event of its own on the path: a gap, a wait. */
@@ -18,27 +17,27 @@ export interface Segment {
 }
 
 /** The hops of a path, those of one cause that follow each other on one lane without a gap as one: of a long path the shortest hops may be left out. */
-export function segmentsOf({ columns }: Answer<PathDocument>): Segment[] {
-  const { start, end, category, track } = columns as Record<string, Uint32Array | Float64Array>;
+export function segmentsOf({ columns }: AnswerTo<"path">): Segment[] {
+  const { start, end, category, track } = columns;
   const all: Segment[] = [];
-  for (let hop = 0; hop < start!.length; hop += 1) {
+  for (let hop = 0; hop < start.length; hop += 1) {
     const last = all.at(-1);
-    const goesOn = last?.cause === category![hop] && last!.to === start![hop] && track![hop] === track![hop - 1];
-    if (goesOn) all[all.length - 1] = { ...last!, to: end![hop]!, end: hop + 1 };
-    else all.push({ cause: category![hop]!, from: start![hop]!, to: end![hop]!, first: hop, end: hop + 1 });
+    const goesOn = last?.cause === category[hop] && last!.to === start[hop] && track[hop] === track[hop - 1];
+    if (goesOn) all[all.length - 1] = { ...last!, to: end[hop]!, end: hop + 1 };
+    else all.push({ cause: category[hop]!, from: start[hop]!, to: end[hop]!, first: hop, end: hop + 1 });
   }
   return all;
 }
 
 /** The event of a segment that is on the path longest. */
-export function longestEvent({ document, columns }: Answer<PathDocument>, { first, end: behind }: Segment): { event: number; name: string } | undefined {
-  const { start, end, event, name } = columns as Record<string, Uint32Array | Float64Array>;
+export function longestEvent({ document, columns }: AnswerTo<"path">, { first, end: behind }: Segment): { event: number; name: string } | undefined {
+  const { start, end, event, name } = columns;
   let best: number | undefined;
   for (let hop = first; hop < behind; hop += 1) {
-    if (event![hop] === NO_EVENT) continue;
-    if (best === undefined || end![hop]! - start![hop]! > end![best]! - start![best]!) best = hop;
+    if (event[hop] === NO_EVENT) continue;
+    if (best === undefined || end[hop]! - start[hop]! > end[best]! - start[best]!) best = hop;
   }
-  return best === undefined ? undefined : { event: event![best]!, name: document.texts[name![best]!] ?? "" };
+  return best === undefined ? undefined : { event: event[best]!, name: document.texts[name[best]!] ?? "" };
 }
 
 /** Where one is on the path: the segment that was gone to, as long as its event stays selected. */
@@ -49,7 +48,7 @@ export interface Reached {
 
 /** The segment that is next in time, or the one before, of those with an event and of one cause if one is given: from the one that was reached, else from that of the event that is selected, else from what is seen. */
 export function nextSegment(
-  path: Answer<PathDocument>,
+  path: AnswerTo<"path">,
   segments: readonly Segment[],
   { reached, selected, stretch, only }: { readonly reached?: Reached | undefined; readonly selected: number | undefined; readonly stretch: Stretch; readonly only?: number },
   step: 1 | -1,
@@ -63,7 +62,7 @@ export function nextSegment(
 }
 
 /** The segment to go on from, which is not gone to itself. */
-function startOf({ columns }: Answer<PathDocument>, segments: readonly Segment[], reached: Reached | undefined, selected: number | undefined, { from, to }: Stretch, step: 1 | -1): number {
+function startOf({ columns }: AnswerTo<"path">, segments: readonly Segment[], reached: Reached | undefined, selected: number | undefined, { from, to }: Stretch, step: 1 | -1): number {
   if (reached) return reached.segment;
   const hop = selected === undefined ? -1 : Array.prototype.indexOf.call(columns.event, selected);
   if (hop >= 0) return segments.findIndex(({ end }) => hop < end);

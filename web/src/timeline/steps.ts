@@ -2,12 +2,11 @@
 
 import { useAnswer } from "../answers";
 import { rank } from "../state";
-import type { Meta } from "../types";
 import type { Step } from "./paint";
 
 /** Those of the run, or of the one that it is compared with. */
 export function useSteps(run?: "before"): readonly Step[] {
-  const meta = useAnswer<Meta>("meta", { run });
+  const meta = useAnswer("meta", { run });
   if (meta.state !== "ok") return NONE;
   const { traces } = meta.answer.document;
   const wanted = run === undefined && rank.value !== undefined ? traces.find(({ info }) => `${info.rank}` === rank.value) : traces[0];

@@ -3,14 +3,14 @@
 import { useState } from "preact/hooks";
 import { counted, duration } from "../format";
 import { Name } from "../parts/name";
-import type { Answer } from "../transport/decode";
-import type { Lanes, TileDocument } from "../types";
+import type { AnswerTo } from "../transport";
+import type { Lanes } from "../generated/answers";
 import { laneName, type Stretch } from "./view";
 
 const MOST = 200;
 
 interface Props {
-  readonly answer: Answer<TileDocument>;
+  readonly answer: AnswerTo<"tiles">;
   readonly lanes: Lanes;
   /** What is seen: tiles reach beyond it. */
   readonly stretch: Stretch;
@@ -22,9 +22,9 @@ interface Props {
 
 export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
-  const { track, start, length, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
-  const isShown = (at: number) => isFound === undefined || isFound(answer.document.texts[name![at]!] ?? "");
-  const order = Array.from(start!.keys()).filter((at) => isShown(at) && start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from).toSorted((a, b) => busy![b]! - busy![a]!);
+  const { track, start, length, busy, event, count: counts, name } = answer.columns;
+  const isShown = (at: number) => isFound === undefined || isFound(answer.document.texts[name[at]!] ?? "");
+  const order = Array.from(start.keys()).filter((at) => isShown(at) && start[at]! <= stretch.to && start[at]! + length[at]! >= stretch.from).toSorted((a, b) => busy[b]! - busy[a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
@@ -40,15 +40,15 @@ export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent 
         </thead>
         <tbody>
           {order.slice(0, most).map((at) => (
-            <tr key={at} aria-selected={selected === event![at]}>
+            <tr key={at} aria-selected={selected === event[at]}>
               <td>
-                <button type="button" class="link" onClick={() => onEvent(event![at]!)}>
-                  <Name text={`${counts![at]! > 1 ? `${counts![at]} events, longest ` : ""}${answer.document.texts[name![at]!] ?? ""}`} />
+                <button type="button" class="link" onClick={() => onEvent(event[at]!)}>
+                  <Name text={`${counts[at]! > 1 ? `${counts[at]} events, longest ` : ""}${answer.document.texts[name[at]!] ?? ""}`} />
                 </button>
               </td>
-              <td>{titles.get(track![at]!)}</td>
-              <td class="number">{duration(start![at]!)}</td>
-              <td class="number">{duration(busy![at]!)}</td>
+              <td>{titles.get(track[at]!)}</td>
+              <td class="number">{duration(start[at]!)}</td>
+              <td class="number">{duration(busy[at]!)}</td>
             </tr>
           ))}
         </tbody>

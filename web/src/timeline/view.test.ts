@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { Lane } from "../types";
+import type { Lane } from "../generated/answers";
 import { headOf, laneName, panned, place, sorted, tickLabel, ticks, tilesOf, turned, zoomed } from "./view";
 
 const all = { from: 0, to: 1e9 };

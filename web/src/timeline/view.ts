@@ -1,7 +1,7 @@
 /** Arithmetic of the timeline: which stretch is seen, which tiles hold it, where rows stand. Apart from drawing. */
 
 import { counted } from "../format";
-import type { Lane } from "../types";
+import type { Lane } from "../generated/answers";
 
 /** A stretch of time in ns. */
 export interface Stretch {

@@ -2,9 +2,9 @@
 
 export type Column = Uint8Array | Uint16Array | Uint32Array | Float64Array;
 
-export interface Answer<D = unknown> {
+export interface Answer<D = unknown, C = Readonly<Record<string, Column>>> {
   readonly document: D;
-  readonly columns: Readonly<Record<string, Column>>;
+  readonly columns: C;
 }
 
 interface Head<D> {

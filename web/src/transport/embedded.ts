@@ -1,9 +1,9 @@
 /** Answers that stand in the page itself, each as base64 of gzip. */
 
 import { commandOf } from "../command";
-import type { Meta } from "../types";
+import type { Meta } from "../generated/answers";
 import { decode } from "./decode";
-import { type Arguments, key, Refused, type Transport } from "./index";
+import { type AnswerTo, type Arguments, key, type QueryName, Refused, type Transport } from "./index";
 
 interface Embedded {
   readonly answers: Readonly<Record<string, [ok: boolean, packed: string]>>;
@@ -24,7 +24,7 @@ export function embedded(): Transport | undefined {
   };
   return {
     kind: "report",
-    async ask<D>(name: string, args: Arguments = {}) {
+    async ask<Q extends QueryName>(name: Q, args: Arguments = {}) {
       const found = answers[key(name, args)];
       if (found === undefined) {
         throw new Refused(absent(await run(), left_out), "pruned");
@@ -34,7 +34,7 @@ export function embedded(): Transport | undefined {
       if (!ok) {
         throw new Refused(new TextDecoder().decode(bytes), "lacks");
       }
-      return decode<D>(bytes);
+      return decode(bytes) as AnswerTo<Q>;
     },
   };
 }

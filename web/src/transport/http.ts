@@ -1,12 +1,12 @@
 /** Answers of the server that gave out this page. Addresses are relative: proxies put their own path in front. */
 
 import { decode } from "./decode";
-import { type Arguments, Refused, type Transport } from "./index";
+import { type AnswerTo, type Arguments, type QueryName, Refused, type Transport } from "./index";
 
 export function http(): Transport {
   return {
     kind: "server",
-    async ask<D>(name: string, args: Arguments = {}) {
+    async ask<Q extends QueryName>(name: Q, args: Arguments = {}) {
       const search = new URLSearchParams();
       for (const [argument, value] of Object.entries(args)) {
         if (value !== undefined && value !== "") {
@@ -22,7 +22,7 @@ export function http(): Transport {
       if (!response.ok) {
         throw new Refused(await reason(response), response.status === 422 ? "lacks" : "wrong");
       }
-      return decode<D>(await response.arrayBuffer());
+      return decode(await response.arrayBuffer()) as AnswerTo<Q>;
     },
   };
 }

@@ -4,17 +4,24 @@
  */
 
 import type { ReadonlySignal } from "@preact/signals";
-import { type Answer } from "./decode";
+import type { Answers, Columns } from "../generated/answers";
+import type { Answer } from "./decode";
 import { embedded } from "./embedded";
 import { http } from "./http";
 import { watchPresence } from "./presence";
 
 export type Arguments = Readonly<Record<string, string | number | undefined>>;
 
+/** What can be asked. */
+export type QueryName = keyof Answers;
+
+/** The answer to a query: what its document and its columns are follows from its name. */
+export type AnswerTo<Q extends QueryName> = Answer<Answers[Q], Q extends keyof Columns ? Columns[Q] : {}>;
+
 export interface Transport {
   /** What the page may promise: a report cannot answer everything. */
   readonly kind: "server" | "report";
-  ask<D>(name: string, args?: Arguments): Promise<Answer<D>>;
+  ask<Q extends QueryName>(name: Q, args?: Arguments): Promise<AnswerTo<Q>>;
 }
 
 /** A transport that keeps what was asked before. */
@@ -63,23 +70,22 @@ export function connect(): Keeping {
     gone: presence.gone,
     back: presence.back,
     retry: presence.retry,
-    ask<D>(name: string, args: Arguments = {}): Promise<Answer<D>> {
+    ask<Q extends QueryName>(name: Q, args: Arguments = {}): Promise<AnswerTo<Q>> {
       const question = key(name, args);
       const before = kept.get(question);
       if (before !== undefined) {
         // What was asked last goes last.
         kept.delete(question);
         kept.set(question, before);
-        return before.answer as Promise<Answer<D>>;
+        return before.answer as Promise<AnswerTo<Q>>;
       }
-      const answer = carrier.ask<D>(name, args);
+      const answer = carrier.ask(name, args);
       const entry: { answer: Promise<Answer>; known?: Answer; bytes: number } = { answer: answer as Promise<Answer>, bytes: 0 };
       kept.set(question, entry);
       answer.then(
         (known) => {
           entry.known = known as Answer;
-          const { columns } = known;
-          entry.bytes = Object.values(columns).reduce((sum, column) => sum + column.byteLength, LEAST);
+          entry.bytes = Object.values(entry.known.columns).reduce((sum, column) => sum + column.byteLength, LEAST);
           bytes += entry.bytes;
           for (const oldest of kept.keys()) {
             if (bytes <= MOST) break;

@@ -1,15 +1,12 @@
 /** Whether the server is there: where it went, it is asked again until it answers, and what it could not answer is asked then. */
 
 import { signal } from "@preact/signals";
+import type { Meta } from "../generated/answers";
 import type { Answer } from "./decode";
 import { Refused, type Transport } from "./index";
 
 /** So long after one attempt comes the next. */
 const PAUSE_MS = 2000;
-
-interface About {
-  readonly hash: string;
-}
 
 /** `known` is what the page knows of the run that it shows. */
 export function watchPresence(carrier: Transport, known: () => Answer | undefined) {
@@ -20,8 +17,8 @@ export function watchPresence(carrier: Transport, known: () => Answer | undefine
   const attempt = async () => {
     clearTimeout(timer);
     try {
-      const { document } = await carrier.ask<About>("meta");
-      const shown = known()?.document as About | undefined;
+      const { document } = await carrier.ask("meta");
+      const shown = known()?.document as Meta | undefined;
       // Another run: nothing of what is shown is of it.
       if (shown && shown.hash !== document.hash) return location.reload();
       gone.value = "";

@@ -1,9 +1,15 @@
 //! A view of the tree of calls: every box that is wide enough to be seen.
 
+pub(super) mod frame;
+
+pub(super) use frame::answer as frame;
+
+use crate::first::{Part, Stage, alone, chosen};
 use crate::{Answer, Arguments, Column, Opened, QueryError, Source};
-use serde_json::{Value, json};
-use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
-use stackline_model::{CallMetric, CallTree};
+use serde::Serialize;
+use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewOptions};
+use stackline_model::{CallMetric, CallTree, Unit};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Most boxes in an answer.
@@ -46,48 +52,71 @@ const GROUPINGS: [(&str, Grouping); 10] = [
     ("file", Grouping::File),
 ];
 
+/// A view of the call tree; its boxes are in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Calls<'a> {
+    /// Name of the metric.
+    metric: &'a str,
+    /// Name of the metric for people.
+    title: &'a str,
+    /// Unit of its sums.
+    #[cfg_attr(test, ts(as = "String"))]
+    unit: Unit,
+    /// Sum over the whole run or the chosen part of it.
+    total: u64,
+    /// In a comparison, the sum of the baseline.
+    before: Option<u64>,
+    /// Nodes of the whole view.
+    nodes: usize,
+    /// Nodes below the root that are too narrow to have a box.
+    left_out: usize,
+    /// Name and title of each metric that was measured.
+    metrics: Vec<(&'a str, &'a str)>,
+    /// Whether own time of functions is split over lines by estimate.
+    guessed: bool,
+    /// In a comparison, how many steps each side covers; 0 where it has no steps.
+    steps: Option<ComparedSteps>,
+    /// Row and name of each frame from below the root of the view to the root of this answer.
+    path: Vec<(u64, String)>,
+    labels: Vec<Label<'a>>,
+}
+
+/// Steps that both sides of a comparison cover.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct ComparedSteps {
+    before: usize,
+    after: usize,
+}
+
+/// A frame: its kind, name, tensor inputs, file, line (0 without one) and short name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Label<'a>(&'static str, Cow<'a, str>, Cow<'a, str>, &'a str, u32, String);
+
+impl<'a> Label<'a> {
+    /// The label with its whole names.
+    fn of(label: &'a CallLabel) -> Self {
+        let CallLabel { kind, name, inputs, file, line } = label;
+        Self(kind, name.into(), inputs.into(), file, *line, label.short())
+    }
+
+    /// The label with very long names cut.
+    fn shortened(label: &'a CallLabel) -> Self {
+        let CallLabel { kind, name, inputs, file, line } = label;
+        let [name, inputs, short] = [name, inputs, &label.short()].map(|text| super::shortened(text));
+        Self(kind, name.into(), inputs.into(), file, *line, short)
+    }
+}
+
+/// Names of the columns, a row for each box; the one of the baseline is there in comparisons alone.
+pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
+
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let asked = Asked::new(opened, arguments)?;
     let place = asked.place(opened, arguments)?;
-    Ok(boxes(&place, &asked))
-}
-
-/// One node by all that was measured.
-pub(super) fn frame(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let asked = Asked::new(opened, arguments)?;
-    let place = asked.place(opened, arguments)?;
-    if arguments.text("root")?.is_none() {
-        return Err(QueryError::Argument { name: "root", why: "is missing".to_owned() });
-    }
-    let (view, row) = (&place.view, place.row);
-    let labels = place.labels();
-    let path: Vec<&CallLabel> = labels.iter().collect();
-    let tree = asked.source.tree();
-    let metrics = tree.measured().into_iter().map(|metric| {
-        let sums = |title: &CallView, inclusive: Option<u64>, exclusive: Option<u64>| {
-            json!({
-                "name": title.metric, "title": title.title, "unit": title.unit, "total": title.total.sum,
-                "inclusive": inclusive, "exclusive": exclusive,
-            })
-        };
-        if metric == asked.options.metric {
-            return sums(view, Some(view.nodes[row].inclusive.sum), Some(view.nodes[row].exclusive.sum));
-        }
-        if let Some(there) = asked.there(metric, &labels) {
-            return sums(&there, Some(there.nodes[0].inclusive.sum), Some(there.nodes[0].exclusive.sum));
-        }
-        // Kept as if the page had asked for it: the next frame needs it, too.
-        let view = opened
-            .view(&asked.key(&arguments.clone().with("metric", metric.name(&tree.strings))), || asked.view(metric));
-        let node = find(&view, &path);
-        let of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
-        sums(&view, of(|node| node.inclusive.sum), of(|node| node.exclusive.sum))
-    });
-    let calls = counted(view, row);
-    let path = labels.iter().map(|of| json!([of.kind, of.name, of.inputs, of.file, of.line, of.short()]));
-    Ok(Answer::document(
-        &json!({"path": path.collect::<Vec<_>>(), "calls": calls, "metrics": metrics.collect::<Vec<_>>()}),
-    ))
+    boxes(&place, &asked)
 }
 
 /// How often the frame of a row was called, if that was counted.
@@ -142,22 +171,6 @@ impl Place {
         let narrow = view.narrow.get(self.row..end).unwrap_or_default();
         end - self.row - kept + narrow.iter().map(|&many| many as usize).sum::<usize>()
     }
-}
-
-/// The row with these labels from below the root on: `Some(None)` if there is none since nothing was measured there, `None` if
-/// that is not known, for callers of so little were not followed.
-fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
-    let least = view.nodes[0].inclusive.sum as f64 * UNFOLLOWED;
-    let mut at = 0;
-    for label in path {
-        let mut below = at + 1..end(view, at);
-        match below.find(|&row| view.nodes[row].parent == at && view.label(row) == *label) {
-            Some(row) => at = row,
-            None if view.is_pruned && at > 0 && (view.nodes[at].inclusive.sum as f64) < least => return None,
-            None => return Some(None),
-        }
-    }
-    Some(Some(at))
 }
 
 /// What a view is asked of, and how.
@@ -251,11 +264,11 @@ impl<'o> Asked<'o> {
         part.unwrap_or_else(|| whole.clone())
     }
 
-    /// Names of all that was measured.
-    fn metrics(&self) -> Vec<Value> {
+    /// Names and titles of all that was measured.
+    fn metrics(&self) -> Vec<(&str, &str)> {
         let tree = self.source.tree();
-        let one = |metric: &CallMetric| json!([metric.name(&tree.strings), metric.title(&tree.strings)]);
-        tree.measured().iter().map(one).collect()
+        let one = |metric: CallMetric| (metric.name(&tree.strings), metric.title(&tree.strings));
+        tree.measured().into_iter().map(one).collect()
     }
 }
 
@@ -297,7 +310,7 @@ fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> R
 }
 
 /// The boxes below a node, and how many were left out.
-fn boxes(place: &Place, asked: &Asked<'_>) -> Answer {
+fn boxes(place: &Place, asked: &Asked<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
     let least = asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
     let kept = kept(view, root, least);
@@ -312,27 +325,29 @@ fn boxes(place: &Place, asked: &Asked<'_>) -> Answer {
         row.push(place.number(node) as f64);
         parent.push(if position == 0 { 0 } else { at[data.parent] });
         depth.push((data.depth - view.nodes[root].depth) as u32);
-        label.push(labels.place(view, data.label));
+        label.push(labels.place(data.label));
         inclusive.push(data.inclusive.sum as f64);
         exclusive.push(data.exclusive.sum as f64);
         calls.push(counted(view, node).unwrap_or(0) as f64);
         before.push(data.before.sum as f64);
     }
-    let path: Vec<Value> = place.path().into_iter().map(|(row, label)| json!([row, label.short()])).collect();
-    let document = json!({
-        "metric": view.metric,
-        "title": view.title,
-        "unit": view.unit,
-        "total": view.total.sum,
-        "before": view.before.map(|before| before.sum),
-        "nodes": view.nodes.len(),
-        "left_out": place.left_out(kept.len()),
-        "metrics": asked.metrics(),
-        "guessed": asked.source.guesses_lines(),
-        "steps": asked.beside.as_ref().map(|before| json!({"before": before.steps(), "after": asked.source.steps()})),
-        "path": path,
-        "labels": labels.list,
-    });
+    let document = Calls {
+        metric: &view.metric,
+        title: &view.title,
+        unit: view.unit,
+        total: view.total.sum,
+        before: view.before.map(|before| before.sum),
+        nodes: view.nodes.len(),
+        left_out: place.left_out(kept.len()),
+        metrics: asked.metrics(),
+        guessed: asked.source.guesses_lines(),
+        steps: asked
+            .beside
+            .as_ref()
+            .map(|before| ComparedSteps { before: before.steps(), after: asked.source.steps() }),
+        path: place.path().into_iter().map(|(row, label)| (row, label.short())).collect(),
+        labels: labels.list,
+    };
     let mut columns = vec![
         ("row", Column::F64(row)),
         ("parent", Column::U32(parent)),
@@ -345,33 +360,26 @@ fn boxes(place: &Place, asked: &Asked<'_>) -> Answer {
     if view.before.is_some() {
         columns.push(("before", Column::F64(before)));
     }
-    Answer { json: document.to_string(), columns }
+    Answer::with_columns(&document, columns)
 }
 
 /// The labels of an answer, each once.
-struct Labels {
+struct Labels<'a> {
+    view: &'a CallView,
     places: Vec<u32>,
-    list: Vec<Value>,
+    list: Vec<Label<'a>>,
 }
 
-impl Labels {
-    fn of(view: &CallView) -> Self {
-        Self { places: vec![u32::MAX; view.labels.len()], list: Vec::new() }
+impl<'a> Labels<'a> {
+    fn of(view: &'a CallView) -> Self {
+        Self { view, places: vec![u32::MAX; view.labels.len()], list: Vec::new() }
     }
 
     /// The place of a label in the list.
-    fn place(&mut self, view: &CallView, label: usize) -> u32 {
+    fn place(&mut self, label: usize) -> u32 {
         if self.places[label] == u32::MAX {
             self.places[label] = self.list.len() as u32;
-            let of = &view.labels[label];
-            self.list.push(json!([
-                of.kind,
-                super::shortened(&of.name),
-                super::shortened(&of.inputs),
-                of.file,
-                of.line,
-                super::shortened(&of.short())
-            ]));
+            self.list.push(Label::shortened(&self.view.labels[label]));
         }
         self.places[label]
     }
@@ -409,32 +417,27 @@ fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     rows
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use stackline_model::{CallFrame, CallProcess, CallStats, CallThread, CallTreeBuilder};
+/// The directions that the page draws a tree in.
+const DRAWN: [&str; 3] = ["top-down", "bottom-up", "flat"];
 
-    #[test]
-    fn what_was_not_followed_is_not_taken_for_nothing() {
-        let mut builder = CallTreeBuilder::new();
-        let process = builder.process(CallProcess::default());
-        let name = builder.text("main");
-        let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
-        for (path, value) in [(["step", "large"], 1_000_000_000), (["step", "small"], 1)] {
-            let node = path.into_iter().fold(CallTree::ROOT, |node, name| {
-                let frame = CallFrame::operator(builder.text(name));
-                let frame = builder.frame(frame);
-                builder.child(node, frame)
-            });
-            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let shapes = |arguments: &Arguments| DRAWN.map(|shape| arguments.clone().with("shape", shape)).to_vec();
+    match stage {
+        Stage::Code => shapes(&chosen(opened)),
+        Stage::Comparison if opened.before().is_ok() => {
+            vec![chosen(opened).with("shape", "top-down").with("beside", "before")]
         }
-        let tree = builder.finish();
-        let options = ViewOptions { shape: Shape::BottomUp, ..ViewOptions::new(CallMetric::OperatorTime) };
-        let view = calls::view_pruned(&tree, &options, UNFOLLOWED, &[]);
-        let [small, step] =
-            ["small", "step"].map(|name| CallLabel { kind: "operator", name: name.into(), ..CallLabel::default() });
-        assert_eq!(find(&view, &[&small, &step]), None, "its callers were not followed");
-        assert_eq!(find(&view, &[&step, &small]), Some(None), "nothing was measured in the step itself");
-        assert!(matches!(find(&view, &[&small]), Some(Some(_))));
+        Stage::Groups => {
+            let group = |(by, _)| chosen(opened).with("shape", "flat").with("by", by).with("least", "0");
+            ONLY.map(group).to_vec()
+        }
+        Stage::Merged => {
+            let named = || chosen(opened).with("merge", "name");
+            let ways = [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
+            ways.iter().flat_map(shapes).collect()
+        }
+        Stage::Whole => shapes(&Part::Whole.arguments(opened)),
+        Stage::Step(number, ..) => shapes(&alone(number)),
+        _ => Vec::new(),
     }
 }

@@ -1,11 +1,28 @@
 //! What `stackline diff --format json` says of the run and its baseline.
 
+use crate::first::{Stage, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_analyze::diff::{self, Options, Side};
 use stackline_model::TraceSet;
 use stackline_present::json::{Document, SCHEMA_VERSION};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a comparison has besides its tables.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct ComparisonKeys<'a> {
+    before: [&'a str; 1],
+    after: [&'a str; 1],
+    method: &'static str,
+    /// Share of false alarms that is accepted, in percent.
+    level_percent: f64,
+    kernels_by: &'static str,
+    confidence: &'static str,
+    /// Why the runs can hardly be compared, a sentence each.
+    warnings: &'a [String],
+    notes: &'a [String],
+}
 
 pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
     let baseline = opened.before()?;
@@ -17,36 +34,50 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
     let (mut before, mut after): (Side, Side) = (vec![baseline.profiles()?], vec![opened.profiles()?]);
     diff::alike(&mut before, &mut after);
     let diff = diff::compare(&before, &after, Options::default());
-    let extra = [
-        ("before", json!([baseline.name]).into()),
-        ("after", json!([opened.name]).into()),
-        ("method", json!(diff.method.name()).into()),
-        ("level_percent", json!(diff.options.level * 100.0).into()),
-        ("kernels_by", json!(if diff.by_family { "family" } else { "name" }).into()),
-        ("confidence", json!(diff.confidence().name()).into()),
-        ("warnings", json!(diff.warnings).into()),
-        ("notes", json!(diff.notes).into()),
-    ];
+    let keys = ComparisonKeys {
+        before: [&baseline.name],
+        after: [&opened.name],
+        method: diff.method.name(),
+        level_percent: diff.options.level * 100.0,
+        kernels_by: if diff.by_family { "family" } else { "name" },
+        confidence: diff.confidence().name(),
+        warnings: &diff.warnings,
+        notes: &diff.notes,
+    };
     let infos: Vec<_> = baseline.infos.iter().chain(&opened.infos).cloned().collect();
     let document = Document {
         command: "diff",
         version: SCHEMA_VERSION,
         traces: &infos,
         set: &TraceSet::default(),
-        extra: &extra,
+        extra: &[],
         tables: &diff::tables(&diff, &before, &after),
     };
-    super::printed(&document)
+    super::printed(document, Vec::new(), &keys)
 }
 
-/// How high the memory of each device stands at most, before and after; none where a run tells nothing of the device.
+/// Peak memory of each device, in both runs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct MemoryPeaks<'a> {
+    devices: Vec<ComparedPeak<'a>>,
+}
+
+/// Peak memory of a device in bytes; null where a run has no data about the device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct ComparedPeak<'a> {
+    device: &'a str,
+    before: Option<u64>,
+    after: Option<u64>,
+}
+
 pub(super) fn memory(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
     let peaks = [opened.before()?, opened].map(peaks);
     let devices: BTreeSet<&String> = peaks.iter().flat_map(BTreeMap::keys).collect();
-    let row =
-        |device: &String| json!({"device": device, "before": peaks[0].get(device), "after": peaks[1].get(device)});
-    let rows: Vec<Value> = devices.into_iter().map(row).collect();
-    Ok(Answer::document(&json!({"devices": rows})))
+    let [before, after] = &peaks;
+    let row = |device| ComparedPeak { device, before: before.get(device).copied(), after: after.get(device).copied() };
+    Answer::document(&MemoryPeaks { devices: devices.into_iter().map(String::as_str).map(row).collect() })
 }
 
 fn peaks(opened: &Opened) -> BTreeMap<String, u64> {
@@ -56,4 +87,8 @@ fn peaks(opened: &Opened) -> BTreeMap<String, u64> {
         peaks.insert(peak.device.clone(), peak.bytes);
     }
     peaks
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Comparison && opened.before().is_ok() { plain() } else { Vec::new() }
 }

@@ -3,7 +3,7 @@
 use super::tiles::window;
 use crate::counters::Counter;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 
 /// Most points in an answer.
 const MOST: usize = 100_000;
@@ -19,6 +19,40 @@ pub(super) struct Point {
     pub(super) last: f64,
 }
 
+/// The counters of a trace; their values are in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct CounterDocument {
+    counters: Vec<About>,
+    /// Counters that are left out.
+    more: usize,
+    /// Values of the listed counters that are left out.
+    left_out: usize,
+}
+
+/// A counter: its name, whether it counts bytes, and its range over the whole trace.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, ts(rename = "Counter"))]
+struct About {
+    name: String,
+    bytes: bool,
+    least: f64,
+    most: f64,
+}
+
+impl About {
+    fn of(counter: &Counter) -> Self {
+        let values = counter.values.iter().map(|&(_, value)| value);
+        let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
+        let least = values.fold(f64::INFINITY, f64::min);
+        Self { name: super::shortened(&counter.name), bytes: counter.is_bytes, least, most }
+    }
+}
+
+/// Names of the columns, a row for each bucket that has values.
+pub(super) const COLUMNS: &[&str] = &["counter", "start", "low", "high", "last"];
+
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let origin = opened.origin(rank)?;
@@ -30,17 +64,8 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     }
     let left_out = points.len().saturating_sub(MOST);
     points.truncate(MOST);
-    let about = |counter: &Counter| {
-        let values = counter.values.iter().map(|&(_, value)| value);
-        let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
-        let least = values.fold(f64::INFINITY, f64::min);
-        json!({"name": super::shortened(&counter.name), "bytes": counter.is_bytes, "least": least, "most": most})
-    };
-    let document = json!({
-        "counters": counters.list.iter().map(about).collect::<Vec<_>>(),
-        "more": counters.left_out,
-        "left_out": left_out,
-    });
+    let document =
+        CounterDocument { counters: counters.list.iter().map(About::of).collect(), more: counters.left_out, left_out };
     let values = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
     let columns = vec![
         ("counter", Column::U32(points.iter().map(|point| point.counter as u32).collect())),
@@ -49,7 +74,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         ("high", values(|point| point.high)),
         ("last", values(|point| point.last)),
     ];
-    Ok(Answer { json: document.to_string(), columns })
+    Answer::with_columns(&document, columns)
 }
 
 /// The points of a counter in a window, and the one before it: a value holds until the next.

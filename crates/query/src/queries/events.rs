@@ -1,15 +1,77 @@
 //! One event with all that is known of it, and what happened in a stretch of time.
 
 use super::{Texts, shortened};
+use crate::first::{Stage, with};
 use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Number;
 use stackline_analyze::findings::place_of;
 use stackline_model::{AttrValue, EventId, EventKind, StrId, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// Most names that a summary lists.
 const MOST: usize = 50;
+
+/// Everything known about one event.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct EventDetail<'a> {
+    event: Brief,
+    category: &'a str,
+    track: u32,
+    /// Number of the step in which the event begins.
+    step: Option<i64>,
+    place: Place,
+    /// Name and value of each argument.
+    arguments: Vec<(&'a str, Attribute)>,
+    /// Events around it on its track, the innermost first.
+    enclosing: Vec<Brief>,
+    /// Of work on a GPU, the call that launched it.
+    launch: Option<Brief>,
+    /// Of work on a GPU, the operator that it belongs to.
+    operator: Option<Brief>,
+    /// Work on GPUs that the event launched.
+    launched: Vec<Brief>,
+    /// Of work on a GPU, its launch (or else its operator) is called from these, the innermost first.
+    callers: Vec<Brief>,
+}
+
+/// An event in short; times in ns, `start` since the start of the trace.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Brief {
+    event: u32,
+    name: String,
+    kind: &'static str,
+    start: i64,
+    dur: i64,
+    track: u32,
+}
+
+/// Source location of an event.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, ts(rename = "EventPlace"))]
+struct Place {
+    file: Option<String>,
+    line: Option<u32>,
+    function: Option<String>,
+    module: Option<String>,
+    operator: Option<String>,
+    /// All of it for people.
+    text: String,
+}
+
+/// Value of an argument.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(untagged)]
+enum Attribute {
+    Text(String),
+    /// Null where it is no finite number.
+    Number(#[cfg_attr(test, ts(as = "Option<f64>"))] Option<Number>),
+}
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
@@ -23,7 +85,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let place = place_of(trace, event);
     let track = trace.events.track[event.index()];
     let gpu = trace.gpu.of_event(event);
-    let launched: Vec<Value> = match gpu {
+    let launched: Vec<Brief> = match gpu {
         Some(_) => Vec::new(),
         None => {
             let launched = opened.launched(at).by(trace, event, MOST);
@@ -34,42 +96,84 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let caller = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some().or(trace.gpu.operator[gpu.index()].some()));
     let callers = caller.map_or_else(Vec::new, |up| trace.ancestors(up).map(|up| brief(trace, origin, up)).collect());
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
-    Ok(Answer::document(&json!({
-        "event": brief(trace, origin, event),
-        "category": trace.category(event),
-        "track": track.0,
-        "step": trace.step_at(trace.events.start[event.index()], trace.tracks.pid(track)).map(|at| trace.steps[at as usize].number),
-        "place": {
-            "file": place.file, "line": place.line, "function": place.function, "module": place.module,
-            "operator": place.operator, "text": place.text(),
+    let step = trace.step_at(trace.events.start[event.index()], trace.tracks.pid(track));
+    let argument = |(key, value)| (trace.strings.get(key), attribute(trace, value));
+    Answer::document(&EventDetail {
+        event: brief(trace, origin, event),
+        category: trace.category(event),
+        track: track.0,
+        step: step.map(|at| trace.steps[at as usize].number),
+        place: Place {
+            text: place.text(),
+            file: place.file,
+            line: place.line,
+            function: place.function,
+            module: place.module,
+            operator: place.operator,
         },
-        "arguments": trace.attrs.of(event).map(|(key, value)| json!([trace.strings.get(key), attribute(trace, value)])).collect::<Vec<_>>(),
-        "enclosing": trace.ancestors(event).map(|up| brief(trace, origin, up)).collect::<Vec<_>>(),
-        "launch": owner(gpu.map(|gpu| trace.gpu.launch[gpu.index()])),
-        "operator": owner(gpu.map(|gpu| trace.gpu.operator[gpu.index()])),
-        "launched": launched,
-        "callers": callers,
-    })))
-}
-
-fn brief(trace: &Trace, origin: i64, event: EventId) -> Value {
-    let at = event.index();
-    json!({
-        "event": event.0, "name": shortened(trace.name(event)), "kind": trace.kind(event).name(),
-        "start": trace.events.start[at].saturating_sub(origin), "dur": trace.events.dur[at], "track": trace.events.track[at].0,
+        arguments: trace.attrs.of(event).map(argument).collect(),
+        enclosing: trace.ancestors(event).map(|up| brief(trace, origin, up)).collect(),
+        launch: owner(gpu.map(|gpu| trace.gpu.launch[gpu.index()])),
+        operator: owner(gpu.map(|gpu| trace.gpu.operator[gpu.index()])),
+        launched,
+        callers,
     })
 }
 
-fn attribute(trace: &Trace, value: AttrValue) -> Value {
+fn brief(trace: &Trace, origin: i64, event: EventId) -> Brief {
+    let at = event.index();
+    Brief {
+        event: event.0,
+        name: shortened(trace.name(event)),
+        kind: trace.kind(event).name(),
+        start: trace.events.start[at].saturating_sub(origin),
+        dur: trace.events.dur[at],
+        track: trace.events.track[at].0,
+    }
+}
+
+fn attribute(trace: &Trace, value: AttrValue) -> Attribute {
     if let Some(text) = value.as_str(&trace.strings) {
-        return json!(shortened(text));
+        return Attribute::Text(shortened(text));
     }
     match value.as_i64() {
         // Beyond 2^53 a browser would round them.
-        Some(number) if number.unsigned_abs() > 1 << 53 => json!(number.to_string()),
-        Some(number) => json!(number),
-        None => json!(value.as_f64()),
+        Some(number) if number.unsigned_abs() > 1 << 53 => Attribute::Text(number.to_string()),
+        Some(number) => Attribute::Number(Some(number.into())),
+        None => Attribute::Number(value.as_f64().and_then(Number::from_f64)),
     }
+}
+
+/// Events in a time range, by track and by name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Range {
+    tracks: Vec<RangeTrack>,
+    /// Names with most time, the longest first.
+    names: Vec<RangeName>,
+    /// Names that `name` numbers.
+    texts: Vec<String>,
+    /// Names that are left out.
+    left_out: usize,
+}
+
+/// A track in a time range: ns in which any of its events runs, and how many there are.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct RangeTrack {
+    track: u32,
+    busy: i64,
+    events: u64,
+}
+
+/// Events of one name in a time range, on GPUs or elsewhere.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct RangeName {
+    name: u32,
+    gpu: bool,
+    count: u64,
+    ns: i64,
 }
 
 /// Events of a lane, by start, and the time in which any of them runs: what calls itself is busy once.
@@ -117,7 +221,7 @@ pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
             names.entry(trace.events.name[event.index()]).or_default().add(start, end);
         }
         if lane.events > 0 {
-            tracks.push(json!({"track": track.0, "busy": lane.ns, "events": lane.events}));
+            tracks.push(RangeTrack { track: track.0, busy: lane.ns, events: lane.events });
         }
         for (name, busy) in names {
             let sum = sums.entry((name, is_gpu)).or_default();
@@ -127,9 +231,59 @@ pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let mut names: Vec<_> = sums.into_iter().collect();
     names.sort_by_key(|&((name, is_gpu), (_, ns))| (std::cmp::Reverse(ns), name, is_gpu));
     let mut texts = Texts::default();
-    let row = |((name, is_gpu), (count, ns)): &((StrId, bool), (u64, i64))| json!({"name": texts.index(trace.strings.get(*name)), "gpu": is_gpu, "count": count, "ns": ns});
-    let rows: Vec<_> = names.iter().take(MOST).map(row).collect();
-    Ok(Answer::document(&json!({
-        "tracks": tracks, "names": rows, "texts": texts.list(), "left_out": names.len() - rows.len(),
-    })))
+    let left_out = names.len().saturating_sub(MOST);
+    let row = |((name, gpu), (count, ns))| RangeName { name: texts.index(trace.strings.get(name)), gpu, count, ns };
+    let names = names.into_iter().take(MOST).map(row).collect();
+    Answer::document(&Range { tracks, names, texts: texts.list(), left_out })
+}
+
+/// Events of a finding that the page lists.
+const OF_FINDING: usize = 12;
+/// Events whose details are at hand: those that last longest.
+const LONGEST: usize = 600;
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Evidence => evidence(opened),
+        Stage::Events => longest(opened).into_iter().map(|event| with(&[("event", &event.to_string())])).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// All that ran in a step.
+pub(super) fn first_ranges(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
+    let since = |ns: i64| ns.saturating_sub(origin).to_string();
+    vec![with(&[("from", &since(start)), ("to", &since(end))])]
+}
+
+/// The events that findings list.
+fn evidence(opened: &Opened) -> Vec<Arguments> {
+    let findings = opened.findings(None).map_or(&[][..], |found| &found.findings);
+    let events = findings.iter().flat_map(|finding| {
+        let rank = finding.told_of();
+        let events = if opened.trace(rank).is_ok() { &finding.events[..] } else { &[] };
+        events.iter().take(OF_FINDING).map(move |event| (rank, event))
+    });
+    let one = |(rank, event): (Option<i64>, &EventId)| {
+        let event = with(&[("event", &event.0.to_string())]);
+        rank.map_or(event.clone(), |rank| event.with("rank", &rank.to_string()))
+    };
+    events.map(one).collect()
+}
+
+/// The events that last longest, longest first.
+fn longest(opened: &Opened) -> Vec<u32> {
+    let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
+    let dur = |event: u32| trace.events.dur[event as usize];
+    let mut all: Vec<u32> =
+        trace.events.ids().filter(|&event| trace.events.is_timed(event)).map(|event| event.0).collect();
+    let most = LONGEST.min(all.len());
+    let by_length = |a: &u32, b: &u32| dur(*b).cmp(&dur(*a)).then(a.cmp(b));
+    if most < all.len() {
+        all.select_nth_unstable_by(most, by_length);
+    }
+    all.truncate(most);
+    all.sort_unstable_by(by_length);
+    all
 }

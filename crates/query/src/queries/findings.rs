@@ -1,10 +1,11 @@
 //! What to change, where, and what it gains.
 
+use crate::first::{Stage, plain, with};
 use crate::source;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_analyze::findings::{self, Finding, Findings, RuleInfo};
-use stackline_model::{EventId, Trace};
+use stackline_model::{EventId, Trace, Unit};
 use stackline_present::findings::{keys, uncovered};
 use stackline_present::json::{Document, SCHEMA_VERSION};
 use std::sync::Arc;
@@ -14,65 +15,146 @@ const SHOWN: usize = 200;
 /// What gains too little to be a finding: so many are told of.
 const NEAREST: usize = 5;
 
+/// What the page has of findings besides what the command line prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct FindingsKeys<'a> {
+    /// The rules that could be checked.
+    rules: Vec<Rule<'a>>,
+    /// What gains too little to be a finding: the largest first.
+    nearest: Vec<NearMiss<'a>>,
+    /// What no finding is about, in sentences: one for all, and one for each group.
+    uncovered_text: Vec<String>,
+    /// Whether steps last until the GPU work that they launched is done.
+    with_gpu_work: bool,
+    /// Of sums of calls: times are those of one thread.
+    is_of_calls: bool,
+}
+
+/// A rule that could be checked, with its settings as `--set` changes them: name, value, meaning.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Rule<'a> {
+    code: &'a str,
+    name: &'a str,
+    about: &'a str,
+    thresholds: Vec<(&'static str, f64, &'static str)>,
+}
+
+/// A candidate whose gain is too small for a finding, in percent of a step or of a device's peak memory.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct NearMiss<'a> {
+    code: &'a str,
+    title: &'a str,
+    place: String,
+    percent: f64,
+}
+
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
     // In the words of the terminal, so that both say the same.
-    let uncovered = uncovered(found).iter().map(|line| line.trim_start_matches("- ")).collect();
-    let looked = [
-        ("rules", looked(found)),
-        ("nearest", nearest(found)),
-        ("uncovered_text", uncovered),
-        ("with_gpu_work", found.with_gpu_work.into()),
-        ("is_of_calls", found.is_of_calls.into()),
-    ];
-    let extra: Vec<_> = keys(found).into_iter().chain(looked).map(|(key, value)| (key, value.into())).collect();
-    let tables = findings::tables(found);
+    let uncovered_text = uncovered(found).iter().map(|line| line.trim_start_matches("- ").to_owned()).collect();
+    let of_page = FindingsKeys {
+        rules: looked(found),
+        nearest: nearest(found),
+        uncovered_text,
+        with_gpu_work: found.with_gpu_work,
+        is_of_calls: found.is_of_calls,
+    };
     let document = Document {
         command: "findings",
         version: SCHEMA_VERSION,
         traces: &opened.infos,
         set: &opened.set,
-        extra: &extra,
-        tables: &tables,
+        extra: &[],
+        tables: &findings::tables(found),
     };
-    super::printed(&document)
+    super::printed(document, keys(found), &of_page)
 }
 
 /// The rules that could look, whether they found anything or not.
-fn looked(found: &Findings) -> Value {
+fn looked(found: &Findings) -> Vec<Rule<'_>> {
     let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
     let rules = found.rules.iter().filter(could);
-    let row = |rule: &Arc<RuleInfo>| json!({"code": rule.code, "name": rule.name, "about": rule.about, "thresholds": thresholds(&rule.code)});
-    rules.map(row).collect()
+    rules
+        .map(|of| Rule { code: &of.code, name: &of.name, about: &of.about, thresholds: thresholds(&of.code) })
+        .collect()
 }
 
 /// The nearest misses: what gains most of that which gains too little to be told of.
-fn nearest(found: &Findings) -> Value {
+fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     let part = |finding: &Finding| match &finding.memory {
         Some(memory) => memory.percent(),
         None => finding.gain_ns() as f64 / found.step_ns.max(1) as f64 * 100.0,
     };
     let mut small: Vec<(&Finding, f64)> = found.small.iter().map(|finding| (finding, part(finding))).collect();
     small.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let row = |(finding, percent): &(&Finding, f64)| json!({"code": finding.rule.code, "title": finding.title, "place": finding.place.text(), "percent": percent});
-    small.iter().take(NEAREST).map(row).collect()
+    let nearest = small.into_iter().take(NEAREST).map(|(finding, percent)| NearMiss {
+        code: &finding.rule.code,
+        title: &finding.title,
+        place: finding.place.text(),
+        percent,
+    });
+    nearest.collect()
 }
 
 /// From what on a rule reports, as `--set` changes it: name, value, what it means. Rules of the user's own have none.
-fn thresholds(code: &str) -> Vec<Value> {
+fn thresholds(code: &str) -> Vec<(&'static str, f64, &'static str)> {
     let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
-    settings.iter().map(|of| json!([of.name, of.default, of.about])).collect()
+    settings.iter().map(|of| (of.name, of.default, of.about)).collect()
 }
 
-/// The page of a rule.
+/// The documentation of a rule, as Markdown.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct RulePage {
+    code: &'static str,
+    page: String,
+}
+
 pub(super) fn rule(_: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let code: String = arguments.needed("code")?;
     let missing = || QueryError::missing(format!("there is no page of a rule {:?}", super::shortened(&code)));
     let rule = findings::rules::find(&code).ok_or_else(missing)?;
-    Ok(Answer::document(&json!({"code": rule.code, "page": rule.page()})))
+    Answer::document(&RulePage { code: rule.code, page: rule.page() })
 }
 
-/// One of them, by its position in the list.
+/// One finding with its evidence and its source.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct FindingDetail<'a> {
+    /// Position in the list of findings.
+    at: usize,
+    /// Of several ranks, the one whose events are listed.
+    rank: Option<i64>,
+    code: &'a str,
+    about: &'a str,
+    why: &'a str,
+    /// The documentation of the rule, as Markdown; null for the user's own rules.
+    page: Option<String>,
+    example: Option<Example<'a>>,
+    /// Name, value and unit of what the finding is based on.
+    #[cfg_attr(test, ts(as = "Vec<(String, f64, String)>"))]
+    facts: Vec<(&'a str, f64, Unit)>,
+    events: Vec<EventRow>,
+    events_total: usize,
+    excerpt: Option<source::Excerpt<'a>>,
+}
+
+/// Code before and after the change that a rule suggests.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Example<'a> {
+    before: &'a str,
+    after: &'a str,
+}
+
+/// An event: its number, name, kind, start in ns since the start of the trace, and duration in ns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct EventRow(u32, String, &'static str, i64, i64);
+
 pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let at: usize = arguments.needed("at")?;
@@ -90,30 +172,40 @@ pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         let ((_, trace), origin) = (opened.trace(rank)?, opened.origin(rank)?);
         finding.events.iter().take(SHOWN).map(|&event| event_row(trace, event, origin)).collect()
     };
-    Ok(Answer::document(&json!({
-        "at": at,
-        "rank": rank,
-        "code": finding.rule.code,
-        "about": finding.rule.about,
-        "why": finding.rule.why,
-        // Rules of the user's own have no page.
-        "page": findings::rules::find(&finding.rule.code).map(|rule| rule.page()),
-        "example": finding.rule.example.as_ref().map(|(before, after)| json!({"before": before, "after": after})),
-        "facts": finding.facts.iter().map(|fact| json!([fact.name, fact.value, fact.unit])).collect::<Vec<_>>(),
-        "events": events,
-        "events_total": finding.events.len(),
-        "excerpt": excerpt(opened, finding),
-    })))
+    let rule = &finding.rule;
+    Answer::document(&FindingDetail {
+        at,
+        rank,
+        code: &rule.code,
+        about: &rule.about,
+        why: &rule.why,
+        page: findings::rules::find(&rule.code).map(|rule| rule.page()),
+        example: rule.example.as_ref().map(|(before, after)| Example { before, after }),
+        facts: finding.facts.iter().map(|fact| (fact.name.as_str(), fact.value, fact.unit)).collect(),
+        events,
+        events_total: finding.events.len(),
+        excerpt: excerpt(opened, finding),
+    })
 }
 
-fn event_row(trace: &Trace, event: EventId, origin: i64) -> Value {
+fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
     let start = trace.events.start[event.index()].saturating_sub(origin);
     let dur = trace.events.dur[event.index()];
-    json!([event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur])
+    EventRow(event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur)
 }
 
 /// The lines around the place of a finding, if its file is at hand.
-fn excerpt(opened: &Opened, finding: &Finding) -> Option<Value> {
+fn excerpt<'a>(opened: &'a Opened, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
     opened.files().contains(file).then(|| source::excerpt(opened, file, line))
+}
+
+pub(super) fn first_list(_: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Opening { plain() } else { Vec::new() }
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let count =
+        if stage == Stage::Findings { opened.findings(None).map_or(0, |found| found.findings.len()) } else { 0 };
+    (0..count).map(|at| with(&[("at", &at.to_string())])).collect()
 }

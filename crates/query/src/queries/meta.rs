@@ -1,9 +1,11 @@
 //! What the run is.
 
+use crate::first::{Stage, of_before, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_analyze::findings::Recording;
-use stackline_model::{CallFrameKind, CallProcess, DeviceClock, EventKind, Trace};
+use stackline_model::{CallFrameKind, CallProcess, CallTree, DeviceClock, EventKind, ReadReport, Trace};
+use stackline_present::TraceInfo;
 
 /// Metadata of a trace that people ask about, and what it is for them.
 const ENTRIES: [&str; 12] = [
@@ -21,42 +23,186 @@ const ENTRIES: [&str; 12] = [
     "distributedInfo",
 ];
 
+/// What the run is, and what of it was lost.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Meta<'a> {
+    name: &'a str,
+    /// Identity of the content: answers are kept by it.
+    hash: &'a str,
+    version: &'static str,
+    traces: Vec<TraceMeta<'a>>,
+    recording: Option<RecordingMeta<'a>>,
+    /// A file of memory data alone.
+    memory: Option<MemoryFile<'a>>,
+    has: Has,
+    /// Where the server runs: relative paths count from there.
+    folder: Option<String>,
+    /// Name of the run that it is compared with.
+    baseline: Option<&'a str>,
+    queries: Vec<QueryMeta>,
+}
+
+/// A trace of the run.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct TraceMeta<'a> {
+    #[cfg_attr(test, ts(as = "crate::queries::foreign::TraceInfo"))]
+    info: &'a TraceInfo,
+    /// Number, start and end of each step, in ns since the start of the trace.
+    steps: Vec<(i64, i64, i64)>,
+    /// First and last of the steps that findings look at: all but a first one that warms up.
+    chosen: Option<(i64, i64)>,
+    /// Key and value.
+    environment: Vec<(&'static str, String)>,
+    clocks: Vec<Clock>,
+    recording_cost: Option<RecordingCost>,
+    #[cfg_attr(test, ts(as = "crate::queries::foreign::ReadReport"))]
+    report: &'a ReadReport,
+}
+
+/// How far the clock of a device may be from the host's: what must be added to its times, between two bounds.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Clock {
+    device: i32,
+    least_ns: Option<i64>,
+    most_ns: Option<i64>,
+    shift_ns: Option<i64>,
+    applied_ns: i64,
+    contradictory: bool,
+    early: u64,
+    late: u64,
+}
+
+/// What it cost to record an operator, as the recording measured it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct RecordingCost {
+    operator_ns: f64,
+    torch_ns: Option<f64>,
+    measured: f64,
+    operators: usize,
+}
+
+/// A recording of sums.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct RecordingMeta<'a> {
+    processes: Vec<Process<'a>>,
+    threads: usize,
+    nodes: usize,
+    #[cfg_attr(test, ts(as = "crate::queries::foreign::ReadReport"))]
+    report: &'a ReadReport,
+}
+
+/// A recorded process.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Process<'a> {
+    pid: u32,
+    role: &'static str,
+    rank: Option<u32>,
+    lasted_ns: Option<u64>,
+    command: &'a [String],
+    python: &'a str,
+    torch: &'a str,
+    sources: Vec<RecordedSource<'a>>,
+    lost: Vec<Lost<'a>>,
+}
+
+/// A source of a recording: whether it worked, and how, or why not.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct RecordedSource<'a> {
+    name: &'a str,
+    on: bool,
+    detail: &'a str,
+}
+
+/// Records that were dropped, and how many.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Lost<'a> {
+    what: &'a str,
+    count: u64,
+}
+
+/// A file of memory data alone.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct MemoryFile<'a> {
+    label: &'a str,
+    #[cfg_attr(test, ts(as = "crate::queries::foreign::ReadReport"))]
+    report: &'a ReadReport,
+}
+
+/// What of the run there is.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Has {
+    timeline: bool,
+    events: bool,
+    steps: bool,
+    gpu: bool,
+    python: bool,
+    memory: bool,
+}
+
+/// A query that can be asked.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct QueryMeta {
+    name: &'static str,
+    about: &'static str,
+    arguments: &'static [&'static str],
+}
+
 pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
-    let traces: Vec<Value> = (0..)
+    let traces: Vec<TraceMeta<'_>> = (0..)
         .zip(opened.set.traces.iter().zip(&opened.infos))
         .map(|(at, (trace, info))| of_trace(trace, info, opened.chosen(at)))
         .collect();
-    let recording = opened.recording.as_ref();
-    Ok(Answer::document(&json!({
-        "name": opened.name,
-        "hash": opened.hash(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "traces": traces,
-        "recording": recording.map(|tree| json!({
-            "processes": tree.processes.iter().map(process).collect::<Vec<_>>(),
-            "threads": tree.threads.len(),
-            "nodes": tree.nodes.len(),
-            "report": tree.report,
-        })),
-        "memory": memory_alone(opened),
-        "has": {
-            "timeline": !opened.set.traces.is_empty(),
-            "events": opened.set.traces.iter().any(has_events),
-            "steps": opened.set.traces.iter().any(|trace| !trace.steps.is_empty()),
-            "gpu": opened.set.traces.iter().any(|trace| !trace.gpu.is_empty()),
-            "python": has_python(opened),
-            "memory": opened.has_memory(),
-        },
-        "folder": std::env::current_dir().ok().map(|folder| folder.display().to_string()),
-        "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
-        "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about, "arguments": query.arguments})).collect::<Vec<_>>(),
-    })))
+    let query = |of: &super::Query| QueryMeta { name: of.name, about: of.about, arguments: of.arguments };
+    Answer::document(&Meta {
+        name: opened.name(),
+        hash: opened.hash(),
+        version: env!("CARGO_PKG_VERSION"),
+        traces,
+        recording: opened.recording.as_ref().map(recording),
+        memory: memory_alone(opened),
+        has: has(opened),
+        folder: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
+        baseline: opened.baseline.as_ref().map(|baseline| baseline.name()),
+        queries: super::ALL.iter().map(query).collect(),
+    })
+}
+
+fn has(opened: &Opened) -> Has {
+    let traces = &opened.set.traces;
+    Has {
+        timeline: !traces.is_empty(),
+        events: traces.iter().any(has_events),
+        steps: traces.iter().any(|trace| !trace.steps.is_empty()),
+        gpu: traces.iter().any(|trace| !trace.gpu.is_empty()),
+        python: has_python(opened),
+        memory: opened.has_memory(),
+    }
+}
+
+fn recording(tree: &CallTree) -> RecordingMeta<'_> {
+    RecordingMeta {
+        processes: tree.processes.iter().map(process).collect(),
+        threads: tree.threads.len(),
+        nodes: tree.nodes.len(),
+        report: &tree.report,
+    }
 }
 
 /// What a file of memory alone is, and what of it was lost. Of other runs' memory the page says so where it shows it.
-fn memory_alone(opened: &Opened) -> Option<Value> {
+fn memory_alone(opened: &Opened) -> Option<MemoryFile<'_>> {
     let memory = opened.is_memory_alone().then(|| opened.memory(None).ok()).flatten()?;
-    Some(json!({"label": memory.trace.label, "report": memory.trace.report}))
+    Some(MemoryFile { label: &memory.trace.label, report: &memory.trace.report })
 }
 
 /// Whether anything in a trace lasted: else there is nothing to find in it.
@@ -64,50 +210,65 @@ fn has_events(trace: &Trace) -> bool {
     trace.events.ids().any(|event| trace.events.is_timed(event))
 }
 
-fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo, chosen: Option<(i64, i64)>) -> Value {
+fn of_trace<'a>(trace: &'a Trace, info: &'a TraceInfo, chosen: Option<(i64, i64)>) -> TraceMeta<'a> {
     let origin = info.start_ns.unwrap_or(0);
-    let entry = |key: &&'static str| Some((*key, trace.meta.entry(key)?));
-    json!({
-        "info": info,
-        "steps": trace.steps.iter().map(|step| json!([step.number, step.start.saturating_sub(origin), step.end.saturating_sub(origin)])).collect::<Vec<_>>(),
-        "chosen": chosen.map(|(first, last)| json!([first, last])),
-        "environment": ENTRIES.iter().filter_map(entry).map(|(key, text)| json!([key, super::shortened(text)])).collect::<Vec<_>>(),
-        "clocks": trace.meta.clocks.iter().map(clock).collect::<Vec<_>>(),
-        "recording_cost": cost(trace),
-        "report": trace.report,
-    })
+    let since = |ns: i64| ns.saturating_sub(origin);
+    let entry = |key: &'static str| Some((key, super::shortened(trace.meta.entry(key)?)));
+    TraceMeta {
+        info,
+        steps: trace.steps.iter().map(|step| (step.number, since(step.start), since(step.end))).collect(),
+        chosen,
+        environment: ENTRIES.into_iter().filter_map(entry).collect(),
+        clocks: trace.meta.clocks.iter().map(clock).collect(),
+        recording_cost: cost(trace),
+        report: &trace.report,
+    }
 }
 
-/// How far the clock of a device may be from the host's.
-fn clock(of: &DeviceClock) -> Value {
-    json!({
-        "device": of.device, "least_ns": of.least_ns, "most_ns": of.most_ns, "shift_ns": of.shift_ns(),
-        "applied_ns": of.applied_ns,
-        "contradictory": of.is_contradictory(), "early": of.early, "late": of.late,
-    })
+fn clock(of: &DeviceClock) -> Clock {
+    Clock {
+        device: of.device,
+        least_ns: of.least_ns,
+        most_ns: of.most_ns,
+        shift_ns: of.shift_ns(),
+        applied_ns: of.applied_ns,
+        contradictory: of.is_contradictory(),
+        early: of.early,
+        late: of.late,
+    }
 }
 
-/// What it cost to record the operators of a trace, as the recording measured it of one.
-fn cost(trace: &Trace) -> Option<Value> {
+fn cost(trace: &Trace) -> Option<RecordingCost> {
     let cost = Recording::of(trace)?.cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();
-    Some(json!({
-        "operator_ns": cost.ns(), "torch_ns": cost.torch_ns, "measured": cost.measured, "operators": operators,
-    }))
+    Some(RecordingCost { operator_ns: cost.ns(), torch_ns: cost.torch_ns, measured: cost.measured, operators })
 }
 
-fn process(process: &CallProcess) -> Value {
-    json!({
-        "pid": process.pid, "role": process.role.name(), "rank": process.rank, "lasted_ns": process.lasted_ns,
-        "command": process.command, "python": process.python, "torch": process.torch,
-        "sources": process.sources.iter().map(|s| json!({"name": s.name, "on": s.on, "detail": s.detail})).collect::<Vec<_>>(),
-        "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
-    })
+fn process(process: &CallProcess) -> Process<'_> {
+    let sources = process.sources.iter();
+    Process {
+        pid: process.pid,
+        role: process.role.name(),
+        rank: process.rank,
+        lasted_ns: process.lasted_ns,
+        command: &process.command,
+        python: &process.python,
+        torch: &process.torch,
+        sources: sources.map(|of| RecordedSource { name: &of.name, on: of.on, detail: &of.detail }).collect(),
+        lost: process.lost.iter().map(|(what, count)| Lost { what, count: *count }).collect(),
+    }
 }
 
 fn has_python(opened: &Opened) -> bool {
-    let recorded =
-        |tree: &stackline_model::CallTree| tree.frames.iter().any(|frame| frame.kind() == CallFrameKind::Python);
+    let recorded = |tree: &CallTree| tree.frames.iter().any(|frame| frame.kind() == CallFrameKind::Python);
     opened.recording.as_ref().is_some_and(recorded)
         || opened.set.traces.iter().any(|trace| trace.events.kind.contains(&EventKind::PythonFunction))
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Soonest | Stage::Opening => plain(),
+        Stage::Comparison => of_before(opened, |_| plain()),
+        _ => Vec::new(),
+    }
 }

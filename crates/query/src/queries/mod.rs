@@ -5,18 +5,27 @@ mod compare;
 mod counters;
 mod events;
 mod findings;
+#[cfg(test)]
+mod foreign;
 mod memory;
 mod meta;
 mod overview;
 mod path;
+#[cfg(test)]
+mod samples;
 mod search;
 mod source;
 mod tiles;
+#[cfg(test)]
+mod typescript;
 
 pub(crate) use tiles::whole_level;
 
+use crate::first::{Stage, none};
 use crate::{Answer, Arguments, Opened, QueryError};
-use stackline_present::json::{Document, write};
+use serde::Serialize;
+use serde_json::{Value, to_value};
+use stackline_present::json::{Document, Extra, write};
 use std::fmt;
 
 /// A query.
@@ -28,6 +37,10 @@ pub struct Query {
     pub about: &'static str,
     /// Names of what it heeds, beside `run`, which each does.
     pub arguments: &'static [&'static str],
+    /// Names of its columns, in their order; one with `?` behind it is not in every answer.
+    pub columns: &'static [&'static str],
+    /// What the page asks of it before anybody clicks, by the part that is seen.
+    pub(crate) first: fn(&Opened, Stage) -> Vec<Arguments>,
     /// Works the answer out.
     pub answer: fn(&Opened, &Arguments) -> Result<Answer, QueryError>,
 }
@@ -69,148 +82,224 @@ pub const ALL: &[Query] = &[
         name: "calls",
         about: "A view of the tree of calls, as wide as it can be seen.",
         arguments: VIEW,
+        columns: calls::COLUMNS,
+        first: calls::first,
         answer: calls::answer,
     },
     Query {
         name: "compare",
         about: "What `stackline diff --format json` says of the run and its baseline.",
         arguments: &[],
+        columns: &[],
+        first: compare::first,
         answer: compare::answer,
     },
     Query {
         name: "compare-memory",
         about: "How high the memory of each device stands at most, in the run and in its baseline.",
         arguments: &[],
+        columns: &[],
+        first: compare::first,
         answer: compare::memory,
     },
     Query {
         name: "counters",
         about: "Counters and the bytes that allocators hold, over time.",
         arguments: TILES,
+        columns: counters::COLUMNS,
+        first: tiles::first,
         answer: counters::answer,
     },
     Query {
         name: "event",
         about: "All that is known of one event.",
         arguments: &["event", "rank"],
+        columns: &[],
+        first: events::first,
         answer: events::answer,
     },
     Query {
         name: "excerpt",
         about: "The lines around one of a source file.",
         arguments: &["file", "line"],
+        columns: &[],
+        first: source::first_excerpts,
         answer: source::excerpt,
     },
     Query {
         name: "finding",
         about: "One finding with its evidence and its source.",
         arguments: &["at", "rank"],
+        columns: &[],
+        first: findings::first,
         answer: findings::one,
     },
     Query {
         name: "findings",
         about: "What `stackline findings --format json` says.",
         arguments: RANK,
+        columns: &[],
+        first: findings::first_list,
         answer: findings::all,
     },
     Query {
         name: "frame",
         about: "One node of a view of calls by all that was measured.",
         arguments: VIEW,
+        columns: &[],
+        first: calls::frame::first,
         answer: calls::frame,
     },
-    Query { name: "lanes", about: "What the timeline has rows for.", arguments: RANK, answer: tiles::lanes },
-    Query { name: "memory", about: "Devices, peaks and waste of memory.", arguments: RANK, answer: memory::overview },
+    Query {
+        name: "lanes",
+        about: "What the timeline has rows for.",
+        arguments: RANK,
+        columns: &[],
+        first: tiles::first_lanes,
+        answer: tiles::lanes,
+    },
+    Query {
+        name: "memory",
+        about: "Devices, peaks and waste of memory.",
+        arguments: RANK,
+        columns: &[],
+        first: memory::overview::first,
+        answer: memory::overview,
+    },
     Query {
         name: "memory-allocator",
         about: "Segments and blocks of the caching allocator.",
         arguments: RANK,
+        columns: memory::allocator::COLUMNS,
+        first: memory::allocator::first,
         answer: memory::allocator,
     },
     Query {
         name: "memory-apply",
         about: "Memory in use if suggestions were followed.",
         arguments: &["level", "first", "last", "rank", "device", "apply"],
+        columns: memory::curve::COLUMNS,
+        first: memory::apply::first,
         answer: memory::apply,
     },
     Query {
         name: "memory-call",
         about: "One call of memory, with what it touches.",
         arguments: &["call", "rank"],
+        columns: &[],
+        first: none,
         answer: memory::call,
     },
     Query {
         name: "memory-calls",
         about: "Calls per stream, merged where they are narrow.",
         arguments: TILES,
+        columns: memory::calls::COLUMNS,
+        first: memory::calls::first,
         answer: memory::calls,
     },
     Query {
         name: "memory-curve",
         about: "Bytes in use and held, over the calls.",
         arguments: &["level", "first", "last", "rank", "device"],
+        columns: memory::curve::COLUMNS,
+        first: memory::curve::first,
         answer: memory::curve,
     },
     Query {
         name: "memory-holders",
         about: "Who holds memory at each peak.",
         arguments: &["by", "rank"],
+        columns: &[],
+        first: memory::holders::first,
         answer: memory::holders,
     },
     Query {
         name: "memory-object",
         about: "One object, with patterns and suggestions.",
         arguments: &["object", "rank"],
+        columns: &[],
+        first: memory::object::first,
         answer: memory::object,
     },
     Query {
         name: "memory-objects",
         about: "Lives of objects; small ones by size.",
         arguments: &["level", "first", "last", "rank", "device", "order", "alive", "most"],
+        columns: memory::objects::COLUMNS,
+        first: memory::objects::first,
         answer: memory::objects,
     },
     Query {
         name: "memory-suggestions",
         about: "What to change, and what it saves.",
         arguments: &["most", "rank"],
+        columns: &[],
+        first: memory::suggestions::first,
         answer: memory::suggestions,
     },
-    Query { name: "meta", about: "What the run is, and what of it was lost.", arguments: &[], answer: meta::answer },
+    Query {
+        name: "meta",
+        about: "What the run is, and what of it was lost.",
+        arguments: &[],
+        columns: &[],
+        first: meta::first,
+        answer: meta::answer,
+    },
     Query {
         name: "overview",
         about: "What `stackline report --format json` says.",
         arguments: &["steps", "only"],
+        columns: &[],
+        first: overview::first,
         answer: overview::answer,
     },
     Query {
         name: "path",
         about: "The critical path, hop by hop.",
         arguments: &["rank", "steps"],
+        columns: path::COLUMNS,
+        first: path::first,
         answer: path::answer,
     },
     Query {
         name: "range",
         about: "What happened in a stretch of time.",
         arguments: &["from", "to", "rank"],
+        columns: &[],
+        first: events::first_ranges,
         answer: events::range,
     },
-    Query { name: "rule", about: "The page of a rule.", arguments: &["code"], answer: findings::rule },
+    Query {
+        name: "rule",
+        about: "The page of a rule.",
+        arguments: &["code"],
+        columns: &[],
+        first: none,
+        answer: findings::rule,
+    },
     Query {
         name: "search",
         about: "Names of events, frames and files that hold a text.",
         arguments: &["text", "rank", "steps"],
+        columns: &[],
+        first: none,
         answer: search::answer,
     },
     Query {
         name: "source",
         about: "A source file with the costs of its lines.",
         arguments: &["file", "rank", "steps"],
+        columns: &[],
+        first: source::first,
         answer: source::answer,
     },
     Query {
         name: "tiles",
         about: "Events of lanes as boxes, merged where they are narrow.",
         arguments: &["level", "first", "last", "rank", "most", "tracks"],
+        columns: tiles::COLUMNS,
+        first: tiles::first,
         answer: tiles::tiles,
     },
 ];
@@ -236,10 +325,21 @@ pub fn ask(opened: &Opened, name: &str, arguments: &Arguments) -> Result<Answer,
     }
 }
 
-/// A document as the command line prints it.
-pub(crate) fn printed(document: &Document<'_>) -> Result<Answer, QueryError> {
+/// A document as the command line prints it: with the keys of its command, and with those that it has for the page.
+pub(crate) fn printed(
+    document: Document<'_>,
+    of_command: Vec<(&'static str, Value)>,
+    of_page: &impl Serialize,
+) -> Result<Answer, QueryError> {
+    let (names, values): (Vec<String>, Vec<Value>) = match to_value(of_page).map_err(QueryError::unavailable)? {
+        Value::Object(keys) => keys.into_iter().unzip(),
+        _ => Default::default(),
+    };
+    let of_page = names.iter().map(String::as_str).zip(values);
+    let extra: Vec<(&str, Extra<'_>)> =
+        of_command.into_iter().chain(of_page).map(|(key, value)| (key, value.into())).collect();
     let mut json = Vec::new();
-    write(document, &mut json).map_err(QueryError::unavailable)?;
+    write(&Document { extra: &extra, ..document }, &mut json).map_err(QueryError::unavailable)?;
     Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
 }
 

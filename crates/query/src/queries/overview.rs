@@ -1,23 +1,53 @@
 //! What `stackline report --format json` says; or, with `only=first`, the tables of it that are worked out soonest.
 
+use crate::first::{Part, Stage, alone, chosen, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
+use serde::Serialize;
 use serde_json::Value;
 use stackline_model::Table;
-use stackline_present::json::{Document, Extra, SCHEMA_VERSION};
+use stackline_present::json::{Document, SCHEMA_VERSION};
+
+/// What an overview has besides its tables.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct OverviewKeys<'a> {
+    /// The critical path of each trace; absent from what an overview begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional, as = "Option<Vec<crate::critical_path::CriticalPath<'a>>>"))]
+    critical_path: Option<Vec<&'a Value>>,
+}
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     opened.trace(None)?;
     let part = arguments.part()?;
     if arguments.choice("only", &[("first", ())])?.is_some() {
-        return printed(opened, &opened.first_tables(part)?, &[]);
+        return printed(opened, &opened.first_tables(part)?, &OverviewKeys::default());
     }
     let content = opened.content(part)?;
-    let paths = Value::Array(content.paths.iter().map(|path| path.json.clone()).collect());
-    printed(opened, &content.tables, &[("critical_path", paths.into())])
+    let critical_path = Some(content.paths.iter().map(|path| &path.json).collect());
+    printed(opened, &content.tables, &OverviewKeys { critical_path })
 }
 
-fn printed(opened: &Opened, tables: &[Table], extra: &[(&str, Extra<'_>)]) -> Result<Answer, QueryError> {
-    let document =
-        Document { command: "report", version: SCHEMA_VERSION, traces: &opened.infos, set: &opened.set, extra, tables };
-    super::printed(&document)
+fn printed(opened: &Opened, tables: &[Table], keys: &OverviewKeys<'_>) -> Result<Answer, QueryError> {
+    let document = Document {
+        command: "report",
+        version: SCHEMA_VERSION,
+        traces: &opened.infos,
+        set: &opened.set,
+        extra: &[],
+        tables,
+    };
+    super::printed(document, Vec::new(), keys)
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Soonest if opened.set.traces.is_empty() => Vec::new(),
+        Stage::Soonest => vec![chosen(opened).with("only", "first")],
+        Stage::Opening => vec![chosen(opened)],
+        Stage::Unchosen => plain(),
+        Stage::Whole => vec![Part::Whole.arguments(opened)],
+        Stage::Step(number, ..) => vec![alone(number)],
+        _ => Vec::new(),
+    }
 }

@@ -1,13 +1,38 @@
 //! The critical path, hop by hop.
 
 use super::Texts;
+use crate::first::{Part, Stage, alone, chosen, plain};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 use stackline_analyze::critical_path::exact::{Category, Hop};
 use stackline_model::EventId;
 
 /// Most hops in an answer: a path of more is drawn from its longest.
 const MOST: usize = 100_000;
+
+/// The critical path; its segments are in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct PathDocument {
+    /// Start and end of the window in ns since the start of the trace.
+    start: f64,
+    end: f64,
+    /// Time in ns whose cause is inferred, not recorded.
+    inferred: i64,
+    /// Cause and ns, for each cause.
+    categories: Vec<(&'static str, i64)>,
+    /// Names of the causes that the column `category` numbers.
+    causes: Vec<&'static str>,
+    /// Names that the column `name` numbers.
+    texts: Vec<String>,
+    /// Segments of the whole path.
+    hops: usize,
+    /// Segments that are left out: the shortest.
+    left_out: usize,
+}
+
+/// Names of the columns, a row for each segment.
+pub(super) const COLUMNS: &[&str] = &["start", "end", "category", "track", "event", "name"];
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
@@ -22,19 +47,18 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         hops.retain(|hop| length(hop) > limit);
     }
     let place = |category: Category| Category::ALL.iter().position(|&known| known == category).unwrap_or(0) as u8;
-    let by: Vec<_> = path.by_category().iter().map(|(category, ns)| json!([category.name(), ns])).collect();
     let mut texts = Texts::default();
     let names = hops.iter().map(|hop| texts.index(hop.event.some().map_or("", |event| trace.name(event)))).collect();
-    let document = json!({
-        "start": since(path.window.start),
-        "end": since(path.window.end),
-        "inferred": path.inferred_ns(),
-        "categories": by,
-        "causes": Category::ALL.map(Category::name),
-        "texts": texts.list(),
-        "hops": all,
-        "left_out": all - hops.len(),
-    });
+    let document = PathDocument {
+        start: since(path.window.start),
+        end: since(path.window.end),
+        inferred: path.inferred_ns(),
+        categories: path.by_category().map(|(category, ns)| (category.name(), ns)).into(),
+        causes: Category::ALL.map(Category::name).into(),
+        texts: texts.list(),
+        hops: all,
+        left_out: all - hops.len(),
+    };
     let event = |event: EventId| event.some().map_or(u32::MAX, |event| event.0);
     let columns = vec![
         ("start", Column::F64(hops.iter().map(|hop| since(hop.start)).collect())),
@@ -44,5 +68,15 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         ("event", Column::U32(hops.iter().map(|hop| event(hop.event)).collect())),
         ("name", Column::U32(names)),
     ];
-    Ok(Answer { json: document.to_string(), columns })
+    Answer::with_columns(&document, columns)
+}
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Opening => vec![chosen(opened)],
+        Stage::Unchosen => plain(),
+        Stage::Whole => vec![Part::Whole.arguments(opened)],
+        Stage::Step(number, ..) => vec![alone(number)],
+        _ => Vec::new(),
+    }
 }

@@ -3,9 +3,9 @@
 use crate::names::{Found, Names};
 use crate::nearest::nearest;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_analyze::calls::{self, CallView, Shape, ViewOptions};
-use stackline_model::Trace;
+use stackline_model::{Trace, Unit};
 use std::sync::Arc;
 
 /// Most names of a sort in an answer.
@@ -13,6 +13,45 @@ const MOST: usize = 60;
 /// Names that are offered where none holds the text, and how many of a sort are looked at for that.
 const NEAR: usize = 5;
 const LOOKED_AT: usize = 20_000;
+
+/// Names of events, frames and source files that contain a text.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct SearchAnswer<'a> {
+    text: &'a str,
+    names: Vec<FoundName>,
+    /// Names of events that are left out.
+    left_out: usize,
+    frames: Vec<FoundFrame<'a>>,
+    files: Vec<&'a str>,
+    /// Similar names, where none contains the text.
+    nearest: Vec<String>,
+}
+
+/// Events of one name: their number and time in ns, and the first of them with its start since the start of the trace.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct FoundName {
+    name: String,
+    kind: &'static str,
+    count: u64,
+    ns: i64,
+    event: u32,
+    start: i64,
+    dur: i64,
+}
+
+/// A frame of the call tree.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct FoundFrame<'a> {
+    kind: &'static str,
+    name: String,
+    file: &'a str,
+    inclusive: u64,
+    #[cfg_attr(test, ts(as = "String"))]
+    unit: Unit,
+}
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let Some(text) = arguments.text("text")? else {
@@ -27,15 +66,12 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         Err(error) => return Err(error),
     };
     let holds = |file: &&String| file.to_lowercase().contains(&wanted);
-    let files: Vec<&String> = opened.files().iter().filter(holds).take(MOST).collect();
+    let files: Vec<&str> = opened.files().iter().filter(holds).map(String::as_str).take(MOST).collect();
     let flat = flat(opened, arguments)?;
     let frames = flat.as_deref().map_or_else(Vec::new, |view| frames(view, &wanted));
     let is_nothing = names.is_empty() && frames.is_empty() && files.is_empty();
     let nearest = if is_nothing { near(opened, rank, flat.as_deref(), text)? } else { Vec::new() };
-    let document = json!({
-        "text": text, "names": names, "left_out": left_out, "frames": frames, "files": files, "nearest": nearest,
-    });
-    Ok(Answer::document(&document))
+    Answer::document(&SearchAnswer { text, names, left_out, frames, files, nearest })
 }
 
 /// Names that come near to a text, where none holds it.
@@ -51,17 +87,21 @@ fn near(opened: &Opened, rank: Option<i64>, flat: Option<&CallView>, text: &str)
 }
 
 /// Names of events with what they took, the longest first; and how many more there are.
-fn events(trace: &Trace, names: &Names, origin: i64, wanted: &str) -> (Vec<Value>, usize) {
+fn events(trace: &Trace, names: &Names, origin: i64, wanted: &str) -> (Vec<FoundName>, usize) {
     let mut rows = names.holding(trace, wanted);
     let total = rows.len();
     rows.truncate(MOST);
     let row = |found: &Found| {
         let first = found.first as usize;
-        json!({
-            "name": super::shortened(trace.strings.get(found.name)), "kind": found.kind.name(), "count": found.count,
-            "ns": found.ns, "event": found.first, "start": trace.events.start[first].saturating_sub(origin),
-            "dur": trace.events.dur[first],
-        })
+        FoundName {
+            name: super::shortened(trace.strings.get(found.name)),
+            kind: found.kind.name(),
+            count: found.count,
+            ns: found.ns,
+            event: found.first,
+            start: trace.events.start[first].saturating_sub(origin),
+            dur: trace.events.dur[first],
+        }
     };
     (rows.iter().map(row).collect(), total - rows.len())
 }
@@ -81,17 +121,20 @@ fn flat(opened: &Opened, arguments: &Arguments) -> Result<Option<Arc<CallView>>,
 }
 
 /// Those whose names or files hold a text.
-fn frames(view: &CallView, wanted: &str) -> Vec<Value> {
+fn frames<'v>(view: &'v CallView, wanted: &str) -> Vec<FoundFrame<'v>> {
     let rows = (1..view.nodes.len()).filter(|&row| {
         let label = view.label(row);
         label.name.to_lowercase().contains(wanted) || label.file.to_lowercase().contains(wanted)
     });
     let row = |row: usize| {
         let (label, node) = (view.label(row), &view.nodes[row]);
-        json!({
-            "kind": label.kind, "name": super::shortened(&label.name), "file": label.file,
-            "inclusive": node.inclusive.sum, "unit": view.unit,
-        })
+        FoundFrame {
+            kind: label.kind,
+            name: super::shortened(&label.name),
+            file: &label.file,
+            inclusive: node.inclusive.sum,
+            unit: view.unit,
+        }
     };
     rows.take(MOST).map(row).collect()
 }

@@ -1,15 +1,77 @@
 //! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
 
+use crate::first::{Part, Stage, chosen, document, with};
 use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use stackline_analyze::calls::{self, SourceLine};
-use stackline_model::{CallFrame, CallMetric, CallTree};
+use stackline_model::{CallFrame, CallMetric, CallTree, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The source files of a run, or one of them with the costs of its lines.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(untagged)]
+pub(super) enum Source<'a> {
+    Files(SourceFiles<'a>),
+    File(SourceFile<'a>),
+}
+
+/// The source files of a run, with the sum of each metric over their lines.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct SourceFiles<'a> {
+    metrics: Vec<Metric<'a>>,
+    files: Vec<FileCost<'a>>,
+}
+
+/// A source file: exclusive sums, in the order of the metrics.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct FileCost<'a> {
+    file: &'a str,
+    exclusive: Vec<u64>,
+}
+
+/// A metric: its name, its name for people, and the unit of its sums.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Metric<'a> {
+    name: &'a str,
+    title: &'a str,
+    #[cfg_attr(test, ts(as = "String"))]
+    unit: Unit,
+}
+
+/// A source file with the costs of its lines.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct SourceFile<'a> {
+    file: &'a str,
+    text: Option<String>,
+    missing: bool,
+    /// Whether the file was written after the run was recorded; null if that is not known.
+    changed: Option<bool>,
+    costs: Vec<FileLines<'a>>,
+}
+
+/// Lines of a file that have any of a metric.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct FileLines<'a> {
+    metric: Metric<'a>,
+    lines: Vec<LineCost<'a>>,
+}
+
+/// A line: its number, function, inclusive and exclusive sum, and how much of the exclusive one is an estimate.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct LineCost<'a>(u32, &'a str, u64, u64, u64);
+
 /// A metric with the lines that have any of it.
-struct Cost {
-    metric: Value,
+struct Cost<'a> {
+    metric: Metric<'a>,
     lines: Vec<SourceLine>,
     /// What of a line is guessed, by file and line.
     guessed: FxHashMap<(String, u32), u64>,
@@ -20,23 +82,25 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let source = opened.calls(rank, arguments.part()?)?;
     let tree = source.tree();
     let measured = tree.measured().into_iter().filter(|metric| metric.adds_up());
-    let costs: Vec<Cost> = measured
+    let costs: Vec<Cost<'_>> = measured
         .map(|metric| Cost {
-            metric: json!({
-                "name": metric.name(&tree.strings), "title": metric.title(&tree.strings), "unit": metric.unit(),
-            }),
+            metric: Metric {
+                name: metric.name(&tree.strings),
+                title: metric.title(&tree.strings),
+                unit: metric.unit(),
+            },
             lines: calls::source_lines(tree, metric),
             guessed: if source.guesses_lines() { own_time(tree, metric) } else { FxHashMap::default() },
         })
         .collect();
     match arguments.text("file")? {
         Some(file) => one(opened, file, &costs),
-        None => Ok(files(opened, &costs)),
+        None => files(opened, &costs),
     }
 }
 
 /// The files, by what was called from them: each once, by its shortest name.
-fn files(opened: &Opened, costs: &[Cost]) -> Answer {
+fn files(opened: &Opened, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
     for file in opened.files() {
         let known = by_place.entry(opened.resolved(file)).or_insert_with(|| (file, vec![0; costs.len()]));
@@ -53,9 +117,8 @@ fn files(opened: &Opened, costs: &[Cost]) -> Answer {
     }
     let mut rows: Vec<(&str, Vec<u64>)> = by_place.into_values().collect();
     rows.sort_unstable();
-    let rows: Vec<_> = rows.iter().map(|(file, values)| json!({"file": file, "exclusive": values})).collect();
-    let metrics: Vec<&Value> = costs.iter().map(|cost| &cost.metric).collect();
-    Answer::document(&json!({"metrics": metrics, "files": rows}))
+    let files = rows.into_iter().map(|(file, exclusive)| FileCost { file, exclusive }).collect();
+    Answer::document(&Source::Files(SourceFiles { metrics: costs.iter().map(|cost| cost.metric).collect(), files }))
 }
 
 /// What functions take themselves, by the lines that it was put at: no stack tells at which of them it was.
@@ -70,7 +133,7 @@ fn own_time(tree: &CallTree, metric: CallMetric) -> FxHashMap<(String, u32), u64
     own
 }
 
-fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError> {
+fn one(opened: &Opened, file: &str, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     check_named(opened, file)?;
     let place = opened.resolved(file);
     let text = crate::source::read(&opened.source_roots, place);
@@ -78,17 +141,19 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
     // One file may be named with its folder and without.
     let names: BTreeSet<&str> =
         opened.files().iter().map(String::as_str).filter(|name| opened.resolved(name) == place).collect();
-    let lines = |cost: &Cost| {
-        let row = |line: &SourceLine| {
-            let guessed = cost.guessed.get(&(line.file.clone(), line.line)).copied().unwrap_or(0);
-            json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum, guessed])
-        };
-        cost.lines.iter().filter(|line| names.contains(line.file.as_str())).map(row).collect::<Vec<_>>()
-    };
-    let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(cost)})).collect();
-    Ok(Answer::document(
-        &json!({"file": place, "text": text, "missing": text.is_none(), "changed": changed, "costs": costs}),
-    ))
+    let costs = costs.iter().map(|cost| FileLines { metric: cost.metric, lines: lines(cost, &names) }).collect();
+    let missing = text.is_none();
+    Answer::document(&Source::File(SourceFile { file: place, text, missing, changed, costs }))
+}
+
+/// The lines of a file, which may have several names.
+fn lines<'c>(cost: &'c Cost<'_>, names: &BTreeSet<&str>) -> Vec<LineCost<'c>> {
+    let lines = cost.lines.iter().filter(|line| names.contains(line.file.as_str()));
+    let rows = lines.map(|line| {
+        let guessed = cost.guessed.get(&(line.file.clone(), line.line)).copied().unwrap_or(0);
+        LineCost(line.line, &line.function, line.inclusive.sum, line.exclusive.sum, guessed)
+    });
+    rows.collect()
 }
 
 /// Refuses files that the run does not name.
@@ -102,5 +167,42 @@ pub(super) fn excerpt(opened: &Opened, arguments: &Arguments) -> Result<Answer, 
     let file: String = arguments.needed("file")?;
     let line: u32 = arguments.needed("line")?;
     check_named(opened, &file)?;
-    Ok(Answer::document(&crate::source::excerpt(opened, &file, line)))
+    Answer::document(&crate::source::excerpt(opened, &file, line))
+}
+
+/// Source files that can be read as a whole: those that cost most.
+const FILES: usize = 60;
+/// Frames of the flame graph whose source is at hand.
+const FRAMES: usize = 100;
+
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Code => vec![chosen(opened)],
+        Stage::Whole => vec![Part::Whole.arguments(opened)],
+        Stage::Files(part) => costly(opened, &part.arguments(opened)),
+        _ => Vec::new(),
+    }
+}
+
+/// The source files that cost most, as a whole.
+fn costly(opened: &Opened, steps: &Arguments) -> Vec<Arguments> {
+    let Some(document) = document(opened, "source", steps) else { return Vec::new() };
+    let list = document["files"].as_array().map_or(&[][..], Vec::as_slice);
+    let cost = |file: &Value| file["exclusive"][0].as_u64().unwrap_or(0);
+    let mut costly: Vec<(u64, &str)> =
+        list.iter().filter_map(|file| Some((cost(file), file["file"].as_str()?))).collect();
+    costly.retain(|&(cost, _)| cost > 0);
+    costly.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    costly.into_iter().take(FILES).map(|(_, file)| steps.clone().with("file", file)).collect()
+}
+
+/// The source around the frames that took most, as the details of a frame show it.
+pub(super) fn first_excerpts(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let flat = chosen(opened).with("shape", "flat");
+    let document = if stage == Stage::Excerpts { document(opened, "calls", &flat) } else { None };
+    let Some(document) = document else { return Vec::new() };
+    let labels = document["labels"].as_array().map_or(&[][..], Vec::as_slice);
+    let place = |label: &Value| Some((label[3].as_str()?.to_owned(), label[4].as_u64().filter(|&line| line > 0)?));
+    let places = labels.iter().filter_map(place).filter(|(file, _)| opened.files().contains(file));
+    places.take(FRAMES).map(|(file, line)| with(&[("file", &file), ("line", &line.to_string())])).collect()
 }

@@ -6,9 +6,10 @@
 
 use super::Texts;
 use crate::boxes::{Box, Coarse, merged, reaching};
+use crate::first::{Stage, of_before, plain};
 use crate::rows::Rows;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
 use std::collections::BTreeSet;
@@ -25,7 +26,59 @@ pub(super) const LEVELS: u32 = 53;
 /// Most boxes in an answer; the deepest rows are left out first, and that is said.
 const MOST: usize = 100_000;
 
-/// What the timeline has rows for.
+/// The lanes of the timeline.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Lanes {
+    /// Start of the trace in ns since 1970 or whatever it counts from, as text: all other times count from here.
+    origin: String,
+    /// Length of the trace in ns.
+    length: i64,
+    /// Buckets of a tile.
+    buckets: i64,
+    /// Names of the kinds that the column `kind` of `tiles` numbers.
+    kinds: Vec<&'static str>,
+    whole: Whole,
+    lanes: Vec<Lane>,
+}
+
+/// Arguments of the question for all tiles, which a report has the answer to.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Whole {
+    level: u32,
+    first: i64,
+    last: i64,
+}
+
+impl Whole {
+    /// The tiles of so many ns or calls.
+    pub(super) fn of(length: i64) -> Self {
+        Self { level: whole_level(length), first: 0, last: WHOLE - 1 }
+    }
+
+    pub(super) fn arguments(self) -> Arguments {
+        let Self { level, first, last } = self;
+        Arguments::new([("level", level.to_string()), ("first", first.to_string()), ("last", last.to_string())])
+    }
+}
+
+/// A track that has events, and how many rows they take; only streams have a device and a number.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Lane {
+    track: u32,
+    kind: &'static str,
+    process: String,
+    process_name: String,
+    thread: String,
+    name: String,
+    device: Option<i64>,
+    stream: Option<i64>,
+    events: usize,
+    rows: usize,
+}
+
 pub(super) fn lanes(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -34,14 +87,12 @@ pub(super) fn lanes(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let lanes: Vec<_> = trace.tracks.ids().filter_map(|track| lane(trace, rows, track)).collect();
     let kinds: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.name()).chain(["communication"]).collect();
     let length = end.saturating_sub(start);
-    let whole = json!({"level": whole_level(length), "first": 0, "last": WHOLE - 1});
-    Ok(Answer::document(&json!({
-        "origin": start.to_string(), "length": length, "buckets": BUCKETS, "kinds": kinds, "whole": whole, "lanes": lanes,
-    })))
+    let (origin, whole) = (start.to_string(), Whole::of(length));
+    Answer::document(&Lanes { origin, length, buckets: BUCKETS, kinds, whole, lanes })
 }
 
 /// One track, if it has anything to draw.
-fn lane(trace: &Trace, rows: &Rows, track: TrackId) -> Option<serde_json::Value> {
+fn lane(trace: &Trace, rows: &Rows, track: TrackId) -> Option<Lane> {
     let events: usize = rows.of_track(track).iter().map(Vec::len).sum();
     if events == 0 {
         return None;
@@ -49,18 +100,18 @@ fn lane(trace: &Trace, rows: &Rows, track: TrackId) -> Option<serde_json::Value>
     let data = trace.tracks.get(track);
     let process = &trace.tracks.processes[data.process.index()];
     let of_gpu = |number: i64| (data.kind == TrackKind::Stream).then_some(number);
-    Some(json!({
-        "track": track.0,
-        "kind": data.kind.name(),
-        "process": super::shortened(&trace.key_text(process.pid)),
-        "process_name": super::shortened(trace.strings.get(process.name)),
-        "thread": super::shortened(&trace.key_text(data.tid)),
-        "name": super::shortened(trace.strings.get(data.name)),
-        "device": of_gpu(i64::from(data.device)),
-        "stream": of_gpu(data.stream),
-        "events": events,
-        "rows": rows.of_track(track).len(),
-    }))
+    Some(Lane {
+        track: track.0,
+        kind: data.kind.name(),
+        process: super::shortened(&trace.key_text(process.pid)),
+        process_name: super::shortened(trace.strings.get(process.name)),
+        thread: super::shortened(&trace.key_text(data.tid)),
+        name: super::shortened(trace.strings.get(data.name)),
+        device: of_gpu(i64::from(data.device)),
+        stream: of_gpu(data.stream),
+        events,
+        rows: rows.of_track(track).len(),
+    })
 }
 
 /// The level at which [`WHOLE`] tiles hold so many ns.
@@ -68,6 +119,21 @@ pub(crate) fn whole_level(ns: i64) -> u32 {
     let least = ns.max(1) as u64 / (WHOLE * BUCKETS) as u64 + 1;
     least.next_power_of_two().trailing_zeros().min(LEVELS)
 }
+
+/// What the columns of tiles mean.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct TileDocument {
+    /// Names that the column `name` numbers.
+    texts: Vec<String>,
+    /// Level of the boxes.
+    level: u32,
+    /// Boxes that are left out.
+    left_out: usize,
+}
+
+/// Names of the columns, a row for each box.
+pub(super) const COLUMNS: &[&str] = &["track", "depth", "start", "length", "busy", "event", "count", "name", "kind"];
 
 /// Tiles of some lanes (of all, if none is named) at one level, from one index to another; at a coarser one if there were more
 /// than `most` boxes.
@@ -91,7 +157,7 @@ pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         let level = (boxes.level + steps).min(LEVELS);
         boxes = boxes.coarser(level);
     }
-    Ok(boxes.answer(trace))
+    boxes.answer(trace)
 }
 
 /// The level that is asked for, and from when to when its tiles last (in the trace's own time).
@@ -165,7 +231,7 @@ impl Boxes {
         Self { level, ..self }
     }
 
-    fn answer(self, trace: &Trace) -> Answer {
+    fn answer(self, trace: &Trace) -> Result<Answer, QueryError> {
         let (count, Self { origin, level, rows }) = (self.count(), self);
         let of_row = |row: &Row| row.boxes.iter().map(|one| (row.track, row.depth, *one)).collect::<Vec<_>>();
         let boxes: Vec<(TrackId, u32, Box)> = rows.iter().flat_map(of_row).take(MOST).collect();
@@ -186,7 +252,7 @@ impl Boxes {
             ("kind", Column::U8(kinds)),
         ];
         let left_out = count - boxes.len();
-        Answer { json: json!({"texts": texts.list(), "level": level, "left_out": left_out}).to_string(), columns }
+        Answer::with_columns(&TileDocument { texts: texts.list(), level, left_out }, columns)
     }
 }
 
@@ -198,4 +264,27 @@ fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
         Some(KernelType::Memory) if kind == EventKind::Kernel => EventKind::Memcpy as usize,
         _ => kind as usize,
     }
+}
+
+pub(super) fn first_lanes(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Opening => plain(),
+        Stage::Comparison => of_before(opened, |_| plain()),
+        _ => Vec::new(),
+    }
+}
+
+/// All lanes over all time.
+pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    match stage {
+        Stage::Timeline => whole(opened),
+        Stage::Comparison => of_before(opened, whole),
+        _ => Vec::new(),
+    }
+}
+
+fn whole(opened: &Opened) -> Vec<Arguments> {
+    let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
+    let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));
+    vec![Whole::of(length).arguments()]
 }

@@ -1,7 +1,8 @@
 //! The caching allocator: its segments and blocks at the moment of the snapshot, and how fragmented they are.
 
+use crate::first::{Stage, plain};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_memory::tables;
 use stackline_model::{MemoryBlock, MemoryBlockState, MemorySegment, MemoryTrace};
 
@@ -11,6 +12,33 @@ const BLOCKS: usize = 100_000;
 /// What a block is doing, by number.
 const STATES: [MemoryBlockState; 3] =
     [MemoryBlockState::Active, MemoryBlockState::AwaitingFree, MemoryBlockState::Inactive];
+
+/// Segments of the caching allocator; their blocks are in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct AllocatorPage {
+    segments: Vec<Segment>,
+    /// Segments that are left out: the smallest.
+    left_out: usize,
+    /// Names of the states that the column `state` numbers.
+    states: Vec<&'static str>,
+}
+
+/// A segment of the caching allocator.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Segment {
+    address: String,
+    bytes: u64,
+    small: bool,
+    expandable: bool,
+    stream: String,
+    pool: Option<String>,
+    device: u32,
+}
+
+/// Names of the columns, a row for each block.
+pub(crate) const COLUMNS: &[&str] = &["segment", "offset", "bytes", "state", "object"];
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -32,11 +60,11 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         })
         .take(BLOCKS)
         .collect();
-    let page = json!({
-        "segments": largest.iter().map(|segment| of_segment(trace, segment)).collect::<Vec<_>>(),
-        "left_out": trace.segments.len() - largest.len(),
-        "states": STATES.map(MemoryBlockState::name),
-    });
+    let page = AllocatorPage {
+        segments: largest.iter().map(|segment| of_segment(trace, segment)).collect(),
+        left_out: trace.segments.len() - largest.len(),
+        states: STATES.map(MemoryBlockState::name).into(),
+    };
     let state = |block: &MemoryBlock| STATES.iter().position(|state| *state == block.state).unwrap_or(0) as u8;
     let columns = vec![
         ("segment", Column::U32(blocks.iter().map(|(at, ..)| *at as u32).collect())),
@@ -48,13 +76,21 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         ("state", Column::U8(blocks.iter().map(|(.., block)| state(block)).collect())),
         ("object", Column::U32(blocks.iter().map(|(.., block)| block.object.0).collect())),
     ];
-    Ok(Answer { columns, ..super::printed(memory, &[super::cut(table, SEGMENTS)], page)? })
+    Ok(Answer { columns, ..super::printed(memory, &[super::cut(table, SEGMENTS)], &page)? })
 }
 
-fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Value {
-    json!({
-        "address": format!("{:#x}", segment.address), "bytes": segment.bytes, "small": segment.small,
-        "expandable": segment.expandable, "stream": super::stream_name(trace, segment.stream),
-        "pool": super::text(trace, segment.pool), "device": segment.device.0,
-    })
+fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
+    Segment {
+        address: format!("{:#x}", segment.address),
+        bytes: segment.bytes,
+        small: segment.small,
+        expandable: segment.expandable,
+        stream: super::stream_name(trace, segment.stream),
+        pool: super::text(trace, segment.pool),
+        device: segment.device.0,
+    }
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Holders && opened.memory(None).is_ok() { plain() } else { Vec::new() }
 }

@@ -1,12 +1,41 @@
 //! What memory would be in use if suggestions were followed.
 
+use super::suggestions;
+use crate::first::Stage;
 use crate::memory::Memory;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::Suggestion;
-use stackline_memory::tables;
+use stackline_memory::tables::{self, NamedPeak};
 use stackline_model::MemoryDeviceId;
+
+/// Effect of suggestions; the memory in use with them is in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct AppliedPage<'a> {
+    device: u32,
+    /// Numbers of the suggestions, from 1.
+    numbers: Vec<usize>,
+    peaks: Vec<AtPeak<'a>>,
+}
+
+/// Bytes in use at a peak, before and after a change.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct AtPeak<'a> {
+    name: &'a str,
+    device: u32,
+    before: u64,
+    /// Below 0 if more is saved than there was.
+    after: i64,
+}
+
+impl<'a> AtPeak<'a> {
+    pub(super) fn of(NamedPeak { name, device, peak }: &'a NamedPeak, after: i64) -> Self {
+        Self { name, device: device.0, before: peak.bytes, after }
+    }
+}
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -22,9 +51,9 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let wanted: Vec<Suggestion> =
         numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.suggestion.clone())).collect();
     let curve = super::curve::values(&applied(memory, device, &wanted).curve());
-    let page = json!({"device": device.0, "numbers": numbers, "peaks": at_peaks(memory, &wanted)});
+    let page = AppliedPage { device: device.0, numbers, peaks: at_peaks(memory, &wanted) };
     let columns = super::curve::columns(&[&curve], arguments)?;
-    Ok(Answer { columns, ..super::printed(memory, &[table], page)? })
+    Ok(Answer { columns, ..super::printed(memory, &[table], &page)? })
 }
 
 /// A device's memory with all of these suggestions that go together.
@@ -37,7 +66,7 @@ fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'a [Suggesti
 }
 
 /// Bytes in use at each peak, before and after; the peak may be elsewhere afterwards.
-fn at_peaks(memory: &Memory, wanted: &[Suggestion]) -> Vec<Value> {
+fn at_peaks<'a>(memory: &'a Memory, wanted: &[Suggestion]) -> Vec<AtPeak<'a>> {
     let mut replays: Vec<(MemoryDeviceId, Replay<'_>)> = Vec::new();
     let mut rows = Vec::new();
     for peak in &memory.peaks {
@@ -46,7 +75,21 @@ fn at_peaks(memory: &Memory, wanted: &[Suggestion]) -> Vec<Value> {
             replays.len() - 1
         });
         let after = replays[at].1.at(peak.peak.position.0);
-        rows.push(json!({"name": peak.name, "device": peak.device.0, "before": peak.peak.bytes, "after": after}));
+        rows.push(AtPeak::of(peak, i64::try_from(after).unwrap_or(i64::MAX)));
     }
     rows
+}
+
+/// Suggestions whose effect alone is at hand.
+const ALONE: usize = 12;
+
+/// The suggestions that together lower the peak most, and the best ones alone.
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
+    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let together = suggestions::combination(memory);
+    let alone = (1..=suggestions::count(memory).min(ALONE)).map(|one| vec![one]).filter(|one| *one != together);
+    let lists = Some(together.clone()).filter(|list| !list.is_empty()).into_iter().chain(alone);
+    let text = |list: Vec<usize>| list.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    lists.map(|list| whole.clone().with("apply", &text(list))).collect()
 }

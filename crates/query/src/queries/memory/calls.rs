@@ -1,11 +1,13 @@
 //! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
 
+use super::{Brief, Frame};
+use crate::first::Stage;
 use crate::memory::Memory;
 use crate::queries::tiles::{LEVELS, window};
 use crate::queries::{Texts, shortened};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_model::{MemoryAccess, MemoryCallId, MemoryCallKind};
 
 /// Most boxes in an answer: what would be more is merged further.
@@ -22,6 +24,19 @@ struct Box {
     last: u32,
     count: u32,
 }
+
+/// What the columns of memory calls mean.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct CallsDocument {
+    /// Level of the boxes.
+    level: u32,
+    /// Names that the column `name` numbers.
+    texts: Vec<String>,
+}
+
+/// Names of the columns, a row for each box.
+pub(crate) const COLUMNS: &[&str] = &["lane", "kind", "start", "length", "count", "name"];
 
 pub(crate) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -45,7 +60,7 @@ pub(crate) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         ("count", numbers(|of| of.count)),
         ("name", Column::U32(names)),
     ];
-    Ok(Answer { json: json!({"level": level, "texts": texts.list()}).to_string(), columns })
+    Answer::with_columns(&CallsDocument { level, texts: texts.list() }, columns)
 }
 
 /// The calls that lie in a window.
@@ -81,7 +96,40 @@ fn boxes(memory: &Memory, span: std::ops::Range<u32>, level: u32) -> Option<Vec<
     Some(boxes)
 }
 
-/// All that is known of one call.
+/// Everything known about one memory call.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct CallDetail {
+    call: Brief,
+    stream: String,
+    /// Start in ns since the first call; null without times.
+    start: Option<i64>,
+    duration: u64,
+    /// Whether it may access memory that is not listed.
+    is_opaque: bool,
+    object: Option<CallObject>,
+    accesses: Vec<Access>,
+    /// Accesses that are left out.
+    left_out: usize,
+    path: Vec<Frame>,
+}
+
+/// The object that a call allocates or frees: its number, name and bytes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct CallObject(usize, String, u64);
+
+/// An access of a call.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Access {
+    object: usize,
+    name: String,
+    bytes: u64,
+    mode: &'static str,
+    evidence: &'static str,
+}
+
 pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
@@ -94,25 +142,32 @@ pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
     let accesses = trace.accesses_of(call);
     let left_out = accesses.len().saturating_sub(ACCESSES);
     let object = trace.object_of(call).map(|object| {
-        json!([object.index(), shortened(&trace.object_name(object)), trace.objects.bytes[object.index()]])
+        CallObject(object.index(), shortened(&trace.object_name(object)), trace.objects.bytes[object.index()])
     });
-    Ok(Answer::document(&json!({
-        "call": super::brief(memory, call),
-        "stream": super::stream_name(trace, trace.calls.stream[row]),
-        "start": memory.has_times.then(|| trace.calls.start_ns[row].saturating_sub(begin)),
-        "duration": trace.calls.duration_ns[row],
-        "is_opaque": trace.calls.is_opaque(call),
-        "object": object,
-        "accesses": accesses.take(ACCESSES).map(|access| of_access(memory, access)).collect::<Vec<_>>(),
-        "left_out": left_out,
-        "path": super::path(trace, trace.calls.stack[row]),
-    })))
+    Answer::document(&CallDetail {
+        call: super::brief(memory, call),
+        stream: super::stream_name(trace, trace.calls.stream[row]),
+        start: memory.has_times.then(|| trace.calls.start_ns[row].saturating_sub(begin)),
+        duration: trace.calls.duration_ns[row],
+        is_opaque: trace.calls.is_opaque(call),
+        object,
+        accesses: accesses.take(ACCESSES).map(|access| of_access(memory, access)).collect(),
+        left_out,
+        path: super::path(trace, trace.calls.stack[row]),
+    })
 }
 
-fn of_access(memory: &Memory, access: MemoryAccess) -> Value {
+fn of_access(memory: &Memory, access: MemoryAccess) -> Access {
     let trace = &memory.trace;
-    json!({
-        "object": access.object.index(), "name": shortened(&trace.object_name(access.object)),
-        "bytes": trace.objects.bytes[access.object.index()], "mode": access.mode.name(), "evidence": access.evidence.name(),
-    })
+    Access {
+        object: access.object.index(),
+        name: shortened(&trace.object_name(access.object)),
+        bytes: trace.objects.bytes[access.object.index()],
+        mode: access.mode.name(),
+        evidence: access.evidence.name(),
+    }
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Memory { super::whole(opened).into_iter().collect() } else { Vec::new() }
 }

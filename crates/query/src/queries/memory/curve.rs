@@ -1,14 +1,30 @@
 //! Bytes in use and bytes held over the calls, for each bucket the least, the highest and the last value in it.
 
+use crate::first::Stage;
 use crate::queries::counters::{Point, add};
 use crate::queries::tiles::window;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 use stackline_memory::curve::Curve;
 use stackline_memory::tables::reserved_curve;
 
 /// What the curves are, by number.
 const CURVES: [&str; 2] = ["allocated", "reserved"];
+
+/// Memory of a device over the calls; the values are in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct CurveDocument {
+    device: u32,
+    /// Names of the curves that the column `curve` numbers.
+    curves: Vec<&'static str>,
+    /// The highest value of each curve.
+    most: Vec<f64>,
+    has_reserved: bool,
+}
+
+/// Names of the columns, a row for each bucket in which a curve changes.
+pub(crate) const COLUMNS: &[&str] = &["curve", "start", "low", "high", "last"];
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -18,10 +34,13 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         reserved_curve(&memory.trace, device).into_iter().map(|(at, bytes)| (i64::from(at), bytes as f64)).collect();
     let series = [&allocated[..], &reserved[..]];
     let most = |values: &[(i64, f64)]| values.iter().map(|&(_, bytes)| bytes).fold(0.0, f64::max);
-    let document = json!({
-        "device": device.0, "curves": CURVES, "most": series.map(most), "has_reserved": !reserved.is_empty(),
-    });
-    Ok(Answer { json: document.to_string(), columns: columns(&series, arguments)? })
+    let document = CurveDocument {
+        device: device.0,
+        curves: CURVES.into(),
+        most: series.map(most).into(),
+        has_reserved: !reserved.is_empty(),
+    };
+    Answer::with_columns(&document, columns(&series, arguments)?)
 }
 
 /// The points of a curve, as counters have theirs.
@@ -47,4 +66,9 @@ pub(super) fn columns(
         ("high", numbers(|point| point.high)),
         ("last", numbers(|point| point.last)),
     ])
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let Stage::MemoryOf(device) = stage else { return Vec::new() };
+    super::whole_of(opened, device).into_iter().collect()
 }

@@ -1,16 +1,34 @@
 //! Who holds memory at each peak.
 
+use crate::first::{Stage, with};
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 use stackline_memory::tables::{By, at_peak_table};
 
 /// Most rows.
 const ROWS: usize = 400;
+
+/// By what holders of memory can be grouped.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct HoldersPage {
+    by: Vec<&'static str>,
+}
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let choices = By::ALL.map(|by| (by.name(), by));
     let by = arguments.choice("by", &choices)?.unwrap_or(By::Place);
     let table = at_peak_table(&memory.trace, &memory.peaks, by);
-    super::printed(memory, &[super::cut(table, ROWS)], json!({"by": choices.map(|(name, _)| name)}))
+    super::printed(memory, &[super::cut(table, ROWS)], &HoldersPage { by: choices.map(|(name, _)| name).into() })
+}
+
+/// What holders are grouped by where it can be chosen.
+const CHOICES: [&str; 6] = ["place", "kind", "operator", "module", "phase", "size"];
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage != Stage::Holders || opened.memory(None).is_err() {
+        return Vec::new();
+    }
+    CHOICES.map(|by| with(&[("by", by)])).into()
 }

@@ -1,14 +1,14 @@
 //! What the Memory page asks. Positions are numbers of calls, from 0, in the order in which the host made them.
 
-mod allocator;
-mod apply;
-mod calls;
-mod curve;
-mod holders;
-mod object;
-mod objects;
-mod overview;
-mod suggestions;
+pub(super) mod allocator;
+pub(super) mod apply;
+pub(super) mod calls;
+pub(super) mod curve;
+pub(super) mod holders;
+pub(super) mod object;
+pub(super) mod objects;
+pub(super) mod overview;
+pub(super) mod suggestions;
 
 pub(super) use allocator::answer as allocator;
 pub(super) use apply::answer as apply;
@@ -20,14 +20,15 @@ pub(super) use objects::answer as objects;
 pub(super) use overview::answer as overview;
 pub(super) use suggestions::answer as suggestions;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, MemorySummary};
+use crate::queries::tiles::Whole;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_model::{
     MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace,
     TraceSet, Values,
 };
-use stackline_present::json::{Document, Extra, SCHEMA_VERSION};
+use stackline_present::json::{Document, SCHEMA_VERSION};
 
 /// The memory of the rank that is asked for.
 fn memory<'a>(opened: &'a Opened, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
@@ -44,20 +45,38 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
     Ok(MemoryDeviceId(wanted))
 }
 
+/// The question for all calls, if there is memory.
+fn whole(opened: &Opened) -> Option<Arguments> {
+    Some(Whole::of(i64::from(opened.memory(None).ok()?.end())).arguments())
+}
+
+/// The same of one device.
+fn whole_of(opened: &Opened, device: MemoryDeviceId) -> Option<Arguments> {
+    Some(whole(opened)?.with("device", &device.0.to_string()))
+}
+
+/// What a document of memory has besides its tables.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct MemoryKeys<'a, P> {
+    memory: MemorySummary<'a>,
+    page: P,
+}
+
 /// A document with tables as `stackline memory --format json` prints them, and what the page needs beside them.
-fn printed(memory: &Memory, tables: &[Table], page: Value) -> Result<Answer, QueryError> {
+fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<Answer, QueryError> {
     let mut described = Trace::default();
     described.meta.name.clone_from(&memory.trace.label);
     described.report = memory.trace.report.clone();
-    let extra = [("memory", Extra::Value(crate::memory::memory_summary(&memory.trace))), ("page", Extra::Value(page))];
-    super::printed(&Document {
+    let document = Document {
         command: "memory",
         version: SCHEMA_VERSION,
         traces: &[],
         set: &TraceSet { traces: vec![described] },
-        extra: &extra,
+        extra: &[],
         tables,
-    })
+    };
+    super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::of(&memory.trace), page })
 }
 
 /// The first rows of a table, which says how many more there are.
@@ -103,26 +122,51 @@ fn stream_name(trace: &MemoryTrace, stream: MemoryStreamId) -> String {
 /// Most frames of a call path in an answer.
 const FRAMES: usize = 100;
 
-/// A call path, innermost frame first; each with its function, file and line.
-fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Value> {
-    let frame = |frame: MemoryFrame| json!([text(trace, frame.function), text(trace, frame.file), frame.line]);
+/// A frame of a call path: its function, file and line (0 without one).
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, ts(rename = "MemoryFrame"))]
+struct Frame(Option<String>, Option<String>, u32);
+
+/// A call path, innermost frame first.
+fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Frame> {
+    let frame = |frame: MemoryFrame| Frame(text(trace, frame.function), text(trace, frame.file), frame.line);
     trace.stacks.frames_of(stack).take(FRAMES).map(frame).collect()
 }
 
-/// Where in the program: the frame that says most, as text and as file and line.
-fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Value {
-    let Some(location) = stackline_memory::locate(trace, stack) else {
-        return json!({"text": "", "file": null, "line": null});
-    };
-    let line = Some(location.line).filter(|&line| line > 0);
-    json!({"text": super::shortened(&location.text), "file": location.file, "line": line})
+/// Source location: the frame of a call path that says most.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, ts(rename = "PlaceOf"))]
+struct Place {
+    text: String,
+    file: Option<String>,
+    line: Option<u32>,
 }
 
-/// What a call is, in short.
-fn brief(memory: &Memory, call: MemoryCallId) -> Value {
+fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Place {
+    let Some(location) = stackline_memory::locate(trace, stack) else { return Place::default() };
+    let line = Some(location.line).filter(|&line| line > 0);
+    Place { text: super::shortened(&location.text), file: location.file, line }
+}
+
+/// A memory call in short.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, ts(rename = "CallBrief"))]
+struct Brief {
+    call: usize,
+    kind: &'static str,
+    name: Option<String>,
+    place: Place,
+}
+
+fn brief(memory: &Memory, call: MemoryCallId) -> Brief {
     let (trace, row) = (&memory.trace, call.index());
-    json!({
-        "call": row, "kind": trace.calls.kind[row].name(), "name": text(trace, trace.calls.name[row]),
-        "place": place(trace, trace.calls.stack[row]),
-    })
+    Brief {
+        call: row,
+        kind: trace.calls.kind[row].name(),
+        name: text(trace, trace.calls.name[row]),
+        place: place(trace, trace.calls.stack[row]),
+    }
 }

@@ -1,17 +1,142 @@
 //! All that is known of one object: what made it, who touches it, what of its life is for nothing, what to change.
 
-use crate::memory::{Memory, Why};
+use super::apply::AtPeak;
+use super::{Brief, Frame, Place, objects};
+use crate::first::{Stage, with};
+use crate::memory::{Memory, Waste, Why};
 use crate::queries::shortened;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Suggestion, describe};
 use stackline_memory::{Measure, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId};
+use std::collections::BTreeSet;
 
 /// Most accesses, stretches of waste and suggestions that are listed.
 const LISTED: usize = 60;
+
+/// Everything known about one object in memory.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct ObjectDetail<'a> {
+    object: u32,
+    name: String,
+    bytes: u64,
+    requested: u64,
+    device: String,
+    stream: String,
+    kind: &'static str,
+    module: Option<String>,
+    operator: Option<String>,
+    dtype: Option<String>,
+    shape: Option<String>,
+    pool: Option<String>,
+    allocated: Option<Brief>,
+    freed: Option<Brief>,
+    first_use: Option<Brief>,
+    last_use: Option<Brief>,
+    uses: u32,
+    fills: u32,
+    evidence: &'static str,
+    has_accesses: bool,
+    saw_end: bool,
+    /// First call, and the one after the last, at which it takes memory.
+    life: (u32, u32),
+    place: Place,
+    path: Vec<Frame>,
+    patterns: Vec<PatternOf<'a>>,
+    waste: Vec<WasteOf>,
+    waste_all: usize,
+    suggestions: Vec<SuggestionOf<'a>>,
+    accesses: Vec<AccessBy>,
+    accesses_all: usize,
+}
+
+/// A wasted part of a life: its reason, its first call, and the one after the last.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct WasteOf(&'static str, u32, u32);
+
+/// A call that accesses the object.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct AccessBy {
+    call: Brief,
+    mode: &'static str,
+    evidence: &'static str,
+}
+
+/// A pattern of inefficient use that the object matches.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct PatternOf<'a> {
+    pattern: &'static str,
+    short: &'static str,
+    certainty: &'static str,
+    kernels: u32,
+    distance: Option<u32>,
+    times: u32,
+    bytes: u64,
+    /// Calls between which memory is wasted.
+    from: Option<usize>,
+    to: Option<usize>,
+    other: Option<OtherObject>,
+    measure: Option<MeasureOf<'a>>,
+}
+
+/// Another object: its number and name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct OtherObject(usize, String);
+
+/// What a pattern measures.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(untagged)]
+enum MeasureOf<'a> {
+    Touched { touched: u64, largest_hole: u64, fragmentation: f64 },
+    Frequency { variation: f64, histogram: &'a [(u32, u64)] },
+    // Without rounds these are parts of the trace, which say nothing about a round.
+    Growth { left_in: u32, rounds: u32, per_round: Option<u64>, round: Option<&'static str> },
+    Slices { slices: u32, largest: u64 },
+}
+
+impl<'a> MeasureOf<'a> {
+    fn new(measure: &'a Measure) -> Self {
+        match measure {
+            &Measure::Touched { bytes, largest_hole, fragmentation } => {
+                Self::Touched { touched: bytes, largest_hole, fragmentation }
+            }
+            Measure::Frequency { variation, histogram } => {
+                Self::Frequency { variation: *variation, histogram: &histogram[..histogram.len().min(LISTED)] }
+            }
+            &Measure::Growth { left, rounds, per_round, origin } => {
+                let round = origin.round();
+                Self::Growth { left_in: left, rounds, per_round: round.map(|_| per_round), round }
+            }
+            &Measure::Slices { count, largest } => Self::Slices { slices: count, largest },
+        }
+    }
+}
+
+/// A suggestion for the object alone, with the number of the one that it is part of.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct SuggestionOf<'a> {
+    number: usize,
+    what: String,
+    action: &'static str,
+    against: Option<&'static str>,
+    bytes: u64,
+    certainty: &'static str,
+    copy_ns: u64,
+    cost_ns: Option<u64>,
+    peaks: Vec<AtPeak<'a>>,
+    /// Objects that the whole suggestion is about.
+    shared: usize,
+}
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -26,70 +151,79 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let used = &memory.uses[row];
     let (accesses, accesses_all) = accesses(memory, object);
     let waste = memory.waste_of(object);
-    let of_waste = |waste: &crate::memory::Waste| json!([Why::ALL[waste.why as usize], waste.from, waste.to]);
+    let patterns = memory.matches.iter().filter(|found| found.object == object);
+    let of_waste = |waste: &Waste| WasteOf(Why::ALL[waste.why as usize], waste.from, waste.to);
     let text = |id| super::text(trace, id);
-    Ok(Answer::document(&json!({
-        "object": number, "name": shortened(&trace.object_name(object)),
-        "bytes": objects.bytes[row], "requested": objects.requested[row],
-        "device": super::device_name(trace, device_of(trace, object)),
-        "stream": super::stream_name(trace, objects.stream[row]), "kind": objects.kind[row].name(),
-        "module": text(objects.module[row]), "operator": text(objects.operator[row]),
-        "dtype": text(objects.dtype[row]), "shape": text(objects.shape[row]), "pool": text(objects.pool[row]),
-        "allocated": call(objects.allocated_by[row]), "freed": call(objects.freed_by[row]),
-        "first_use": call(used.first_use), "last_use": call(used.last_use),
-        "uses": used.uses, "fills": used.fills, "evidence": used.evidence.name(),
-        "has_accesses": trace.has_accesses, "saw_end": trace.saw_end,
-        "life": [memory.life(object).0, memory.life(object).1],
-        "place": super::place(trace, objects.stack[row]), "path": super::path(trace, objects.stack[row]),
-        "patterns": memory.matches.iter().filter(|found| found.object == object).map(|found| pattern(memory, found)).collect::<Vec<_>>(),
-        "waste": waste.iter().take(LISTED).map(of_waste).collect::<Vec<_>>(), "waste_all": waste.len(),
-        "suggestions": suggestions(memory, object),
-        "accesses": accesses, "accesses_all": accesses_all,
-    })))
+    Answer::document(&ObjectDetail {
+        object: number,
+        name: shortened(&trace.object_name(object)),
+        bytes: objects.bytes[row],
+        requested: objects.requested[row],
+        device: super::device_name(trace, device_of(trace, object)),
+        stream: super::stream_name(trace, objects.stream[row]),
+        kind: objects.kind[row].name(),
+        module: text(objects.module[row]),
+        operator: text(objects.operator[row]),
+        dtype: text(objects.dtype[row]),
+        shape: text(objects.shape[row]),
+        pool: text(objects.pool[row]),
+        allocated: call(objects.allocated_by[row]),
+        freed: call(objects.freed_by[row]),
+        first_use: call(used.first_use),
+        last_use: call(used.last_use),
+        uses: used.uses,
+        fills: used.fills,
+        evidence: used.evidence.name(),
+        has_accesses: trace.has_accesses,
+        saw_end: trace.saw_end,
+        life: memory.life(object),
+        place: super::place(trace, objects.stack[row]),
+        path: super::path(trace, objects.stack[row]),
+        patterns: patterns.map(|found| pattern(memory, found)).collect(),
+        waste: waste.iter().take(LISTED).map(of_waste).collect(),
+        waste_all: waste.len(),
+        suggestions: suggestions(memory, object),
+        accesses,
+        accesses_all,
+    })
 }
 
 /// The first calls that touch an object, and how many there are.
-fn accesses(memory: &Memory, object: MemoryObjectId) -> (Vec<Value>, usize) {
+fn accesses(memory: &Memory, object: MemoryObjectId) -> (Vec<AccessBy>, usize) {
     let (mut first, mut all) = (Vec::new(), 0);
     let (from, to) = memory.life(object);
     for call in (from..to).map(MemoryCallId) {
         for access in memory.trace.accesses_of(call).filter(|access| access.object == object) {
             all += 1;
             if first.len() < LISTED {
-                let brief = super::brief(memory, call);
-                first.push(json!({"call": brief, "mode": access.mode.name(), "evidence": access.evidence.name()}));
+                let (mode, evidence) = (access.mode.name(), access.evidence.name());
+                first.push(AccessBy { call: super::brief(memory, call), mode, evidence });
             }
         }
     }
     (first, all)
 }
 
-fn pattern(memory: &Memory, found: &PatternMatch) -> Value {
-    let other = found.other.some().map(|other| json!([other.index(), shortened(&memory.trace.object_name(other))]));
-    let measure = found.measure.as_ref().map(|measure| match measure {
-        Measure::Touched { bytes, largest_hole, fragmentation } => {
-            json!({"touched": bytes, "largest_hole": largest_hole, "fragmentation": fragmentation})
-        }
-        Measure::Frequency { variation, histogram } => {
-            let histogram: Vec<_> = histogram.iter().take(LISTED).collect();
-            json!({"variation": variation, "histogram": histogram})
-        }
-        Measure::Growth { left, rounds, per_round, origin } => {
-            // Without rounds these are parts of the trace, which tell nothing of a round.
-            json!({"left_in": left, "rounds": rounds, "per_round": origin.round().map(|_| per_round), "round": origin.round()})
-        }
-        Measure::Slices { count, largest } => json!({"slices": count, "largest": largest}),
-    });
+fn pattern<'a>(memory: &Memory, found: &'a PatternMatch) -> PatternOf<'a> {
+    let name = |object: MemoryObjectId| shortened(&memory.trace.object_name(object));
     let call = |call: MemoryCallId| call.some().map(MemoryCallId::index);
-    json!({
-        "pattern": found.pattern.name(), "short": found.pattern.short(), "certainty": found.certainty.name(),
-        "kernels": found.kernels, "distance": found.distance, "times": found.times, "bytes": found.bytes,
-        "from": call(found.from), "to": call(found.to), "other": other, "measure": measure,
-    })
+    PatternOf {
+        pattern: found.pattern.name(),
+        short: found.pattern.short(),
+        certainty: found.certainty.name(),
+        kernels: found.kernels,
+        distance: found.distance,
+        times: found.times,
+        bytes: found.bytes,
+        from: call(found.from),
+        to: call(found.to),
+        other: found.other.some().map(|other| OtherObject(other.index(), name(other))),
+        measure: found.measure.as_ref().map(MeasureOf::new),
+    }
 }
 
 /// What to change about this object alone, with the number of the suggestion that it belongs to.
-fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<Value> {
+fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>> {
     let all = memory.ranked.iter().zip(1_usize..);
     let members = all.flat_map(|(one, number)| one.suggestion.members().map(move |member| (number, member)));
     let alone = |member: &Suggestion| {
@@ -112,13 +246,32 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<Value> {
         for peak in &peaks {
             let before = i64::try_from(peak.peak.bytes).unwrap_or(i64::MAX);
             let after = before.saturating_sub(replay.saving_at(at, peak.peak.position.0));
-            at_peak.push(json!({"name": peak.name, "device": device.0, "before": before, "after": after}));
+            at_peak.push(AtPeak::of(peak, after));
         }
-        rows.push(json!({
-            "number": number, "what": shortened(&describe(&memory.trace, one)), "action": one.action.name(),
-            "against": one.action.is_against_pattern().then(|| one.pattern.name()), "bytes": one.bytes, "certainty": one.certainty.name(),
-            "copy_ns": one.copy_ns, "cost_ns": one.total_cost_ns(), "peaks": at_peak, "shared": memory.ranked[number - 1].suggestion.objects(),
-        }));
+        rows.push(SuggestionOf {
+            number: *number,
+            what: shortened(&describe(&memory.trace, one)),
+            action: one.action.name(),
+            against: one.action.is_against_pattern().then(|| one.pattern.name()),
+            bytes: one.bytes,
+            certainty: one.certainty.name(),
+            copy_ns: one.copy_ns,
+            cost_ns: one.total_cost_ns(),
+            peaks: at_peak,
+            shared: memory.ranked[number - 1].suggestion.objects(),
+        });
     }
     rows
+}
+
+/// Objects of a list whose details are at hand.
+const OBJECTS: usize = 60;
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::Objects, Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
+    let lists = memory.devices().into_iter().flat_map(|device| objects::first(opened, Stage::MemoryOf(device)));
+    let lists = lists.filter_map(|list| crate::ask(opened, "memory-objects", &list).ok());
+    let objects: BTreeSet<String> =
+        lists.flat_map(|answer| answer.whole_numbers("object", OBJECTS)).map(|object| object.to_string()).collect();
+    objects.iter().map(|object| with(&[("object", object)])).collect()
 }

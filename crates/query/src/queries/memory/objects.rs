@@ -1,12 +1,13 @@
 //! Objects as lanes: those that matter most one by one, with their accesses and their waste; the others by size.
 
 use super::calls::within;
+use crate::first::Stage;
 use crate::memory::{Memory, Waste};
 use crate::queries::tiles::{LEVELS, window};
 use crate::queries::{Texts, shortened};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_memory::curve::device_of;
 use stackline_model::{AccessMode, MemoryObjectId};
 use std::collections::BTreeMap;
@@ -16,6 +17,56 @@ const LANES: usize = 150;
 const MOST: usize = 2000;
 /// Most ticks in an answer: what would be more is merged further.
 const TICKS: usize = 30_000;
+
+/// Objects in memory; those that are shown one by one, their accesses and their waste are in the columns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct ObjectsDocument {
+    device: u32,
+    /// Names that the columns `name` and `place` number.
+    texts: Vec<String>,
+    objects: usize,
+    bytes: u64,
+    /// Objects without a row of their own.
+    folded: usize,
+    folded_bytes: u64,
+    /// Objects without a row of their own by size, the largest first.
+    classes: Vec<SizeClass>,
+    has_accesses: bool,
+    /// Unit of the column `wasted`.
+    wasted_in: &'static str,
+}
+
+/// Objects of at least so many bytes, and less than twice as many.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct SizeClass {
+    from: u64,
+    objects: u64,
+    bytes: u64,
+}
+
+/// Names of the columns, a row for each object, each bucket of its accesses and each of its wasted parts.
+pub(crate) const COLUMNS: &[&str] = &[
+    "object",
+    "bytes",
+    "from",
+    "to",
+    "open",
+    "kind",
+    "uses",
+    "wasted",
+    "name",
+    "place",
+    "tick_lane",
+    "tick_at",
+    "tick_mode",
+    "tick_count",
+    "waste_lane",
+    "waste_from",
+    "waste_to",
+    "waste_why",
+];
 
 /// What comes first.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +118,18 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let (texts, mut columns) = of_lanes(memory, &all);
     columns.extend(of_ticks(&ticks));
     columns.extend(of_waste(&waste));
-    let document = json!({
-        "device": device.0, "texts": texts, "objects": all.len() + folded.len(),
-        "bytes": bytes(&all).saturating_add(bytes(&folded)), "folded": folded.len(), "folded_bytes": bytes(&folded),
-        "classes": classes(memory, &folded), "has_accesses": trace.has_accesses,
-        "wasted_in": if memory.has_times { "byte-seconds" } else { "byte-calls" },
-    });
-    Ok(Answer { json: document.to_string(), columns })
+    let document = ObjectsDocument {
+        device: device.0,
+        texts,
+        objects: all.len() + folded.len(),
+        bytes: bytes(&all).saturating_add(bytes(&folded)),
+        folded: folded.len(),
+        folded_bytes: bytes(&folded),
+        classes: classes(memory, &folded),
+        has_accesses: trace.has_accesses,
+        wasted_in: if memory.has_times { "byte-seconds" } else { "byte-calls" },
+    };
+    Answer::with_columns(&document, columns)
 }
 
 fn sort(memory: &Memory, objects: &mut [MemoryObjectId], order: Order) {
@@ -198,7 +254,7 @@ fn both(one: AccessMode, other: AccessMode) -> AccessMode {
 }
 
 /// What has no lane of its own: by powers of two of the size, the largest first.
-fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<Value> {
+fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for object in folded {
         let bytes = memory.trace.objects.bytes[object.index()];
@@ -206,9 +262,18 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<Value> {
         *sum = (sum.0 + 1, sum.1.saturating_add(bytes));
     }
     let from = |power: u32| if power == 0 { 0 } else { 1_u64 << (power - 1) };
-    let class =
-        |(power, (objects, bytes)): (u32, (u64, u64))| json!({"from": from(power), "objects": objects, "bytes": bytes});
-    sums.into_iter().rev().map(class).collect()
+    let sums = sums.into_iter().rev();
+    sums.map(|(power, (objects, bytes))| SizeClass { from: from(power), objects, bytes }).collect()
+}
+
+/// Objects sorted in each way, and those that are alive at each peak.
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
+    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let order = |order: &str| whole.clone().with("order", order);
+    let peaks = memory.peaks.iter().filter(|peak| peak.device == device);
+    let alive = peaks.map(|peak| order("size").with("alive", &peak.name));
+    ["size", "waste", "first"].into_iter().map(order).chain(alive).collect()
 }
 
 #[cfg(test)]

@@ -1,14 +1,82 @@
 //! What there is of memory: devices, peaks, streams, waste, failed requests.
 
+use crate::first::{Stage, plain};
 use crate::memory::{Memory, StreamLane, Why};
-use crate::queries::tiles::{BUCKETS, WHOLE, whole_level};
+use crate::queries::tiles::{BUCKETS, Whole};
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stackline_memory::tables;
-use stackline_model::{MemoryCallKind, MemoryDeviceId};
+use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryPhase};
 
 /// Most rows of a table, and most phases.
 const ROWS: usize = 300;
+
+/// Devices, peaks and streams, and what else there is of memory.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct MemoryPage<'a> {
+    /// Number of calls: where curves and lives end.
+    end: u32,
+    whole: Whole,
+    /// Buckets of a tile.
+    buckets: i64,
+    /// Whether calls have times.
+    has_times: bool,
+    /// Names of the kinds of calls that the column `kind` of `memory-calls` numbers.
+    kinds: Vec<&'static str>,
+    /// Names of the reasons that the column `waste_why` of `memory-objects` numbers.
+    why: Vec<&'static str>,
+    devices: Vec<Device>,
+    peaks: Vec<Peak<'a>>,
+    lanes: Vec<Stream<'a>>,
+    streams_left_out: usize,
+    calls_left_out: u64,
+    phases: Vec<Phase>,
+    /// Suggestions that are worth showing.
+    suggestions: usize,
+    has_segments: bool,
+    /// Requests that failed for lack of memory.
+    out_of_memory: usize,
+}
+
+/// A device; `total_bytes` is 0 where it is not known.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Device {
+    device: u32,
+    name: String,
+    total_bytes: u64,
+}
+
+/// A peak of the memory in use, from a call on.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Peak<'a> {
+    name: &'a str,
+    device: u32,
+    call: usize,
+    bytes: u64,
+}
+
+/// A stream with its number of calls: all, and of each kind.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, ts(rename = "StreamLane"))]
+struct Stream<'a> {
+    stream: u32,
+    name: String,
+    calls: u32,
+    kinds: &'a [u32],
+}
+
+/// A phase of the program: its first call, and the one after the last.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct Phase {
+    name: Option<String>,
+    first: usize,
+    end: usize,
+}
 
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
@@ -20,45 +88,55 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     if !memory.matches.is_empty() {
         all.push(super::cut(tables::waste_table(trace, &memory.matches), ROWS));
     }
-    super::printed(memory, &all, page(memory))
+    super::printed(memory, &all, &page(memory))
 }
 
-fn page(memory: &Memory) -> Value {
+fn page(memory: &Memory) -> MemoryPage<'_> {
     let trace = &memory.trace;
-    let phase = |phase: &stackline_model::MemoryPhase| json!({"name": super::text(trace, phase.name), "first": phase.first.index(), "end": phase.end.index()});
-    let peak = |peak: &tables::NamedPeak| json!({"name": peak.name, "device": peak.device.0, "call": peak.peak.position.index(), "bytes": peak.peak.bytes});
-    json!({
-        "end": memory.end(),
-        "whole": {"level": whole_level(i64::from(memory.end())), "first": 0, "last": WHOLE - 1},
-        "buckets": BUCKETS,
-        "has_times": memory.has_times,
-        "kinds": MemoryCallKind::ALL.map(MemoryCallKind::name),
-        "why": Why::ALL,
-        "devices": devices(memory),
-        "peaks": memory.peaks.iter().map(peak).collect::<Vec<_>>(),
-        "lanes": memory.lanes.iter().map(|lane| of_lane(memory, lane)).collect::<Vec<_>>(),
-        "streams_left_out": memory.without_lane.0,
-        "calls_left_out": memory.without_lane.1,
-        "phases": trace.phases.iter().take(ROWS).map(phase).collect::<Vec<_>>(),
-        "suggestions": tables::listed(&memory.ranked, memory.combination.as_ref()).len(),
-        "has_segments": !trace.segments.is_empty(),
-        "out_of_memory": trace.out_of_memory.len(),
-    })
+    let phase = |phase: &MemoryPhase| Phase {
+        name: super::text(trace, phase.name),
+        first: phase.first.index(),
+        end: phase.end.index(),
+    };
+    MemoryPage {
+        end: memory.end(),
+        whole: Whole::of(i64::from(memory.end())),
+        buckets: BUCKETS,
+        has_times: memory.has_times,
+        kinds: MemoryCallKind::ALL.map(MemoryCallKind::name).into(),
+        why: Why::ALL.into(),
+        devices: devices(memory),
+        peaks: memory.peaks.iter().map(peak).collect(),
+        lanes: memory.lanes.iter().map(|lane| of_lane(memory, lane)).collect(),
+        streams_left_out: memory.without_lane.0,
+        calls_left_out: memory.without_lane.1,
+        phases: trace.phases.iter().take(ROWS).map(phase).collect(),
+        suggestions: tables::listed(&memory.ranked, memory.combination.as_ref()).len(),
+        has_segments: !trace.segments.is_empty(),
+        out_of_memory: trace.out_of_memory.len(),
+    }
 }
 
-/// The devices that have a curve, that with the highest peak first.
-fn devices(memory: &Memory) -> Vec<Value> {
+fn peak(peak: &tables::NamedPeak) -> Peak<'_> {
+    let call = peak.peak.position.index();
+    Peak { name: &peak.name, device: peak.device.0, call, bytes: peak.peak.bytes }
+}
+
+fn devices(memory: &Memory) -> Vec<Device> {
     let total = |device: MemoryDeviceId| memory.trace.devices.get(device.index()).map_or(0, |known| known.total_bytes);
-    let device = |device: MemoryDeviceId| json!({"device": device.0, "name": super::device_name(&memory.trace, device), "total_bytes": total(device)});
-    let place = |device: MemoryDeviceId| memory.peaks.iter().position(|peak| peak.device == device);
-    let mut devices: Vec<MemoryDeviceId> = memory.curves.iter().map(|curve| curve.device).collect();
-    devices.sort_by_key(|&device| place(device).unwrap_or(usize::MAX));
-    devices.into_iter().map(device).collect()
+    let device = |device: MemoryDeviceId| Device {
+        device: device.0,
+        name: super::device_name(&memory.trace, device),
+        total_bytes: total(device),
+    };
+    memory.devices().into_iter().map(device).collect()
 }
 
-fn of_lane(memory: &Memory, lane: &StreamLane) -> Value {
-    json!({
-        "stream": lane.stream.0, "name": super::stream_name(&memory.trace, lane.stream), "calls": lane.calls,
-        "kinds": lane.kinds,
-    })
+fn of_lane<'a>(memory: &Memory, lane: &'a StreamLane) -> Stream<'a> {
+    let name = super::stream_name(&memory.trace, lane.stream);
+    Stream { stream: lane.stream.0, name, calls: lane.calls, kinds: &lane.kinds }
+}
+
+pub(crate) fn first(_: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Memory { plain() } else { Vec::new() }
 }

@@ -1,7 +1,9 @@
 //! What to change, best first.
 
+use crate::first::{Stage, plain};
+use crate::memory::Memory;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::json;
+use serde::Serialize;
 use stackline_memory::tables::{combination_note, listed, suggestion_notes, suggestions_table};
 use stackline_model::Table;
 
@@ -11,22 +13,51 @@ const MOST: usize = 2000;
 /// Objects of a suggestion that are named.
 const OBJECTS: usize = 8;
 
+/// Suggestions to save memory; they are the rows of the table.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct SuggestionsPage {
+    /// Suggestions that are worth showing.
+    all: usize,
+    /// Suggestions that save nothing.
+    nothing: usize,
+    /// Numbers of those that together lower the peak most.
+    combination: Vec<usize>,
+    /// Objects of each row.
+    objects: Vec<Vec<usize>>,
+}
+
 pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let most = arguments.number("most")?.unwrap_or(ROWS).min(MOST);
     let all = listed(&memory.ranked, memory.combination.as_ref());
     let shown = &all[..all.len().min(most)];
     let table = suggestions_table(&memory.trace, &memory.ranked, shown, &memory.peaks);
-    let chosen = memory.combination.as_ref().filter(|combination| combination_note(combination).is_some());
-    let combination: Vec<usize> = chosen.iter().flat_map(|chosen| &chosen.chosen).map(|at| at + 1).collect();
     let objects = shown.iter().map(|at| {
         let members = memory.ranked[*at].suggestion.members();
         members.take(OBJECTS).map(|member| member.object.index()).collect::<Vec<_>>()
     });
-    let page = json!({
-        "all": all.len(), "nothing": memory.ranked.len() - all.len(), "combination": combination,
-        "objects": objects.collect::<Vec<_>>(),
-    });
+    let page = SuggestionsPage {
+        all: all.len(),
+        nothing: memory.ranked.len() - all.len(),
+        combination: combination(memory),
+        objects: objects.collect(),
+    };
     let notes = suggestion_notes(&memory.trace, &memory.ranked, memory.combination.as_ref());
-    super::printed(memory, &[notes.into_iter().fold(table, Table::note)], page)
+    super::printed(memory, &[notes.into_iter().fold(table, Table::note)], &page)
+}
+
+pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+    if stage == Stage::Memory && opened.memory(None).is_ok() { plain() } else { Vec::new() }
+}
+
+/// Numbers of the suggestions that together lower the peak most.
+pub(super) fn combination(memory: &Memory) -> Vec<usize> {
+    let chosen = memory.combination.as_ref().filter(|combination| combination_note(combination).is_some());
+    chosen.iter().flat_map(|chosen| &chosen.chosen).map(|at| at + 1).collect()
+}
+
+/// How many there are in a list.
+pub(super) fn count(memory: &Memory) -> usize {
+    listed(&memory.ranked, memory.combination.as_ref()).len().min(ROWS)
 }

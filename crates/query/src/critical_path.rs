@@ -1,0 +1,119 @@
+//! The critical path of a trace as documents have it.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use stackline_analyze::critical_path::exact::{ExactReport, ExactWarning};
+use stackline_analyze::critical_path::hta;
+use stackline_analyze::large_calls::LargeCall;
+use stackline_model::Trace;
+use std::collections::BTreeMap;
+
+/// The critical path of one trace.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct CriticalPath<'a> {
+    pub(crate) rank: i64,
+    /// HTA's path, under keys that stay; the page has no use for it.
+    #[serde(flatten)]
+    #[cfg_attr(test, ts(skip))]
+    pub(crate) hta: Map<String, Value>,
+    pub(crate) exact: ExactSummary<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    pub(crate) start_up: Option<StartUpTime>,
+}
+
+/// The path by the exact method, or why there is none.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(untagged)]
+pub(crate) enum ExactSummary<'a> {
+    Found(FoundPath<'a>),
+    Failed { error: String },
+}
+
+/// A critical path in short.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct FoundPath<'a> {
+    window_ns: i64,
+    window_notes: &'a [String],
+    path_ns: i64,
+    path_events: usize,
+    /// Percent of the window by cause; causes without time are left out.
+    #[cfg_attr(test, ts(type = "Readonly<Record<string, number>>"))]
+    bound_by: &'a BTreeMap<&'static str, f64>,
+    /// The same in ns.
+    #[cfg_attr(test, ts(type = "Readonly<Record<string, number>>"))]
+    bound_by_ns: &'a BTreeMap<&'static str, i64>,
+    /// Time in ns whose cause is inferred, not recorded.
+    inferred_ns: i64,
+    #[cfg_attr(test, ts(type = "Array<{ readonly code: string; readonly count: number }>"))]
+    warnings: &'a [ExactWarning],
+    large_calls: Vec<LargeCallShare<'a>>,
+}
+
+impl<'a> FoundPath<'a> {
+    pub(crate) fn of(report: &'a ExactReport, window_notes: &'a [String], calls: &'a [LargeCall]) -> Self {
+        Self {
+            window_ns: report.window_ns,
+            window_notes,
+            path_ns: report.path_ns,
+            path_events: report.path_events,
+            bound_by: &report.bound_by,
+            bound_by_ns: &report.bound_by_ns,
+            inferred_ns: report.inferred_ns,
+            warnings: &report.warnings,
+            large_calls: calls.iter().map(LargeCallShare::of).collect(),
+        }
+    }
+}
+
+/// Calls that take much of the window: their share of it and of the path, in percent.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+struct LargeCallShare<'a> {
+    name: &'a str,
+    count: usize,
+    percent: f64,
+    path_percent: f64,
+}
+
+impl<'a> LargeCallShare<'a> {
+    fn of(call: &'a LargeCall) -> Self {
+        let LargeCall { name, count, percent, path_percent } = call;
+        Self { name, count: *count, percent: *percent, path_percent: *path_percent }
+    }
+}
+
+/// Time before the first step, and what of it imports take, in ns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct StartUpTime {
+    pub(crate) before_ns: i64,
+    pub(crate) imports_ns: Option<i64>,
+}
+
+/// What documents say of HTA's path, under the keys that they always had.
+pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
+    let json = if with_steps {
+        json!({"left_out": "--steps"})
+    } else {
+        match hta::analyze(trace, &hta::HtaOptions::default()) {
+            Ok(path) => {
+                let report = path.summary();
+                json!({
+                    "method": report.method,
+                    "window_ns": report.window_ns,
+                    "weight_us": report.weight_us,
+                    "path_nodes": report.path_nodes,
+                    "path_events": report.path_events,
+                    "bound_by": report.bound_by,
+                    "warnings": report.warnings,
+                })
+            }
+            Err(error) => json!({"error": error.to_string()}),
+        }
+    };
+    if let Value::Object(keys) = json { keys } else { Map::new() }
+}

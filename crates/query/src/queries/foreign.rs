@@ -1,0 +1,251 @@
+//! What other crates write into answers, declared for TypeScript. Tests compare each with what is written.
+
+mod checks;
+pub(super) mod memory;
+
+use super::{compare, findings, overview};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use ts_rs::TS;
+
+/// Identity and size of a trace.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceInfo {
+    name: String,
+    format: String,
+    rank: i64,
+    /// Whether the file names that rank; otherwise it is the position in the order of the inputs.
+    rank_from_file: bool,
+    world_size: Option<i64>,
+    events: usize,
+    gpu_operations: usize,
+    steps: usize,
+    /// Time in ns since 1970 from which `start_ns` and `end_ns` count; 0 if the file has none.
+    base_ns: i64,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    gpus: Vec<Gpu>,
+}
+
+/// A GPU, as the file describes it.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct Gpu {
+    id: Option<i64>,
+    name: Option<String>,
+    memory_bytes: Option<u64>,
+    multiprocessors: Option<i64>,
+}
+
+/// What reading had to repair, skip or lose.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadReport {
+    bytes: u64,
+    records: u64,
+    events: u64,
+    problems: Vec<Problem>,
+}
+
+/// A diagnostic of reading.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct Problem {
+    code: String,
+    severity: Severity,
+    message: String,
+    count: u64,
+    /// Offsets of the first occurrences in bytes.
+    offsets: Vec<u64>,
+    example: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    more: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(rename_all = "snake_case")]
+enum Severity {
+    Note,
+    Repaired,
+    Skipped,
+    Lost,
+}
+
+/// What reading had to repair, skip or lose of one trace.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct TraceReport {
+    trace: String,
+    bytes: u64,
+    records: u64,
+    events: u64,
+    problems: Vec<Problem>,
+}
+
+/// A table of an analysis.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    title: String,
+    columns: Vec<TableColumn>,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+/// A column of a table: its name, and the unit of its numbers.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct TableColumn {
+    name: String,
+    unit: String,
+}
+
+/// A row of a table by the names of its columns.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[ts(type = "Readonly<Record<string, string | number | boolean | null>>")]
+struct Row(BTreeMap<String, Cell>);
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+enum Cell {
+    Text(Option<String>),
+    Whole(i64),
+    Number(f64),
+    Truth(bool),
+}
+
+/// What every document with tables has.
+#[derive(Debug, Deserialize, Serialize, TS)]
+struct Printed<T> {
+    schema: String,
+    traces: Vec<TraceInfo>,
+    tables: T,
+    read_report: Vec<TraceReport>,
+}
+
+/// Tables by their names.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[ts(type = "Readonly<Record<string, Table>>")]
+struct AnyTables(BTreeMap<String, Table>);
+
+/// What `stackline report --format json` prints.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(super) struct Overview<'a> {
+    #[ts(flatten)]
+    printed: Printed<AnyTables>,
+    #[ts(flatten)]
+    keys: overview::OverviewKeys<'a>,
+}
+
+/// What `stackline diff --format json` prints.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(super) struct Comparison<'a> {
+    #[ts(flatten)]
+    printed: Printed<AnyTables>,
+    #[ts(flatten)]
+    keys: compare::ComparisonKeys<'a>,
+}
+
+/// What `stackline findings --format json` prints, and what the page has besides.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(super) struct Findings<'a> {
+    #[ts(flatten)]
+    printed: Printed<FindingsTables>,
+    #[ts(flatten)]
+    of_command: FoundKeys,
+    #[ts(flatten)]
+    keys: findings::FindingsKeys<'a>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct FindingsTables {
+    findings: Table,
+    not_checked: Table,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FoundKeys {
+    /// Length of a step in ns.
+    step_ns: i64,
+    /// Steps that were looked at.
+    steps: usize,
+    /// What all findings together gain per step.
+    together: Option<Gain>,
+    /// The ranks that were looked at together; empty if there is one.
+    ranks: Vec<RankTimes>,
+    peaks: Vec<DevicePeak>,
+    uncovered: Uncovered,
+    /// Candidates whose gain is too small for a finding.
+    left_out: usize,
+    notes: Vec<String>,
+}
+
+/// An estimated gain in ns with its bounds.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct Gain {
+    ns: i64,
+    low_ns: i64,
+    high_ns: i64,
+}
+
+/// A rank: the length of a step in ns, steps, and ns per step in which only collectives run.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct RankTimes {
+    rank: i64,
+    step_ns: i64,
+    steps: usize,
+    collectives_alone_ns: Option<i64>,
+}
+
+/// Peak memory of a device, as it is and with all suggestions; null where that is not known.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct DevicePeak {
+    device: String,
+    bytes: u64,
+    mended_bytes: Option<u64>,
+}
+
+/// Time that no finding covers.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct Uncovered {
+    covered_percent: Option<f64>,
+    groups: Vec<LargeGroup>,
+}
+
+/// Events of one name that take much time and that no finding is about.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct LargeGroup {
+    kind: String,
+    name: String,
+    file: Option<String>,
+    line: Option<u32>,
+    function: Option<String>,
+    place_percent: Option<f64>,
+    count: usize,
+    percent: f64,
+    path_percent: f64,
+    wait_percent: f64,
+    meanwhile: Option<Meanwhile>,
+    advice: String,
+    gain: Option<Gain>,
+}
+
+/// What runs on another thread meanwhile, and for how much of the time.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct Meanwhile {
+    name: String,
+    percent: f64,
+}

@@ -1,0 +1,79 @@
+//! Whether other crates write what is declared: each type must read all of it and write it again.
+
+use super::memory::{AllocatorTables, AppliedTables, HoldersTables, MemoryTables, SuggestionsTables};
+use super::{AnyTables, FindingsTables, FoundKeys, ReadReport, TraceInfo, TraceReport};
+use crate::queries::samples::{answers, opened};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use stackline_analyze::critical_path::exact::what_if::Gain;
+use stackline_analyze::findings::{DevicePeak, LargeGroup, LargeKind, Place, RankTimes, Uncovered};
+
+fn is_read_by<T: DeserializeOwned + Serialize>(value: &Value) {
+    let read: T = serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
+    assert_eq!(serde_json::to_value(&read).expect("written"), *value);
+}
+
+fn are_read_by<T: DeserializeOwned + Serialize>(list: &Value) {
+    list.as_array().into_iter().flatten().for_each(is_read_by::<T>);
+}
+
+#[test]
+fn documents_are_what_is_declared() {
+    for (name, answer) in opened().iter().flat_map(answers) {
+        let document: Value = serde_json::from_str(&answer.json).expect("JSON");
+        let tables = &document["tables"];
+        are_read_by::<TraceReport>(&document["read_report"]);
+        match name {
+            "meta" => {
+                for trace in document["traces"].as_array().into_iter().flatten() {
+                    is_read_by::<TraceInfo>(&trace["info"]);
+                    is_read_by::<ReadReport>(&trace["report"]);
+                }
+            }
+            "compare" | "overview" => is_read_by::<AnyTables>(tables),
+            "findings" => is_read_by::<FindingsTables>(tables),
+            "memory" => is_read_by::<MemoryTables>(tables),
+            "memory-allocator" => is_read_by::<AllocatorTables>(tables),
+            "memory-apply" => is_read_by::<AppliedTables>(tables),
+            "memory-holders" => is_read_by::<HoldersTables>(tables),
+            "memory-suggestions" => is_read_by::<SuggestionsTables>(tables),
+            _ => assert!(tables.is_null(), "{name} has tables of no declared type"),
+        }
+        if !tables.is_null() {
+            are_read_by::<TraceInfo>(&document["traces"]);
+        }
+    }
+}
+
+#[test]
+fn keys_of_findings_are_what_is_declared() {
+    let [trace, _] = opened();
+    let mut found = trace.findings(None).expect("findings").clone();
+    let gain = Some(Gain { ns: 2, low_ns: 1, high_ns: 3 });
+    found.together = gain;
+    found.ranks = vec![RankTimes { rank: 1, step_ns: 2, steps: 3, alone_ns: Some(4), is_incomplete: false }];
+    found.peaks = vec![DevicePeak {
+        device: "cuda:0".to_owned(),
+        bytes: 1,
+        mended_bytes: Some(1),
+        needed_bytes: None,
+        perhaps_needed_bytes: None,
+    }];
+    let group = LargeGroup {
+        kind: LargeKind::Call,
+        name: "f".to_owned(),
+        place: Place::default(),
+        place_percent: Some(1.5),
+        count: 1,
+        percent: 1.5,
+        path_percent: 1.5,
+        wait_percent: 0.5,
+        meanwhile: Some(("g".to_owned(), 0.5)),
+        advice: "",
+        gain,
+    };
+    found.uncovered = Uncovered { covered_percent: Some(0.5), groups: vec![group] };
+    let keys = stackline_present::findings::keys(&found).into_iter().map(|(key, value)| (key.to_owned(), value));
+    is_read_by::<FoundKeys>(&keys.collect());
+}

@@ -1,0 +1,95 @@
+//! Documents of memory, which have tables.
+
+use super::{Printed, Table};
+use crate::queries::memory::{MemoryKeys, allocator, apply, holders, overview, suggestions};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// Devices, peaks and waste of memory.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(in crate::queries) struct MemoryOverview<'a> {
+    #[ts(flatten)]
+    printed: Printed<MemoryTables>,
+    #[ts(flatten)]
+    keys: MemoryKeys<'a, overview::MemoryPage<'a>>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MemoryTables {
+    memory_peaks: Table,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    memory_composition: Option<Table>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    memory_out_of_memory: Option<Table>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    memory_waste: Option<Table>,
+}
+
+/// Segments and blocks of the caching allocator.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(in crate::queries) struct AllocatorDocument<'a> {
+    #[ts(flatten)]
+    printed: Printed<AllocatorTables>,
+    #[ts(flatten)]
+    keys: MemoryKeys<'a, allocator::AllocatorPage>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AllocatorTables {
+    memory_allocator: Table,
+}
+
+/// Memory in use if suggestions were followed.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(in crate::queries) struct AppliedDocument<'a> {
+    #[ts(flatten)]
+    printed: Printed<AppliedTables>,
+    #[ts(flatten)]
+    keys: MemoryKeys<'a, apply::AppliedPage<'a>>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AppliedTables {
+    memory_applied: Table,
+}
+
+/// Who holds memory at each peak.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(in crate::queries) struct HoldersDocument<'a> {
+    #[ts(flatten)]
+    printed: Printed<HoldersTables>,
+    #[ts(flatten)]
+    keys: MemoryKeys<'a, holders::HoldersPage>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HoldersTables {
+    memory_at_peak: Table,
+}
+
+/// What to change, and what it saves.
+#[derive(TS)]
+#[expect(dead_code, reason = "a declaration")]
+pub(in crate::queries) struct SuggestionsDocument<'a> {
+    #[ts(flatten)]
+    printed: Printed<SuggestionsTables>,
+    #[ts(flatten)]
+    keys: MemoryKeys<'a, suggestions::SuggestionsPage>,
+}
+
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SuggestionsTables {
+    memory_suggestions: Table,
+}

@@ -1,0 +1,39 @@
+//! Runs that tests ask all queries of.
+
+use crate::{Answer, Arguments, Opened, ask};
+use stackline_engine::OpenOptions;
+
+/// Two runs of a training step beside each other, and a snapshot of memory with a segment.
+pub(super) fn opened() -> [Opened; 2] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    };
+    let demo = |steps| stackline_synth::demo::generate(&stackline_synth::demo::Config { steps, ..Default::default() });
+    let trace = open("before.json", demo(3).as_ref());
+    let memory = r#"{"device_traces":[[{"action":"alloc","addr":4096,"size":1024,"stream":0,"frames":[]}]],
+        "segments":[{"device":0,"address":4096,"total_size":2097152,"stream":0,
+        "blocks":[{"address":4096,"size":1024,"state":"active_allocated"},{"address":5120,"size":2096128,"state":"inactive"}]}]}"#;
+    [open("after.json", demo(4).as_ref()).compared_with(trace), open("memory.json", memory.as_bytes())]
+}
+
+/// What the page does not ask at first.
+const OTHERS: [(&str, &[(&str, &str)]); 8] = [
+    ("calls", &[("shape", "top-down")]),
+    ("excerpt", &[("file", "train.py"), ("line", "1")]),
+    ("frame", &[("root", "1")]),
+    ("memory-apply", &[("level", "0"), ("first", "0"), ("last", "9")]),
+    ("memory-call", &[("call", "0")]),
+    ("memory-object", &[("object", "0")]),
+    ("rule", &[("code", "SL001")]),
+    ("search", &[("text", "a")]),
+];
+
+/// Answers to each query, and to most of them several.
+pub(super) fn answers(opened: &Opened) -> Vec<(&'static str, Answer)> {
+    let others = OTHERS.into_iter().map(|(name, given)| (name, Arguments::new(given.iter().copied())));
+    let asked = opened.first_questions().into_iter().chain(others);
+    asked.filter_map(|(name, arguments)| Some((name, ask(opened, name, &arguments).ok()?))).collect()
+}

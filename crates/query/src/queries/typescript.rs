@@ -1,0 +1,129 @@
+//! TypeScript declarations of all answers: what the page is compiled against.
+
+use super::{ALL, calls, compare, counters, events, findings, foreign, memory, meta, path, search, source, tiles};
+use std::collections::BTreeMap;
+use std::path::Path;
+use ts_rs::{TS, TypeVisitor};
+
+mod checks;
+mod layout;
+
+/// Where the page has them.
+const FILE: &str = "../../web/src/generated/answers.ts";
+
+const HEAD: &str = "\
+/**
+ * What queries answer. Generated from crates/query; to make it anew:
+ * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page
+ */
+
+import type { Column } from \"../transport/decode\";
+";
+
+/// Types that documents are made of, by name, and the type of the document of each query.
+#[derive(Debug, Default)]
+struct Declarations {
+    types: BTreeMap<String, String>,
+    documents: BTreeMap<&'static str, Document>,
+}
+
+/// The type of a document: its name, and what it is.
+#[derive(Debug)]
+struct Document {
+    name: String,
+    inline: String,
+}
+
+impl Declarations {
+    /// Those of all queries.
+    fn all() -> Self {
+        let mut all = Self::default();
+        all.add::<calls::Calls<'_>>("calls");
+        all.add::<foreign::Comparison<'_>>("compare");
+        all.add::<compare::MemoryPeaks<'_>>("compare-memory");
+        all.add::<counters::CounterDocument>("counters");
+        all.add::<events::EventDetail<'_>>("event");
+        all.add::<crate::source::Excerpt<'_>>("excerpt");
+        all.add::<findings::FindingDetail<'_>>("finding");
+        all.add::<foreign::Findings<'_>>("findings");
+        all.add::<calls::frame::FrameDetail<'_>>("frame");
+        all.add::<tiles::Lanes>("lanes");
+        all.add::<foreign::memory::MemoryOverview<'_>>("memory");
+        all.add::<foreign::memory::AllocatorDocument<'_>>("memory-allocator");
+        all.add::<foreign::memory::AppliedDocument<'_>>("memory-apply");
+        all.add::<memory::calls::CallDetail>("memory-call");
+        all.add::<memory::calls::CallsDocument>("memory-calls");
+        all.add::<memory::curve::CurveDocument>("memory-curve");
+        all.add::<foreign::memory::HoldersDocument<'_>>("memory-holders");
+        all.add::<memory::object::ObjectDetail<'_>>("memory-object");
+        all.add::<memory::objects::ObjectsDocument>("memory-objects");
+        all.add::<foreign::memory::SuggestionsDocument<'_>>("memory-suggestions");
+        all.add::<meta::Meta<'_>>("meta");
+        all.add::<foreign::Overview<'_>>("overview");
+        all.add::<path::PathDocument>("path");
+        all.add::<events::Range>("range");
+        all.add::<findings::RulePage>("rule");
+        all.add::<search::SearchAnswer<'_>>("search");
+        all.add::<source::Source<'_>>("source");
+        all.add::<tiles::TileDocument>("tiles");
+        all
+    }
+
+    fn add<T: TS + 'static>(&mut self, query: &'static str) {
+        self.visit::<T>();
+        self.documents.insert(query, Document { name: T::name(), inline: T::inline() });
+    }
+
+    /// The file.
+    fn text(&self) -> String {
+        let types: String = self.types.values().map(|declared| format!("\n{declared}")).collect();
+        let documents: String =
+            self.documents.iter().map(|(query, of)| format!("  readonly \"{query}\": {};\n", of.name)).collect();
+        let columns: String = ALL.iter().filter(|query| !query.columns.is_empty()).map(columns).collect();
+        format!(
+            "{HEAD}{types}\n/** The document of each query. */\nexport interface Answers {{\n{documents}}}\n\n\
+             /** The columns of the queries that have any. */\nexport type Columns = {{\n{columns}}};\n"
+        )
+    }
+}
+
+/// The columns of a query.
+fn columns(query: &super::Query) -> String {
+    let columns: Vec<String> = query.columns.iter().map(|name| format!("readonly {name}: Column")).collect();
+    format!("  readonly \"{}\": {{ {} }};\n", query.name, columns.join("; "))
+}
+
+impl TypeVisitor for Declarations {
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        // What has no file of its own is a type of the language.
+        if T::output_path().is_none() {
+            return;
+        }
+        let declared = layout::declaration(&T::docs().unwrap_or_default(), &T::decl());
+        match self.types.insert(T::ident(), declared.clone()) {
+            None => T::visit_dependencies(self),
+            Some(known) => assert_eq!(known, declared, "two types have the same name"),
+        }
+    }
+}
+
+#[test]
+fn types_of_the_page_are_those_of_the_queries() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    let text = Declarations::all().text();
+    if std::env::var_os("STACKLINE_UPDATE_TYPES").is_some() {
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        std::fs::write(&file, &text).expect("written");
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        kept == text,
+        "web/src/generated/answers.ts is stale: run `STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page`"
+    );
+}
+
+#[test]
+fn every_query_has_a_type() {
+    let declared = Declarations::all();
+    assert!(ALL.iter().map(|query| query.name).eq(declared.documents.keys().copied()));
+}
