@@ -1,12 +1,13 @@
 //! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
 
+use crate::found::{Found, Wanted};
 use crate::runs::Part;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_mark;
 use crate::unsupported::{READS, could_be_read, unsupported};
 use crate::{Error, ReadOptions, problems, sources};
 use flate2::read::MultiGzDecoder;
-use stackline_model::{CallTree, MemoryTrace, Trace};
+use stackline_model::Trace;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -20,58 +21,6 @@ type Stream<'a> = Box<dyn Read + Send + 'a>;
 
 /// How the description of what no source knows begins.
 pub(crate) const UNKNOWN: &str = "an unknown format";
-
-/// Kinds of content that are read; others are refused by their names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) traces: bool,
-    pub(crate) calls: bool,
-    pub(crate) memory: bool,
-}
-
-impl Wanted {
-    const NOTHING: Self = Self { traces: false, calls: false, memory: false };
-    pub(crate) const TRACES: Self = Self { traces: true, ..Self::NOTHING };
-    pub(crate) const CALLS: Self = Self { calls: true, ..Self::NOTHING };
-    pub(crate) const MEMORY: Self = Self { memory: true, ..Self::NOTHING };
-    pub(crate) const TRACES_AND_MEMORY: Self = Self { traces: true, memory: true, ..Self::NOTHING };
-
-    /// Why a trace that begins like this is refused.
-    fn refusal_of_trace(self, label: &str, head: &[u8]) -> Error {
-        if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::no_memory(label, head) }
-    }
-}
-
-/// What one input gave, and members of archives that are nothing of it.
-pub(crate) struct Found {
-    pub(crate) wanted: Wanted,
-    pub(crate) traces: Vec<Trace>,
-    /// Profiles.
-    pub(crate) calls: Vec<CallTree>,
-    pub(crate) memory: Vec<MemoryTrace>,
-    /// Label and reason.
-    pub(crate) skipped: Vec<(String, Error)>,
-    /// Files that are read with others of their run.
-    pub(crate) parts: Vec<Part>,
-}
-
-impl Found {
-    /// Nothing yet.
-    pub(crate) fn new(wanted: Wanted) -> Self {
-        Self {
-            wanted,
-            traces: Vec::new(),
-            calls: Vec::new(),
-            memory: Vec::new(),
-            skipped: Vec::new(),
-            parts: Vec::new(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.traces.is_empty() && self.parts.is_empty() && self.calls.is_empty() && self.memory.is_empty()
-    }
-}
 
 /// Reads one file, folder of a single run, or standard input (`-`), as far as it is wanted.
 pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, wanted: Wanted) -> Result<Found, Error> {

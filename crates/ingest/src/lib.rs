@@ -14,6 +14,7 @@
 
 mod decimal;
 mod error;
+mod found;
 mod input;
 pub mod memory;
 mod places;
@@ -36,7 +37,7 @@ pub use runs::run_of;
 pub use error::{Error, no_single_calls};
 pub use raw::open_text;
 
-use input::{Found, Wanted};
+use found::{Found, Wanted};
 use rayon::prelude::*;
 use regex_lite::Regex;
 use sources::Content;

@@ -1,6 +1,7 @@
 //! Profiles, each a file by itself: which files are some, and what is in them.
 
-use crate::input::{self, Found, MAX_DEPTH, Packing, SNIFF, Wanted};
+use crate::found::{Found, Wanted};
+use crate::input::{self, MAX_DEPTH, Packing, SNIFF};
 use crate::sources::{self, Content, Reader, Source};
 use crate::{Error, ReadOptions};
 use flate2::read::MultiGzDecoder;

@@ -30,6 +30,7 @@
 
 mod block;
 mod chunk;
+mod frame;
 pub mod inputs;
 mod reader;
 mod record;
@@ -38,10 +39,11 @@ mod tensors;
 mod v1_calls;
 
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
+pub use frame::{FrameKey, IDENTIFIER, NUMBER, OTHER_NAMES};
 pub use reader::{Damage, Reader};
 pub use record::{
-    COUNTERS, CallDetail, Cost, FrameKey, IDENTIFIER, Interval, MAX_COUNTERS, Metric, NUMBER, OPENMP, OPTIMIZER_STEP,
-    OTHER_NAMES, Overhead, Process, Processors, Record, Role, Source, Thread,
+    COUNTERS, CallDetail, Cost, Interval, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Overhead, Process, Processors,
+    Record, Role, Source, Thread,
 };
 pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

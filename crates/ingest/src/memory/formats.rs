@@ -2,7 +2,8 @@
 
 use super::values::{Value, Values};
 use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
-use crate::input::{self, Found, MAX_DEPTH, Packing, SNIFF, Wanted};
+use crate::found::{Found, Wanted};
+use crate::input::{self, MAX_DEPTH, Packing, SNIFF};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions};
 use flate2::read::MultiGzDecoder;
