@@ -76,5 +76,14 @@ fn what_is_no_memory_is_named() {
     // A folder of traces stays one, whatever else lies in it.
     write_sample(folder.path(), 0);
     std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
-    assert!(run(&["report", folder.path().to_str().unwrap()]).status.success());
+    let path = folder.path().to_str().unwrap();
+    for args in [&["report", path][..], &["diff", path, path]] {
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // Without traces it is told what is missing.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
+    let (_, said) = failure(&["memory", folder.path().to_str().unwrap()]);
+    assert!(said.contains("memory_liveness.txt"), "{said}");
 }

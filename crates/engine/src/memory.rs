@@ -1,6 +1,6 @@
 //! Opens memory traces.
 
-use crate::open::{read_options, size};
+use crate::open::{read_options, runs_below, size};
 use crate::{Error, OpenOptions, is_run, open, select_rank};
 use stackline_ingest::memory::{asked_for_memory, from_trace, is_memory_file, one_trace, read_path};
 use stackline_ingest::recording::{has_streams, is_shown_by, read_memory};
@@ -23,7 +23,7 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
         return Err(none(path));
     }
     let inputs = [path.to_owned()];
-    if path.is_dir() && !is_memory_file(path)? {
+    if is_run(path) || path.is_dir() && !runs_below(path).is_empty() {
         let set = open(&inputs, options).map_err(|error| match error {
             Error::Ingest(error) => asked_for_memory(error).into(),
             other => other,
@@ -32,7 +32,10 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
     }
     options.watch.expect(size(path, 0));
     match read_traces_and_memory(&inputs, &read_options(options)) {
-        Ok((set, memory)) if memory.is_empty() => of_traces(path, &set.traces),
+        // What is packed beside traces is not what a folder of traces is asked for.
+        Ok((set, memory)) if memory.is_empty() || path.is_dir() && !set.traces.is_empty() => {
+            of_traces(path, &set.traces)
+        }
         Ok((_, memory)) => Ok(one_trace(path, memory)?),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         Err(stackline_ingest::Error::OnlyCalls { .. }) if path.is_file() => {

@@ -247,7 +247,7 @@ impl<'a> Input<'a> {
 }
 
 /// Run directories below a directory, by name. Links are not followed, for they may lead in a circle.
-fn runs_below(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn runs_below(directory: &Path) -> Vec<PathBuf> {
     let mut runs = Vec::new();
     let mut pending = vec![directory.to_owned()];
     while let Some(next) = pending.pop() {

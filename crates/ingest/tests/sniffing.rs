@@ -69,6 +69,8 @@ fn files_of_memory_have_sources() {
         ("nodes and a schema", of_text(b"{\"schema\": \"1.1\", \"nodes\": []}")),
         ("statements", of_text(b"a x 10; f x\n")),
         ("statements that end in numbers", of_text(b"a x 256; a y 512\n")),
+        ("stacks whose first line could be one", of_text(b"a 10\na;b 3\n")),
+        ("stacks of frames with such names", of_text(b"f;c 10\n")),
         ("stacks, not statements", of_text(b"a;b 10\n")),
         ("rows", of_text(b"[[0, 1, 512, 3]]")),
         ("a pickle", of_text(b"\x80\x04}\x94.")),

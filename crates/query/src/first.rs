@@ -124,6 +124,7 @@ fn memory(opened: &Opened) -> Vec<Question> {
 
 /// What some queries say that is asked of them.
 pub(crate) fn asked(opened: &Opened, (stage, names): Asked) -> Vec<Question> {
+    debug_assert!(names.iter().all(|name| ALL.iter().any(|query| query.name == *name)), "{names:?}");
     let queries = names.iter().filter_map(|name| ALL.iter().find(|query| query.name == *name));
     let of_query = |query: &crate::Query| {
         let name = query.name;

@@ -90,7 +90,8 @@ impl<'a> Reader<'a> {
                 _ => stream.read_exact(&mut prefix[1..]).ok()?,
             }
             let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
-            if length > MAX_CHUNK {
+            // Empty chunks are never written: eight zeros are damage.
+            if length == 0 || length > MAX_CHUNK {
                 return None;
             }
             chunk.resize(length, 0);

@@ -204,7 +204,7 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
 /// What a step consists of, for people.
 fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
-    let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, which has the most time"));
+    let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the longest"));
     let what = match time.steps {
         0 => format!("The thread that runs operators (imports left out{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),

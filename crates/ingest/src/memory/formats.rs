@@ -58,7 +58,7 @@ pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
 pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     match form(head) {
-        Some(Form::Text) if statements(&String::from_utf8_lossy(head)).all(is_statement) => Sniff::Yes("statements"),
+        Some(Form::Text) if has_statements_alone(head) => Sniff::Yes("statements"),
         Some(Form::Text) => Sniff::Maybe,
         _ => Sniff::No,
     }
@@ -101,8 +101,10 @@ pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result
 /// If it cannot be read.
 pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(io)?.is_dir() {
-        return Ok(drgpum::is_drgpum(path));
+    let kind = std::fs::metadata(path).map_err(io)?;
+    if !kind.is_file() {
+        // What is read of a pipe is gone.
+        return Ok(kind.is_dir() && drgpum::is_whole(path));
     }
     let mut stream: Box<dyn Read> = Box::new(File::open(path).map_err(io)?);
     for _ in 0..MAX_DEPTH {
@@ -305,9 +307,12 @@ fn first_line(text: &str) -> &str {
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// The statements of that line.
-fn statements(text: &str) -> impl Iterator<Item = &str> {
-    first_line(text).split(';').map(str::trim).filter(|statement| !statement.is_empty())
+/// Whether all whole lines are statements.
+fn has_statements_alone(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let whole = if head.len() < SNIFF { &text[..] } else { text.rsplit_once('\n').map_or("", |(whole, _)| whole) };
+    let lines = whole.lines().map(|line| line.split('#').next().unwrap_or_default());
+    lines.flat_map(|line| line.split(';')).map(str::trim).all(|one| one.is_empty() || is_statement(one))
 }
 
 /// Whether a statement has a word of the text form, and what must stand behind it.
@@ -317,7 +322,10 @@ fn is_statement(statement: &str) -> bool {
     match first {
         "f" | "y" => true,
         "end" => rest.is_none(),
-        "a" | "o" | "k" | "s" | "h" | "d" | "c" | "e" | "w" | "device" => rest.is_some(),
+        // A name and a size; two parts, or lists.
+        "a" | "o" => rest.is_some() && words.next().is_some(),
+        "c" => rest.is_some_and(|list| list.contains('>') || words.next().is_some()),
+        "k" | "s" | "h" | "d" | "e" | "w" | "device" => rest.is_some(),
         _ => false,
     }
 }

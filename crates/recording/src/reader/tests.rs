@@ -89,6 +89,7 @@ fn single_records_are_known_by_the_heads_of_blocks() {
     let newer = [postcard::to_allocvec(&(Record::KINDS, 1_u32, 1_u32)).unwrap(), vec![9]].concat();
     assert_eq!(has(&[HEADER.as_slice(), &framed(&newer)].concat()), None);
     let old = [b"SLREC\0\0\x01".as_slice(), &old_chunk(&[text(0)])].concat();
+    assert_eq!(has(&[&HEADER[..], &[0; 16]].concat()), None);
     assert_eq!((has(&old), has(b"SLREC"), has(&[&HEADER[..], &[1, 2]].concat())), (None, None, None));
 }
 

@@ -4,7 +4,7 @@ use super::steps::with_steps_as_one;
 use super::subject::Called;
 use super::thread::{Known, is_recorded, rank_of};
 use crate::findings::{Place, Settings};
-use stackline_model::{CallFrameId, CallMetric, CallTree};
+use stackline_model::{CallFrameId, CallMetric, CallThreadId, CallTree};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct StepTime {
     /// Steps that times are means of; 0 if nothing marks any, and times are those of the whole run.
     pub steps: usize,
-    /// The rank with the most time in all; `None` of a job without ranks.
+    /// The rank whose step is longest, of the eight whose busiest threads have most time; `None` of a job without ranks.
     pub rank: Option<i64>,
     /// All of it.
     pub ns: i64,
@@ -28,7 +28,7 @@ pub struct StepTime {
     pub busiest: Option<(Place, i64)>,
 }
 
-/// What a step consists of; of several ranks, that of the one with the most time. `None` of profiles, which know no operators, and
+/// What a step consists of; of several ranks, that of the longest. `None` of profiles, which know no operators, and
 /// where only operators were measured, so that what is between them is not known.
 #[must_use]
 pub fn step_time(tree: &CallTree) -> Option<StepTime> {
@@ -37,24 +37,42 @@ pub fn step_time(tree: &CallTree) -> Option<StepTime> {
     }
     let merged = with_steps_as_one(tree);
     let tree = merged.as_ref().unwrap_or(tree);
-    let rank = busiest_rank(tree);
-    let settings = Settings::default();
-    let called = Called::new(tree, rank, &settings)?;
-    let has_operators = called.in_operator.iter().any(|&inside| inside);
-    (has_operators && called.thread.known != Known::Operators).then(|| consists_of(&called, rank))
+    let of_rank = |rank| {
+        let settings = Settings::default();
+        let called = Called::new(tree, rank, &settings)?;
+        let has_operators = called.in_operator.iter().any(|&inside| inside);
+        (has_operators && called.thread.known != Known::Operators).then(|| consists_of(&called, rank))
+    };
+    let ranks = busiest_ranks(tree);
+    if ranks.is_empty() {
+        return of_rank(None);
+    }
+    let of_each = ranks.into_iter().take(LOOKED_AT).filter_map(|rank| of_rank(Some(rank)));
+    of_each.max_by_key(|time| (time.steps > 0, time.ns, Reverse(time.rank)))
 }
 
-/// The rank with the most time by samples, the lowest of several.
-fn busiest_rank(tree: &CallTree) -> Option<i64> {
-    let mut sums: BTreeMap<i64, u64> = BTreeMap::new();
+/// Ranks whose steps are looked at: each goes over the whole tree.
+const LOOKED_AT: usize = 8;
+
+/// Ranks by the time of the thread that has most of it by samples.
+fn busiest_ranks(tree: &CallTree) -> Vec<i64> {
+    let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
     for (_, thread, metric, stats) in tree.metrics.iter() {
-        let is_sampled = matches!(metric, CallMetric::CpuTime | CallMetric::RealTime | CallMetric::WaitTime);
-        if let Some(rank) = rank_of(tree, thread).filter(|_| is_sampled) {
-            let sum = sums.entry(rank).or_default();
+        if matches!(metric, CallMetric::CpuTime | CallMetric::RealTime | CallMetric::WaitTime) {
+            let sum = by_thread.entry(thread).or_default();
             *sum = sum.saturating_add(stats.sum);
         }
     }
-    sums.into_iter().max_by_key(|&(rank, ns)| (ns, Reverse(rank))).map(|(rank, _)| rank)
+    let mut by_rank: BTreeMap<i64, u64> = BTreeMap::new();
+    for (thread, ns) in by_thread {
+        if let Some(rank) = rank_of(tree, thread) {
+            let most = by_rank.entry(rank).or_default();
+            *most = ns.max(*most);
+        }
+    }
+    let mut ranks: Vec<(i64, u64)> = by_rank.into_iter().collect();
+    ranks.sort_by_key(|&(rank, ns)| (Reverse(ns), rank));
+    ranks.into_iter().map(|(rank, _)| rank).collect()
 }
 
 fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
@@ -103,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ranks_that_with_the_most_time_is_told() {
+    fn of_ranks_the_longest_step_is_told() {
         let mut made = Made::new();
         for (rank, wait) in [(0, 100), (1, 700), (2, 200)] {
             made.rank(rank);
@@ -113,6 +131,10 @@ mod tests {
             made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 100);
             made.cpu(&format!("{AT}23 main > Optimizer.step#SGD.step"), 100);
         }
+        // One that makes no steps, whatever it does, serves the others.
+        made.rank(3);
+        made.calls("serve.py:5 <module> > aten::mm", 20, 9000);
+        made.cpu("serve.py:5 <module> > aten::mm", 9000);
         let time = step_time(&made.builder.finish()).unwrap();
         assert_eq!((time.rank, time.steps, time.waits_ns), (Some(1), 10, Some(70 * MS as i64)));
     }
