@@ -15,6 +15,7 @@
 mod decimal;
 mod error;
 mod found;
+mod head;
 mod input;
 pub mod memory;
 mod places;

@@ -1,44 +1,17 @@
 //! Profiles, each a file by itself: which files are some, and what is in them.
 
 use crate::found::{Found, Wanted};
-use crate::input::{self, MAX_DEPTH, Packing, SNIFF};
-use crate::sources::{self, Content, Reader, Source};
+use crate::head::source_of;
+use crate::input;
+use crate::sources::{Reader, Source};
 use crate::{Error, ReadOptions};
-use flate2::read::MultiGzDecoder;
 use stackline_model::CallTree;
-use std::fs::File;
-use std::io::{self, Cursor, Read};
 use std::path::Path;
 
 /// Whether a file is a profile by its first bytes, plain or packed: stacks with sums of what was measured in them.
 #[must_use]
 pub fn is_profile(path: &Path) -> bool {
-    // What is read of a pipe is gone.
-    if !path.is_file() {
-        return false;
-    }
-    let Ok(file) = File::open(path) else { return false };
-    let mut stream: Box<dyn Read> = Box::new(file);
-    for _ in 0..=MAX_DEPTH {
-        let mut head = Vec::new();
-        // Where it breaks off, the beginning tells as well.
-        let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
-        let packing = Packing::of(&head);
-        if packing == Packing::None {
-            let source = sources::of(&Content::Bytes { head: &head, stream: &mut io::empty() });
-            return matches!(source, Ok(Some(Source { read: Reader::Calls(_), .. })));
-        }
-        let whole = Cursor::new(head).chain(stream);
-        stream = match packing {
-            Packing::Gzip => Box::new(MultiGzDecoder::new(whole)),
-            Packing::Zstd => match zstd::Decoder::new(whole) {
-                Ok(stream) => Box::new(stream),
-                Err(_) => return false,
-            },
-            _ => return false,
-        };
-    }
-    false
+    matches!(source_of(path), Ok(Some(Source { read: Reader::Calls(_), .. })))
 }
 
 /// The calls of a profile (pprof, speedscope, collapsed stacks, the Firefox Profiler's), plain or packed.

@@ -84,3 +84,17 @@ fn files_of_memory_have_sources() {
     ];
     insta::assert_debug_snapshot!(told);
 }
+
+/// Who asks what a file is hears what reading it finds.
+#[test]
+fn a_file_is_what_its_source_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let of_text = |text: &str| {
+        let path = folder.path().join("file");
+        std::fs::write(&path, text).unwrap();
+        (stackline_ingest::is_profile(&path), stackline_ingest::memory::is_memory_file(&path).unwrap())
+    };
+    assert_eq!(of_text("a 10\na;b 3\n"), (true, false));
+    assert_eq!(of_text("a x 256; a y 512\n"), (false, true));
+    assert_eq!(of_text("{\"traceEvents\": []}"), (false, false));
+}

@@ -3,13 +3,12 @@
 use super::values::{Value, Values};
 use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
 use crate::found::{Found, Wanted};
-use crate::input::{self, MAX_DEPTH, Packing, SNIFF};
-use crate::sources::{Content, Sniff};
+use crate::head::source_of;
+use crate::input::{self, SNIFF};
+use crate::sources::{Content, Reader, Sniff, Source};
 use crate::{Error, ReadOptions};
-use flate2::read::MultiGzDecoder;
 use stackline_model::MemoryTrace;
-use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Texts that are read as a whole may be this large.
@@ -95,31 +94,14 @@ pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result
     }
 }
 
-/// Whether a file, unpacked, begins like a memory trace, or a directory holds DrGPUM's files.
+/// Whether a file, unpacked, is of memory by its first bytes, or a directory holds DrGPUM's files. Pipes are not looked into.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
-    let kind = std::fs::metadata(path).map_err(io)?;
-    if !kind.is_file() {
-        // What is read of a pipe is gone.
-        return Ok(kind.is_dir() && drgpum::is_whole(path));
-    }
-    let mut stream: Box<dyn Read> = Box::new(File::open(path).map_err(io)?);
-    for _ in 0..MAX_DEPTH {
-        let mut head = Vec::new();
-        // What is damaged further on is said by whoever reads it.
-        let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
-        let packing = Packing::of(&head);
-        let whole = Cursor::new(head.clone()).chain(stream);
-        stream = match packing {
-            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
-            Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io)?),
-            _ => return Ok(form(&head).is_some()),
-        };
-    }
-    Ok(false)
+    let source = source_of(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let is_memory = matches!(source, Some(Source { read: Reader::Memory(_), .. }));
+    Ok(is_memory || path.is_dir() && drgpum::is_whole(path))
 }
 
 /// Reads the memory trace in a file, packed or not, or in a directory of DrGPUM's files. `-` is standard input.
