@@ -40,7 +40,9 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         None => metric(&tree, args.metric.as_deref())?,
     };
     let people = common.format == Format::Table;
-    let head = if people { head(&tree, &format!("{}{compared}", run.display()), metric) } else { String::new() };
+    let step = step_time(&tree);
+    let name = format!("{}{compared}", run.display());
+    let head = if people { head(&tree, (&name, metric), step.as_ref()) } else { String::new() };
     let (table, text) = if args.lines {
         lines(&tree, metric, args, common)?
     } else {
@@ -62,7 +64,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     };
     let tables = session.pick(vec![table])?;
     let metric = json!(calls::metric_name(&tree, metric));
-    let extra = vec![("recording", Extra::Value(recording(&tree, run))), ("metric", Extra::Value(metric))];
+    let extra =
+        vec![("recording", Extra::Value(recording(&tree, run, step.as_ref()))), ("metric", Extra::Value(metric))];
     let head = format!("{head}\n{text}");
     let shown = people.then(Vec::new);
     Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)?;
@@ -166,7 +169,7 @@ fn grouping(by: By) -> Grouping {
 }
 
 /// What was recorded, and what else could be shown.
-fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
+fn head(tree: &CallTree, (run, metric): (&str, CallMetric), step: Option<&StepTime>) -> String {
     let first = tree.processes.first();
     // A profile of another program does not say it.
     let command = first.map(|process| process.command.join(" ")).filter(|command| !command.is_empty());
@@ -192,8 +195,8 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
         text.push_str(&format!("; --metric shows {}", others.join(", ")));
     }
     text.push('\n');
-    if let Some(time) = step_time(tree) {
-        text.push_str(&format!("{}\n", step_sentence(&time)));
+    if let Some(step) = step {
+        text.push_str(&format!("{}\n", step_sentence(step)));
     }
     if let Some(overhead) = super::overhead::sentence(tree) {
         text.push_str(&format!("{}\n", human::capital(&overhead)));
@@ -287,7 +290,7 @@ fn lines(tree: &CallTree, metric: CallMetric, args: &CallsArgs, common: &Common)
 }
 
 /// What the JSON document says of the recording.
-fn recording(tree: &CallTree, run: &Path) -> serde_json::Value {
+fn recording(tree: &CallTree, run: &Path, step: Option<&StepTime>) -> serde_json::Value {
     let processes = tree.processes.iter().map(|process| {
         json!({
             "pid": process.pid, "parent_pid": process.parent_pid, "role": process.role.name(), "rank": process.rank,
@@ -298,7 +301,7 @@ fn recording(tree: &CallTree, run: &Path) -> serde_json::Value {
             "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
         })
     });
-    let step = step_time(tree).map(|time| {
+    let step = step.map(|time| {
         let busiest = time.busiest.as_ref().map(|(place, ns)| json!({"place": place.text(), "ns": ns}));
         json!({
             "ns": time.ns, "steps": time.steps, "rank": time.rank, "operators_ns": time.operators_ns,
