@@ -437,10 +437,11 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     ),
     (
         "SL061",
-        &[Hope],
-        "Inputs of `pad_sequence` tell how long sequences are, and so how much of their batches is padding. Operators (on a GPU their \
-         kernels) with inputs of such shapes shrink by half of that part (`scale`), and at most by all of it: scores of attention, which grow with the square of the \
-         length, may gain more.",
+        &[Replay],
+        "Inputs of `pad_sequence` tell how long sequences are, and so how much of their batches is padding, and how much would be if the \
+         sequences of all recorded batches were sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink by as much \
+         (`scale`), attention as the squares of the lengths do; the bounds hold half of the padding gone, and all of it. Where sorting leaves more than half, \
+         as few batches were recorded: half of it, as a hope.",
     ),
     (
         "SL062",

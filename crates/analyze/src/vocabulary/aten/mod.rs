@@ -111,6 +111,13 @@ pub(crate) fn short_name(operator: &str) -> Option<&str> {
     operator.strip_prefix(PREFIX)
 }
 
+/// Whether an operator is attention as one: its work grows with the square of sequences' lengths.
+pub(crate) fn is_attention(operator: &str) -> bool {
+    ["scaled_dot_product", "flash_attention", "efficient_attention", "cudnn_attention"]
+        .iter()
+        .any(|part| operator.contains(part))
+}
+
 /// Whether an operator copies a tensor into another order of elements.
 pub(crate) fn reorders(operator: &str) -> bool {
     operator == CLONE || matches!(short_name(operator), Some("contiguous" | "reshape"))
