@@ -3,9 +3,11 @@
 
 mod packed;
 
+use hashbrown::HashTable;
 use packed::Packed;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use stackline_model::{StrId, StringTable};
+use std::hash::BuildHasher;
 
 /// A value: eight bytes, whatever it is. Only meaningful together with the [`Values`] that it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +70,7 @@ impl Node {
     }
 
     fn storage(self) -> Storage {
-        [Storage::Items, Storage::Long, Storage::Packed][(self.word >> COUNT_BITS & 3).min(2) as usize]
+        [Storage::Items, Storage::Long, Storage::Packed, Storage::Shared][(self.word >> COUNT_BITS & 3) as usize]
     }
 
     fn count(self) -> u32 {
@@ -85,6 +87,15 @@ enum Storage {
     Long,
     /// A dict whose keys are shared with others and whose values are packed.
     Packed,
+    /// As `Items`, for all lists with the same items: it is moved before it grows.
+    Shared,
+}
+
+/// Where the items of a list lie: equal for lists that share them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    start: u32,
+    word: u32,
 }
 
 /// Lists that outgrow their place with so many items get one of their own.
@@ -145,6 +156,8 @@ pub struct Values {
     /// For how many items those have room that have more room than items.
     rooms: FxHashMap<NodeId, u32>,
     items: Vec<Value>,
+    /// One of each of the lists that share their items.
+    shared: HashTable<NodeId>,
     wide: Vec<i128>,
     floats: Vec<f64>,
     long: Vec<Vec<Value>>,
@@ -180,10 +193,16 @@ impl Values {
         let node = self.nodes[node.0 as usize];
         let start = node.start as usize;
         match node.storage() {
-            Storage::Items => &self.items[start..start + node.count() as usize],
+            Storage::Items | Storage::Shared => &self.items[start..start + node.count() as usize],
             Storage::Long => &self.long[start],
             Storage::Packed => &[],
         }
+    }
+
+    /// Where the items of a list lie.
+    pub fn place(&self, list: NodeId) -> Place {
+        let Node { start, word } = self.nodes[list.0 as usize];
+        Place { start, word }
     }
 
     /// The entries of a dict, in the order of the file (a key may occur again: the last one counts).
@@ -251,6 +270,7 @@ impl Values {
             + of(self.wide.len(), 16)
             + of(self.floats.len(), 8)
             + of(self.rooms.len(), 12)
+            + of(self.shared.len(), 8)
             + of(self.strings.len(), 16)
             + of(self.long_items, size_of::<Value>())
             + of(self.long.len(), size_of::<Vec<Value>>())
@@ -283,11 +303,35 @@ impl Values {
             return Some(NodeId(id));
         }
         let start = u32::try_from(self.items.len()).ok()?;
+        self.nodes.push(Node::new(kind, Storage::Items, start, 0)?);
+        self.extend(NodeId(id), items)?;
+        Some(NodeId(id))
+    }
+
+    /// Makes an empty list one with the items that another one has, too, or the first with these; false for lists that are seldom equal.
+    fn share(&mut self, node: NodeId, items: &[Value]) -> Option<bool> {
+        let is_of_nodes = items.iter().all(|item| item.0 & TAG == NODE);
+        if items.is_empty() || items.len() > LONG as usize || !is_of_nodes {
+            return Some(false);
+        }
+        let hash_of = |items: &[Value]| FxBuildHasher.hash_one(items);
+        let hash = hash_of(items);
+        if let Some(same) = self.shared.find(hash, |known| self.items(*known) == items) {
+            self.nodes[node.0 as usize] = self.nodes[same.0 as usize];
+            return Some(true);
+        }
+        let start = u32::try_from(self.items.len()).ok()?;
         let count = u32::try_from(items.len()).ok()?;
         start.checked_add(count)?;
-        self.nodes.push(Node::new(kind, Storage::Items, start, count)?);
+        self.nodes[node.0 as usize] = Node::new(NodeKind::List, Storage::Shared, start, count)?;
         self.items.extend_from_slice(items);
-        Some(NodeId(id))
+        let (nodes, table) = (&self.nodes, &self.items);
+        let items_of = |known: &NodeId| {
+            let known = nodes[known.0 as usize];
+            &table[known.start as usize..(known.start + known.count()) as usize]
+        };
+        self.shared.insert_unique(hash, node, |known| hash_of(items_of(known)));
+        Some(true)
     }
 
     pub(super) fn node_kind(&self, node: NodeId) -> NodeKind {
@@ -306,6 +350,10 @@ impl Values {
                 return Some(());
             }
             Storage::Packed => self.unpack(node)?,
+            Storage::Shared => self.unshare(node)?,
+            Storage::Items if kind == NodeKind::List && old.count() == 0 && !has_room && self.share(node, more)? => {
+                return Some(());
+            }
             Storage::Items if kind == NodeKind::Dict && old.count() == 0 && !has_room => {
                 if let Some((keys, start)) = self.packed.add(more) {
                     self.nodes[node.0 as usize] = Node::new(kind, Storage::Packed, start, keys)?;
@@ -333,6 +381,17 @@ impl Values {
         self.items.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
         let count = u32::try_from(self.items.len()).ok()? - first;
         self.nodes[node.0 as usize] = Node::new(old.kind(), Storage::Items, first, count)?;
+        Some(())
+    }
+
+    /// Gives a list items of its own.
+    fn unshare(&mut self, node: NodeId) -> Option<()> {
+        let old = self.nodes[node.0 as usize];
+        let first = u32::try_from(self.items.len()).ok()?;
+        first.checked_add(old.count())?;
+        let start = old.start as usize;
+        self.items.extend_from_within(start..start + old.count() as usize);
+        self.nodes[node.0 as usize] = Node::new(old.kind(), Storage::Items, first, old.count())?;
         Some(())
     }
 
@@ -367,104 +426,4 @@ impl Values {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn integers_come_back(value in any::<i128>(), shift in 0..127u32) {
-            let mut values = Values::default();
-            let stored = values.int(value >> shift);
-            prop_assert_eq!(values.kind(stored), Kind::Int(value >> shift));
-        }
-
-        #[test]
-        fn lists_grow_in_any_order(steps in proptest::collection::vec((0..4usize, 0..6u8), 0..60)) {
-            let mut values = Values::default();
-            let nodes: Vec<NodeId> = (0..4).map(|_| values.node(NodeKind::List, &[]).unwrap()).collect();
-            let mut expected = vec![Vec::new(); 4];
-            for (number, (list, count)) in steps.into_iter().enumerate() {
-                let more: Vec<Value> = (0..count).map(|at| values.int(i128::from(at) + 100 * number as i128)).collect();
-                values.extend(nodes[list], &more).unwrap();
-                expected[list].extend(more);
-            }
-            for (node, expected) in nodes.iter().zip(expected) {
-                prop_assert_eq!(values.items(*node), expected.as_slice());
-            }
-        }
-    }
-
-    /// Dicts with equal keys share them; one that gets more entries, or a key twice, keeps its own.
-    #[test]
-    fn dicts_are_packed_and_unpacked() {
-        let mut values = Values::default();
-        let [a, b] = ["a", "b"].map(|name| Value::text(values.strings.intern(name)));
-        let numbers: Vec<Value> = [0, -1, 1 << 50, i128::MAX].map(|number| values.int(number)).into();
-        let mut dicts = Vec::new();
-        for number in &numbers {
-            let dict = values.node(NodeKind::Dict, &[]).unwrap();
-            values.extend(dict, &[a, *number, b, Value::NONE]).unwrap();
-            dicts.push(dict);
-        }
-        for (dict, number) in dicts.iter().zip(&numbers) {
-            assert_eq!(values.entries(*dict).collect::<Vec<_>>(), [(a, *number), (b, Value::NONE)]);
-            assert_eq!((values.find(*dict, "a"), values.find(*dict, "c")), (Some(*number), None));
-        }
-        assert!(values.items.is_empty(), "all are packed");
-        let c = Value::text(values.strings.intern("c"));
-        values.extend(dicts[1], &[c, numbers[2], a, numbers[0]]).unwrap();
-        let expected = [(a, numbers[1]), (b, Value::NONE), (c, numbers[2]), (a, numbers[0])];
-        assert_eq!(values.entries(dicts[1]).collect::<Vec<_>>(), expected);
-        assert_eq!(values.find(dicts[1], "a"), Some(numbers[0]));
-        assert_eq!(values.find(dicts[2], "a"), Some(numbers[2]), "others stay what they were");
-    }
-
-    /// A list that grows while others are made takes its own size, not that of all places where it was.
-    #[test]
-    fn long_lists_leave_nothing_behind() {
-        let mut values = Values::default();
-        let list = values.node(NodeKind::List, &[]).unwrap();
-        for round in 0..1000 {
-            let other = values.node(NodeKind::Tuple, &[Value::NONE]).unwrap();
-            values.extend(list, &[other.into(); 100]).unwrap();
-            assert_eq!(values.items(list).len(), 100 * (round + 1));
-        }
-        assert!(values.memory() < 100_000 * 9 + 1000 * 40, "{}", values.memory());
-        assert_eq!(values.item_count(), values.items.len() + values.items(list).len());
-    }
-
-    #[test]
-    fn a_node_keeps_what_it_is_in_eight_bytes() {
-        assert_eq!(size_of::<Node>(), 8);
-        for kind in [NodeKind::List, NodeKind::Tuple, NodeKind::Dict] {
-            for storage in [Storage::Items, Storage::Long, Storage::Packed] {
-                let node = Node::new(kind, storage, u32::MAX, MOST_ITEMS).unwrap();
-                assert_eq!(
-                    (node.kind(), node.storage(), node.start, node.count()),
-                    (kind, storage, u32::MAX, MOST_ITEMS)
-                );
-            }
-        }
-        assert!(Node::new(NodeKind::List, Storage::Items, 0, MOST_ITEMS + 1).is_none());
-    }
-
-    #[test]
-    fn constants_differ() {
-        let values = Values::default();
-        assert_eq!(values.kind(Value::NONE), Kind::None);
-        assert_eq!(values.kind(Value::bool(false)), Kind::Bool(false));
-        assert_eq!(values.kind(Value::bool(true)), Kind::Bool(true));
-    }
-
-    #[test]
-    fn the_last_of_equal_keys_counts() {
-        let mut values = Values::default();
-        let key = Value::text(values.strings.intern("a"));
-        let (one, two) = (values.int(1), values.int(2));
-        let dict = values.node(NodeKind::Dict, &[key, one, key, two]).unwrap();
-        assert_eq!(values.find(dict, "a"), Some(two));
-        assert_eq!(values.find(dict, "b"), None);
-    }
-}
+mod tests;

@@ -176,9 +176,10 @@ fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
     };
     let inputs: Vec<(i64, i64)> = dims.as_array().into_iter().flatten().filter_map(last_two).collect();
     let is_length = |size: i64| shapes.counts.contains_key(&size);
-    let has = |rows: i64, columns: i64| inputs.iter().any(|&input| input == (rows, columns));
     aten::is_attention(operator)
-        || inputs.iter().any(|&(rows, columns)| is_length(rows) && (rows == columns || has(columns, rows)))
+        || inputs
+            .iter()
+            .any(|&(rows, columns)| is_length(rows) && (rows == columns || inputs.contains(&(columns, rows))))
 }
 
 /// Work on padded batches: of which operators, and the edits' events.

@@ -1,14 +1,14 @@
-//! Call paths. PyTorch makes each frame once and shares whole lists between equal call paths: each is looked at once.
+//! Call paths. PyTorch makes each frame once: lists of the same frames have one place, and each is looked at once.
 
 use super::Reader;
-use crate::memory::values::{NodeId, Value};
+use crate::memory::values::{NodeId, Place, Value};
 use rustc_hash::FxHashMap;
 use stackline_model::native_names::{autograd_node, operator};
 use stackline_model::{MemoryFrame, MemoryFrameId, MemoryStackId, StrId};
 
 #[derive(Default)]
 pub(super) struct Frames {
-    lists: FxHashMap<NodeId, MemoryStackId>,
+    lists: FxHashMap<Place, MemoryStackId>,
     frames: FxHashMap<NodeId, MemoryFrameId>,
     operators: FxHashMap<MemoryStackId, StrId>,
 }
@@ -19,7 +19,8 @@ impl Reader<'_> {
         let Some(list) = self.field(dict, self.keys.frames).and_then(|value| self.values.as_list(value)) else {
             return MemoryStackId::NONE;
         };
-        if let Some(stack) = self.frames.lists.get(&list) {
+        let place = self.values.place(list);
+        if let Some(stack) = self.frames.lists.get(&place) {
             return *stack;
         }
         let mut stack = MemoryStackId::NONE;
@@ -28,7 +29,7 @@ impl Reader<'_> {
                 stack = self.trace.stacks.intern(stack, frame);
             }
         }
-        self.frames.lists.insert(list, stack);
+        self.frames.lists.insert(place, stack);
         stack
     }
 
