@@ -22,7 +22,13 @@ Event = dict[str, object]
 def once_more(trace: list[Event]) -> list[Event]:
     """The events of one more round: lists of frames are new, but where one list served several events."""
     lists: dict[int, list[object]] = {}
-    return [{**event, "frames": lists.setdefault(id(event["frames"]), list(event["frames"]))} for event in trace]
+
+    def copied(event: Event) -> Event:
+        if "frames" not in event:
+            return dict(event)
+        return {**event, "frames": lists.setdefault(id(event["frames"]), list(event["frames"]))}
+
+    return [copied(event) for event in trace]
 
 
 def write(source: Path, into: Path, least: int) -> None:
@@ -56,13 +62,15 @@ def main() -> None:
         writer = multiprocessing.Process(target=write, args=(options.snapshot, large, options.bytes))
         writer.start()
         writer.join()
+        if writer.exitcode != 0:
+            raise SystemExit(f"{options.snapshot} could not be repeated")
         size = large.stat().st_size
         print("| command | s | most memory, MB | times the file's size |")
         print("|---|---|---|---|")
         for command in (["memory"], ["report"], ["findings"], ["diff", str(large)]):
             seconds, most, status = measure([options.stackline, *command, str(large)])
-            told = "" if status == 0 else f" (exit status {status})"
-            print(f"| {command[0]}{told} | {seconds:.1f} | {most / 1e6:.0f} | {most / size:.2f} |", flush=True)
+            failure = "" if status == 0 else f" (exit status {status})"
+            print(f"| {command[0]}{failure} | {seconds:.1f} | {most / 1e6:.0f} | {most / size:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

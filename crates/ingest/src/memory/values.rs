@@ -91,11 +91,24 @@ enum Storage {
     Shared,
 }
 
-/// Where the items of a list lie: equal for lists that share them.
+/// Identifies the items of a list: equal for lists that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ItemsId {
     start: u32,
     word: u32,
+}
+
+/// Items that lists share. They never change: a list that grows is given items of its own first.
+#[derive(Clone, Copy, Debug)]
+struct SharedItems {
+    start: u32,
+    count: u32,
+}
+
+impl SharedItems {
+    fn of(self, items: &[Value]) -> &[Value] {
+        &items[self.start as usize..(self.start + self.count) as usize]
+    }
 }
 
 /// Lists that outgrow their place with so many items get one of their own.
@@ -156,8 +169,8 @@ pub struct Values {
     /// For how many items those have room that have more room than items.
     rooms: FxHashMap<NodeId, u32>,
     items: Vec<Value>,
-    /// One of each of the lists that share their items.
-    shared: HashTable<NodeId>,
+    /// By their contents.
+    shared: HashTable<SharedItems>,
     wide: Vec<i128>,
     floats: Vec<f64>,
     long: Vec<Vec<Value>>,
@@ -199,10 +212,10 @@ impl Values {
         }
     }
 
-    /// Where the items of a list lie.
-    pub fn place(&self, list: NodeId) -> Place {
+    /// Identifies the items of a list.
+    pub fn items_id(&self, list: NodeId) -> ItemsId {
         let Node { start, word } = self.nodes[list.0 as usize];
-        Place { start, word }
+        ItemsId { start, word }
     }
 
     /// The entries of a dict, in the order of the file (a key may occur again: the last one counts).
@@ -270,7 +283,7 @@ impl Values {
             + of(self.wide.len(), 16)
             + of(self.floats.len(), 8)
             + of(self.rooms.len(), 12)
-            + of(self.shared.len(), 8)
+            + of(self.shared.len(), size_of::<SharedItems>())
             + of(self.strings.len(), 16)
             + of(self.long_items, size_of::<Value>())
             + of(self.long.len(), size_of::<Vec<Value>>())
@@ -303,34 +316,35 @@ impl Values {
             return Some(NodeId(id));
         }
         let start = u32::try_from(self.items.len()).ok()?;
-        self.nodes.push(Node::new(kind, Storage::Items, start, 0)?);
-        self.extend(NodeId(id), items)?;
+        let count = u32::try_from(items.len()).ok()?;
+        start.checked_add(count)?;
+        self.nodes.push(Node::new(kind, Storage::Items, start, count)?);
+        self.items.extend_from_slice(items);
         Some(NodeId(id))
     }
 
-    /// Makes an empty list one with the items that another one has, too, or the first with these; false for lists that are seldom equal.
-    fn share(&mut self, node: NodeId, items: &[Value]) -> Option<bool> {
+    /// Fills an empty list with items that other lists may have, too: call paths, of which a snapshot has a list for each event and
+    /// few different ones. Returns whether it did: longer lists, and those of anything but lists and dicts, are seldom equal.
+    fn share(&mut self, list: NodeId, items: &[Value]) -> Option<bool> {
         let is_of_nodes = items.iter().all(|item| item.0 & TAG == NODE);
         if items.is_empty() || items.len() > LONG as usize || !is_of_nodes {
             return Some(false);
         }
-        let hash_of = |items: &[Value]| FxBuildHasher.hash_one(items);
-        let hash = hash_of(items);
-        if let Some(same) = self.shared.find(hash, |known| self.items(*known) == items) {
-            self.nodes[node.0 as usize] = self.nodes[same.0 as usize];
-            return Some(true);
-        }
-        let start = u32::try_from(self.items.len()).ok()?;
-        let count = u32::try_from(items.len()).ok()?;
-        start.checked_add(count)?;
-        self.nodes[node.0 as usize] = Node::new(NodeKind::List, Storage::Shared, start, count)?;
-        self.items.extend_from_slice(items);
-        let (nodes, table) = (&self.nodes, &self.items);
-        let items_of = |known: &NodeId| {
-            let known = nodes[known.0 as usize];
-            &table[known.start as usize..(known.start + known.count()) as usize]
+        let hash = |items: &[Value]| FxBuildHasher.hash_one(items);
+        let known = self.shared.find(hash(items), |known| known.of(&self.items) == items).copied();
+        let shared = match known {
+            Some(known) => known,
+            None => {
+                let start = u32::try_from(self.items.len()).ok()?;
+                let count = u32::try_from(items.len()).ok()?;
+                start.checked_add(count)?;
+                self.items.extend_from_slice(items);
+                let new = SharedItems { start, count };
+                self.shared.insert_unique(hash(items), new, |known| hash(known.of(&self.items)));
+                new
+            }
         };
-        self.shared.insert_unique(hash, node, |known| hash_of(items_of(known)));
+        self.nodes[list.0 as usize] = Node::new(NodeKind::List, Storage::Shared, shared.start, shared.count)?;
         Some(true)
     }
 

@@ -1,14 +1,14 @@
-//! Call paths. PyTorch makes each frame once: lists of the same frames have one place, and each is looked at once.
+//! Call paths. PyTorch makes each frame once: lists of the same frames share their items, and each is looked at once.
 
 use super::Reader;
-use crate::memory::values::{NodeId, Place, Value};
+use crate::memory::values::{ItemsId, NodeId, Value};
 use rustc_hash::FxHashMap;
 use stackline_model::native_names::{autograd_node, operator};
 use stackline_model::{MemoryFrame, MemoryFrameId, MemoryStackId, StrId};
 
 #[derive(Default)]
 pub(super) struct Frames {
-    lists: FxHashMap<Place, MemoryStackId>,
+    lists: FxHashMap<ItemsId, MemoryStackId>,
     frames: FxHashMap<NodeId, MemoryFrameId>,
     operators: FxHashMap<MemoryStackId, StrId>,
 }
@@ -19,8 +19,8 @@ impl Reader<'_> {
         let Some(list) = self.field(dict, self.keys.frames).and_then(|value| self.values.as_list(value)) else {
             return MemoryStackId::NONE;
         };
-        let place = self.values.place(list);
-        if let Some(stack) = self.frames.lists.get(&place) {
+        let items = self.values.items_id(list);
+        if let Some(stack) = self.frames.lists.get(&items) {
             return *stack;
         }
         let mut stack = MemoryStackId::NONE;
@@ -29,7 +29,7 @@ impl Reader<'_> {
                 stack = self.trace.stacks.intern(stack, frame);
             }
         }
-        self.frames.lists.insert(place, stack);
+        self.frames.lists.insert(items, stack);
         stack
     }
 

@@ -27,6 +27,44 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Lists of the same dicts share their items, and each is what it was filled with however it and the others grow.
+    #[test]
+    fn lists_of_dicts_grow_in_any_order(
+        steps in proptest::collection::vec((0..4usize, 0..3usize, prop_oneof![0..3usize, 254..259usize]), 0..40)
+    ) {
+        let mut values = Values::default();
+        let key = Value::text(values.strings.intern("line"));
+        let dicts: Vec<Value> = (0..3).map(|line| {
+            let line = values.int(line);
+            values.node(NodeKind::Dict, &[key, line]).unwrap().into()
+        }).collect();
+        let lists: Vec<NodeId> = (0..4).map(|_| values.node(NodeKind::List, &[]).unwrap()).collect();
+        let mut expected = vec![Vec::new(); 4];
+        for (list, dict, count) in steps {
+            let more = vec![dicts[dict]; count];
+            values.extend(lists[list], &more).unwrap();
+            expected[list].extend(more);
+        }
+        for (list, expected) in lists.iter().zip(expected) {
+            prop_assert_eq!(values.items(*list), expected.as_slice());
+        }
+    }
+}
+
+/// What grows one by one is found again without a walk over all that began alike.
+#[test]
+fn lists_that_begin_alike_leave_one_behind() {
+    let mut values = Values::default();
+    let frames: Vec<Value> = (0..2).map(|_| values.node(NodeKind::Tuple, &[]).unwrap().into()).collect();
+    for _ in 0..1000 {
+        let list = values.node(NodeKind::List, &[]).unwrap();
+        values.extend(list, &frames[..1]).unwrap();
+        values.extend(list, &frames[1..]).unwrap();
+    }
+    assert_eq!(values.shared.len(), 1);
+}
+
 /// Dicts with equal keys share them; one that gets more entries, or a key twice, keeps its own.
 #[test]
 fn dicts_are_packed_and_unpacked() {
@@ -68,8 +106,8 @@ fn equal_lists_share_their_items() {
         list
     };
     let lists = [list(&frames), list(&frames), list(&frames[..1])];
-    assert_eq!(values.place(lists[0]), values.place(lists[1]));
-    assert_ne!(values.place(lists[0]), values.place(lists[2]));
+    assert_eq!(values.items_id(lists[0]), values.items_id(lists[1]));
+    assert_ne!(values.items_id(lists[0]), values.items_id(lists[2]));
     assert_eq!(values.item_count(), 3 + 4, "items of two lists, keys and values of two dicts");
     values.extend(lists[0], &frames[..1]).unwrap();
     assert_eq!(values.items(lists[0]), [frames[0], frames[1], frames[0]]);
