@@ -89,11 +89,10 @@ impl Looked {
     }
 }
 
-/// The steps that tables of some traces are of by default, in words, and what is to be said of them: what is left out. `None` where
-/// no trace has steps.
+/// The steps that tables of some traces are of by default, in words, and what is to be said of them: what is left out; from what is
+/// looked at of each. `None` where no trace has steps.
 #[must_use]
-pub fn default_window(traces: &[Trace]) -> Option<(String, Vec<String>)> {
-    let looked: Vec<Looked> = traces.iter().map(|trace| Looked::at(trace, &Scope::default())).collect();
+pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
     let first = looked.iter().find(|looked| looked.steps > 0)?;
     match looked.iter().all(|looked| looked.choice == first.choice) {
         true => Some((first.choice.in_words(), first.notes.clone())),
@@ -190,6 +189,28 @@ impl std::fmt::Display for StartUp {
             None => Ok(()),
         }
     }
+}
+
+/// How long the steps of a stretch take in the mean, each with its GPU work where the stretch has it, in ns: less than their part of the
+/// stretch where time lies between them. `None` where steps of several processes run side by side, or there are none.
+pub(crate) fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
+    let (numbers, work) = match *choice {
+        WindowChoice::Steps(from, to) => (from..=to, false),
+        WindowChoice::StepsWithWork(from, to) => (from..=to, true),
+        _ => return None,
+    };
+    let spans =
+        if work { with_gpu_work(trace) } else { trace.steps.iter().map(|step| (step.start, step.end)).collect() };
+    let mut process = None;
+    let mut lengths = Vec::new();
+    for (step, (from, to)) in trace.steps.iter().zip(spans).filter(|(step, _)| numbers.contains(&step.number)) {
+        if *process.get_or_insert_with(|| process_of(trace, step)) != process_of(trace, step) {
+            return None;
+        }
+        lengths.push(to.saturating_sub(from));
+    }
+    let all = lengths.iter().fold(0i64, |all, &one| all.saturating_add(one));
+    all.checked_div(lengths.len() as i64)
 }
 
 /// From when to when each of [`Trace::steps`] takes with its GPU work, in ns.

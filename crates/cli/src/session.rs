@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, Scope};
-use stackline_engine::{OpenOptions, RunOptions, Watch};
+use stackline_engine::{Mapped, OpenOptions, RunOptions, Watch};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,11 @@ pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
     Some(format!("a part of {} was lost, as the read report says", infos.get(at)?.name))
+}
+
+/// Analyses by name.
+pub(crate) fn analyses(names: &[&str]) -> Vec<&'static Analysis> {
+    names.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect()
 }
 
 /// Opened traces and the options that go with them.
@@ -71,6 +76,37 @@ impl<'a> Session<'a> {
         Ok(Self { set, infos, scope, common, watch })
     }
 
+    /// Opens the inputs of a command and maps each trace as it is read: of the traces only their descriptions are kept.
+    pub(crate) fn map<T: Send>(
+        inputs: &[PathBuf],
+        common: &'a Common,
+        map: &(dyn Fn(&Trace, &RunOptions) -> Result<T> + Sync),
+    ) -> Result<(Self, Vec<T>)> {
+        // All others would be worked out for nothing.
+        if common.rank.is_some() {
+            let session = Self::open(inputs, common)?;
+            let results = stackline_engine::map(&session.set, &session.run_options(), map)?;
+            return Ok((session, results));
+        }
+        if let Some(target) = &common.output {
+            not_an_input(target, inputs)?;
+        }
+        let watch = Watch::new();
+        let progress = Progress::start(&watch);
+        let (options, scope) = (OpenOptions { watch: watch.clone(), ..open_options(common) }, common.scope());
+        let described = |trace: &Trace, options: &RunOptions| Ok((TraceInfo::new(trace, 0), map(trace, options)?));
+        let mapped: Result<Mapped<_>> = stackline_engine::open_and_map(inputs, &options, scope, &described);
+        drop(progress);
+        let Mapped { set, results } = mapped?;
+        stackline_engine::check_steps(&set.traces, &scope)?;
+        let (mut infos, results): (Vec<TraceInfo>, Vec<T>) = results.into_iter().unzip();
+        for ((info, trace), rank) in infos.iter_mut().zip(&set.traces).zip(stackline_engine::ranks(&set)) {
+            info.rank = rank;
+            info.rank_from_file = trace.meta.rank == Some(rank);
+        }
+        Ok((Self { set, infos, scope, common, watch }, results))
+    }
+
     /// Traces of which only the description is at hand, in the order of the infos.
     pub(crate) fn described(infos: &[TraceInfo], reports: &[ReadReport], common: &'a Common) -> Self {
         let describe = |(info, report): (&TraceInfo, &ReadReport)| {
@@ -92,8 +128,12 @@ impl<'a> Session<'a> {
 
     /// Runs analyses by name over all traces.
     pub(crate) fn run(&self, names: &[&str]) -> Result<Vec<Table>> {
-        let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
-        Ok(stackline_engine::run(&self.set, &analyses, &self.run_options())?)
+        Ok(stackline_engine::run(&self.set, &analyses(names), &self.run_options())?)
+    }
+
+    /// Tables of each trace as tables of all.
+    pub(crate) fn together(&self, of_each: Vec<Vec<Table>>) -> Vec<Table> {
+        stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
 
     /// How analyses run over the traces.
@@ -101,9 +141,10 @@ impl<'a> Session<'a> {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
-    /// What tables are of by default, in words; `None` where that is all of each trace or what the user chose.
-    pub(crate) fn looked_at(&self) -> Option<String> {
-        let (window, notes) = default_window(&self.set.traces).filter(|_| self.scope == Scope::default())?;
+    /// What tables are of by default, in words, from what is looked at of each trace; `None` where that is all of each or what the
+    /// user chose.
+    pub(crate) fn looked_at(&self, looked: &[Looked]) -> Option<String> {
+        let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
         Some(format!("Of {window}; --whole shows all of the trace.\n{notes}"))
     }

@@ -4,6 +4,7 @@ use crate::ranks;
 use stackline_analyze::classify::Collective;
 use stackline_model::{AttrValue, EventKind, Table, Trace, TraceSet, Unit};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Kinds of collectives that no rank leaves before the last has arrived.
 const JOINT: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_all"];
@@ -11,18 +12,20 @@ const JOINT: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_a
 /// This many matched collectives with the first rank are enough; with fewer, other ranks are looked at as well.
 const ENOUGH: usize = 8;
 
-/// One collective as ranks may share it: communicator (name and ranks), kind, and number.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// One collective as ranks may share it: communicator, kind, and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shared {
-    communicator: String,
+    /// The hash of its name and ranks, of which there may be thousands.
+    communicator: u64,
     kind: &'static str,
     /// Whether the number is the library's own, not counted here.
     is_sequence: bool,
     number: i64,
 }
 
-/// When collectives ended: ns since 1970.
-type Ends = BTreeMap<Shared, i128>;
+/// When the collectives of a trace ended: ns since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectiveEnds(BTreeMap<Shared, i128>);
 
 /// How a rank's clock compares with that of the first rank of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +48,11 @@ pub struct RankClock {
 
 /// The clocks of all ranks, in the order of the set. Nothing in the traces is changed.
 pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
-    let ranks = ranks(set);
-    let ends: Vec<Ends> = set.traces.iter().map(ends).collect();
+    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::of).collect();
+    clocks_of(&ranks(set), &ends)
+}
+
+fn clocks_of(ranks: &[i64], ends: &[CollectiveEnds]) -> Vec<RankClock> {
     let mut clocks: Vec<RankClock> = ranks.iter().map(|&rank| unplaced(rank)).collect();
     if let Some(first) = clocks.first_mut() {
         first.offset_ns = Some(0);
@@ -56,7 +62,7 @@ pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
         let before = clocks.iter().filter(|c| c.offset_ns.is_some()).count();
         for i in 1..clocks.len() {
             if clocks[i].offset_ns.is_none()
-                && let Some(placed) = place(i, &ends, &clocks)
+                && let Some(placed) = place(i, ends, &clocks)
             {
                 clocks[i] = placed;
             }
@@ -80,7 +86,7 @@ fn unplaced(rank: i64) -> RankClock {
 }
 
 /// Compares a rank with the placed one that shares most collectives with it; the first of them where equal.
-fn place(rank: usize, ends: &[Ends], clocks: &[RankClock]) -> Option<RankClock> {
+fn place(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<RankClock> {
     let mut best: Option<(usize, Vec<i64>, bool)> = None;
     for (other, _) in clocks.iter().enumerate().filter(|(_, c)| c.offset_ns.is_some()) {
         let (differences, by_sequence) = differences(&ends[rank], &ends[other]);
@@ -88,7 +94,8 @@ fn place(rank: usize, ends: &[Ends], clocks: &[RankClock]) -> Option<RankClock> 
         if differences.len() > more {
             best = Some((other, differences, by_sequence));
         }
-        if other == 0 && best.as_ref().is_some_and(|(_, d, _)| d.len() >= ENOUGH) {
+        let matched = best.as_ref().map_or(0, |(_, d, _)| d.len());
+        if other == 0 && matched >= ENOUGH || matched > 0 && matched == ends[rank].most() {
             break;
         }
     }
@@ -110,7 +117,7 @@ fn place(rank: usize, ends: &[Ends], clocks: &[RankClock]) -> Option<RankClock> 
 }
 
 /// Ends on one rank minus ends on another, and whether sequence numbers matched them (these go before order).
-fn differences(a: &Ends, b: &Ends) -> (Vec<i64>, bool) {
+fn differences(CollectiveEnds(a): &CollectiveEnds, CollectiveEnds(b): &CollectiveEnds) -> (Vec<i64>, bool) {
     let difference = |key: &Shared, end: &i128| {
         let other = b.get(key)?;
         i64::try_from(end - other).ok()
@@ -122,20 +129,15 @@ fn differences(a: &Ends, b: &Ends) -> (Vec<i64>, bool) {
     if !by_sequence.is_empty() {
         return (by_sequence, true);
     }
-    let count = |ends: &Ends, key: &Shared| {
+    let count = |ends: &BTreeMap<Shared, i128>, key: &Shared| {
         ends.keys().filter(|k| !k.is_sequence && k.communicator == key.communicator && k.kind == key.kind).count()
     };
     // Recordings that begin at different collectives would be matched wrongly: equal numbers of them are asked for.
-    let mut known: BTreeMap<(&str, &str), bool> = BTreeMap::new();
+    let mut known: BTreeMap<(u64, &str), bool> = BTreeMap::new();
     let mut fits =
-        |key: &Shared| *known.entry((borrowed(a, key), key.kind)).or_insert_with(|| count(a, key) == count(b, key));
+        |key: &Shared| *known.entry((key.communicator, key.kind)).or_insert_with(|| count(a, key) == count(b, key));
     let matched = a.iter().filter(|(k, _)| !k.is_sequence && fits(k)).filter_map(|(k, e)| difference(k, e)).collect();
     (matched, false)
-}
-
-/// The communicator of a key with the life of the map that holds it.
-fn borrowed<'a>(ends: &'a Ends, key: &Shared) -> &'a str {
-    ends.get_key_value(key).map_or("", |(k, _)| k.communicator.as_str())
 }
 
 fn median(sorted: &[i64]) -> Option<i64> {
@@ -147,40 +149,57 @@ fn median(sorted: &[i64]) -> Option<i64> {
     }
 }
 
-/// The ends of a trace's collective kernels.
-fn ends(trace: &Trace) -> Ends {
-    let [group, members, named] =
-        ["Process Group Name", "Process Group Ranks", "Collective name"].map(|name| trace.attr(name));
-    let sequence = trace.attr("Seq");
-    let text = |value: Option<AttrValue>| value.and_then(|v| v.as_str(&trace.strings)).unwrap_or_default();
-    let mut kernels = Vec::new();
-    for &event in &trace.gpu.event {
-        if trace.kind(event) != EventKind::Kernel || !trace.events.is_plausible(event) {
-            continue;
+impl CollectiveEnds {
+    /// Those of a trace's collective kernels.
+    pub fn of(trace: &Trace) -> Self {
+        let [group, members, named] =
+            ["Process Group Name", "Process Group Ranks", "Collective name"].map(|name| trace.attr(name));
+        let sequence = trace.attr("Seq");
+        let text = |value: Option<AttrValue>| value.and_then(|v| v.as_str(&trace.strings)).unwrap_or_default();
+        let mut kernels = Vec::new();
+        for &event in &trace.gpu.event {
+            if trace.kind(event) != EventKind::Kernel || !trace.events.is_plausible(event) {
+                continue;
+            }
+            let name = text(named.get(event));
+            let Some(kind) = kind(trace.name(event), name) else { continue };
+            let communicator = (text(group.get(event)), text(members.get(event)));
+            let end = i128::from(trace.meta.base_ns) + i128::from(trace.events.end(event));
+            let is_named = communicator != ("", "");
+            let communicator = hash(&communicator);
+            kernels.push((communicator, is_named, kind, sequence.i64(event), trace.events.start[event.index()], end));
         }
-        let name = text(named.get(event));
-        let Some(kind) = kind(trace.name(event), name) else { continue };
-        let communicator = format!("{} {}", text(group.get(event)), text(members.get(event)));
-        let end = i128::from(trace.meta.base_ns) + i128::from(trace.events.end(event));
-        kernels.push((communicator, kind, sequence.i64(event), trace.events.start[event.index()], end));
+        kernels.sort_by_key(|k| k.4);
+        let mut found: BTreeMap<Shared, i128> = BTreeMap::new();
+        let mut order: BTreeMap<(u64, &'static str), i64> = BTreeMap::new();
+        for (communicator, is_named, kind, sequence, _, end) in kernels {
+            if let Some(number) = sequence {
+                // A collective of several kernels ends with the last of them.
+                let key = Shared { communicator, kind, is_sequence: true, number };
+                found.entry(key).and_modify(|e| *e = (*e).max(end)).or_insert(end);
+            }
+            let next = order.entry((communicator, kind)).or_default();
+            // Point-to-point traffic that no name makes a collective is not shared by all ranks.
+            if kind != "send_recv" || is_named {
+                found.insert(Shared { communicator, kind, is_sequence: false, number: *next }, end);
+            }
+            *next += 1;
+        }
+        Self(found)
     }
-    kernels.sort_by_key(|k| k.3);
-    let mut found = Ends::new();
-    let mut order: BTreeMap<(String, &'static str), i64> = BTreeMap::new();
-    for (communicator, kind, sequence, _, end) in kernels {
-        if let Some(number) = sequence {
-            // A collective of several kernels ends with the last of them.
-            let key = Shared { communicator: communicator.clone(), kind, is_sequence: true, number };
-            found.entry(key).and_modify(|e| *e = (*e).max(end)).or_insert(end);
-        }
-        let next = order.entry((communicator.clone(), kind)).or_default();
-        // Point-to-point traffic that no name makes a collective is not shared by all ranks.
-        if kind != "send_recv" || !communicator.trim().is_empty() {
-            found.insert(Shared { communicator, kind, is_sequence: false, number: *next }, end);
-        }
-        *next += 1;
+
+    /// How many of them another rank may share at most: by sequence numbers, or by order.
+    fn most(&self) -> usize {
+        let by_sequence = self.0.keys().filter(|key| key.is_sequence).count();
+        by_sequence.max(self.0.len() - by_sequence)
     }
-    found
+}
+
+/// The same for equal communicators in all processes.
+fn hash(communicator: &(&str, &str)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    communicator.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The kind of a collective kernel that all ranks leave together.
@@ -197,9 +216,9 @@ fn kind(kernel: &str, collective: &str) -> Option<&'static str> {
     (collective.is_empty() && lower.contains("sendrecv")).then_some("send_recv")
 }
 
-/// The clocks of all ranks as a table; a note where there is nothing to compare.
-pub fn rank_clock_table(set: &TraceSet) -> Table {
-    let clocks = rank_clocks(set);
+/// The clocks of all ranks as a table, from the ends of collectives of each; a note where there is nothing to compare.
+pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
+    let clocks = clocks_of(ranks, ends);
     let first = clocks.first().map(|c| c.rank);
     let finding = |(i, c): (usize, &RankClock)| match c.offset_ns {
         None => Some("not possible".to_owned()),

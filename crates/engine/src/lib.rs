@@ -16,6 +16,7 @@ mod calls;
 mod clocks;
 mod diff;
 mod error;
+mod map;
 mod memory;
 mod memory_findings;
 mod merge;
@@ -28,9 +29,10 @@ mod symbols;
 mod watch;
 
 pub use calls::{has_calls, merge_calls, open_calls, open_calls_watched};
-pub use clocks::{RankClock, rank_clock_table, rank_clocks};
+pub use clocks::{CollectiveEnds, RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;
+pub use map::{Mapped, map, open_and_map};
 pub use memory::{
     all_memory, if_any, is_memory_alone, keeps_memory, memory_beside, memory_of, memory_of_processes, memory_of_rank,
     memory_within, only_memory, open_memory, open_memory_of_rank,
@@ -43,6 +45,6 @@ pub use names::nearest;
 pub use open::{OpenOptions, is_complete, is_run, note_lost, note_skipped, open, open_ranks, save, save_with};
 pub use parts::Parts;
 pub use ranks::{Job, ranks, select_rank};
-pub use run::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one};
+pub use run::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one, run_trace};
 pub use stackline_store::WriteOptions;
 pub use watch::Watch;

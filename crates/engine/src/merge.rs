@@ -1,6 +1,7 @@
 //! Puts the tables of several traces together: same-named tables become one, with the rank in front.
 
 use stackline_model::{Column, Table, Unit, Values};
+use std::collections::{HashMap, HashSet};
 
 /// Tables of several traces, one list per rank, as one list. Tables come in order of first appearance, rows rank after
 /// rank, columns in order of first appearance; a column that a rank lacks is empty in its rows. A single rank's tables
@@ -44,12 +45,17 @@ fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
 
 /// Notes that all ranks share stand once; the others name their rank.
 fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut tables: HashMap<&str, usize> = HashMap::new();
+    for (_, table) in parts {
+        let distinct: HashSet<&str> = table.notes.iter().map(String::as_str).collect();
+        distinct.into_iter().for_each(|note| *tables.entry(note).or_default() += 1);
+    }
+    let (mut notes, mut known) = (Vec::new(), HashSet::new());
     for (rank, table) in parts {
         for note in &table.notes {
-            let shared = parts.iter().all(|(_, t)| t.notes.contains(note));
-            let text = if shared { note.clone() } else { format!("Rank {rank}: {note}") };
-            if !notes.contains(&text) {
+            let is_shared = tables.get(note.as_str()) == Some(&parts.len());
+            let text = if is_shared { note.clone() } else { format!("Rank {rank}: {note}") };
+            if known.insert(text.clone()) {
                 notes.push(text);
             }
         }

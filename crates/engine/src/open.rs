@@ -100,24 +100,9 @@ pub fn open_ranks<E: From<Error>>(
     let parts = parts(inputs)?;
     let (mut job, mut skipped) = (Job::default(), Vec::new());
     for part in &parts {
-        let opened = match open(&part.paths, options) {
-            // One that cannot be read does not take the others of its run away.
-            Err(Error::Ingest(_)) if part.paths.len() > 1 => open(&readable(part, options, &mut skipped), options),
-            other => other,
-        };
-        let set = match opened {
-            Ok(set) => set,
-            Err(error) if part.is_optional && is_no_trace(&error) => {
-                skipped.push(format!("{}: {error}", part.label));
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let several = set.traces.len() > 1;
-        for mut trace in set.traces {
-            if let Some(rest) = trace.meta.name.strip_prefix(run_of(&part.file)) {
-                trace.meta.name = format!("{}{rest}", run_of(&part.label));
-            }
+        let traces = open_part(part, options, &mut skipped)?;
+        let several = traces.len() > 1;
+        for trace in traces {
             job.add(&trace.meta).map_err(|reason| not_one_job(reason, &parts, several))?;
             take(trace)?;
         }
@@ -126,6 +111,29 @@ pub fn open_ranks<E: From<Error>>(
         (true, Some(path)) => Err(Error::from(stackline_ingest::Error::NoTrace { path: path.clone() }).into()),
         _ => Ok(skipped),
     }
+}
+
+/// The traces of a part, named as the directory knows them; none, with the reason noted, of a file that may turn out to be no trace.
+pub(crate) fn open_part(part: &Part, options: &OpenOptions, skipped: &mut Vec<String>) -> Result<Vec<Trace>, Error> {
+    let opened = match open(&part.paths, options) {
+        // One that cannot be read does not take the others of its run away.
+        Err(Error::Ingest(_)) if part.paths.len() > 1 => open(&readable(part, options, skipped), options),
+        other => other,
+    };
+    let mut traces = match opened {
+        Ok(set) => set.traces,
+        Err(error) if part.is_optional && is_no_trace(&error) => {
+            skipped.push(format!("{}: {error}", part.label));
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    for trace in &mut traces {
+        if let Some(rest) = trace.meta.name.strip_prefix(run_of(&part.file)) {
+            trace.meta.name = format!("{}{rest}", run_of(&part.label));
+        }
+    }
+    Ok(traces)
 }
 
 /// Whether a file cannot be read, or holds something else than a trace.
@@ -151,7 +159,7 @@ pub fn note_skipped(report: &mut ReadReport, skipped: &[String]) {
 }
 
 /// One file, archive or run directory, or several files of one run.
-struct Part {
+pub(crate) struct Part {
     paths: Vec<PathBuf>,
     /// Name of the file as a trace has it that is read alone, and the one that it has in its directory.
     file: String,
@@ -160,7 +168,7 @@ struct Part {
     is_optional: bool,
 }
 
-fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
+pub(crate) fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
     let file =
         |path: &Path| path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
     let whole = |path: &Path, is_optional: bool| Part {

@@ -43,6 +43,21 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
     Ok(concatenate(per_rank))
 }
 
+/// Runs analyses over one trace: their tables, in their order.
+///
+/// # Errors
+/// If the watch of the options was cancelled.
+pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
+    let results = parallel(analyses.len(), thread_count(options.threads), |at| {
+        (!options.watch.is_cancelled()).then(|| run_one(trace, analyses[at], &options.scope))
+    });
+    let mut tables = Vec::new();
+    for result in results {
+        tables.extend(result.ok_or(Error::Cancelled)?);
+    }
+    Ok(tables)
+}
+
 /// What the note begins with of tables that are of the whole trace where others are of its steps.
 pub const OF_WHOLE_TRACE: &str = "Of the whole trace";
 

@@ -1,8 +1,8 @@
 //! Clocks of ranks: estimates against generated offsets, and over real ranks.
 
-use stackline_engine::{OpenOptions, RankClock, open, rank_clock_table, rank_clocks};
+use stackline_engine::{CollectiveEnds, OpenOptions, RankClock, open, rank_clock_table, rank_clocks};
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{EventKind, Trace, TraceSet};
+use stackline_model::{EventKind, Table, Trace, TraceSet};
 use stackline_synth::demo;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,11 @@ fn ranks(offsets: &[i64]) -> TraceSet {
     TraceSet { traces: offsets.iter().enumerate().map(&mut one).collect() }
 }
 
+fn table(set: &TraceSet) -> Table {
+    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::of).collect();
+    rank_clock_table(&stackline_engine::ranks(set), &ends)
+}
+
 fn assert_close(clock: &RankClock, offset: i64) {
     let found = clock.offset_ns.unwrap();
     assert!((found - offset).abs() <= JITTER, "{offset} ns, found {clock:?}");
@@ -53,7 +58,7 @@ fn known_offsets_are_found() {
         assert!(clock.collectives >= 6, "{clock:?}");
         assert_close(clock, offset);
     }
-    let table = rank_clock_table(&set);
+    let table = table(&set);
     assert_eq!((table.rows(), table.notes.len()), (5, 1));
     assert!(table.notes[0].contains("not applied"));
 }
@@ -71,7 +76,7 @@ fn without_collectives(mut trace: Trace) -> Trace {
 fn without_collectives_there_is_no_estimate_and_a_word_for_it() {
     let set = TraceSet { traces: ranks(&[0, 500]).traces.into_iter().map(without_collectives).collect() };
     assert!(rank_clocks(&set).iter().skip(1).all(|c| c.offset_ns.is_none()));
-    let table = rank_clock_table(&set);
+    let table = table(&set);
     assert!(table.notes[0].contains("cannot be estimated"), "{:?}", table.notes);
 }
 

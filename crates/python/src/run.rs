@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 use stackline_analyze::analyses;
 use stackline_analyze::calls::{CallIndex, fold_imports};
 use stackline_analyze::findings::steps_of_calls;
-use stackline_analyze::steps::default_window;
+use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
 use stackline_engine::{Error, OF_WHOLE_TRACE, OpenOptions, Parts, RunOptions, Watch, WriteOptions};
 use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
@@ -218,7 +218,8 @@ impl NativeRun {
         })?;
         let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let has_window = scope == Scope::default() && analysis.window != DefaultWindow::Own;
-        let window = if has_window { default_window(asked) } else { None };
+        let looked = || -> Vec<Looked> { asked.iter().map(|trace| Looked::at(trace, &Scope::default())).collect() };
+        let window = if has_window { default_window(&looked()) } else { None };
         let note = window.map(|(window, _)| format!("Of {window}; whole=True takes all of the trace."));
         let made = |table: &Table| {
             let is_of_whole = table.notes.iter().any(|note| note.starts_with(OF_WHOLE_TRACE));

@@ -33,5 +33,5 @@ pub use error::QueryError;
 pub use memory::memory_summary;
 pub use opened::Opened;
 pub use queries::{ALL, Query, READ_FILES, ask};
-pub use report::{Content, INSTEAD_OF_OPERATORS, PathSummary};
+pub use report::{Content, INSTEAD_OF_OPERATORS, OfTrace, PathSummary};
 pub use source_roots::SourceRoots;

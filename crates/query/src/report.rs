@@ -17,7 +17,8 @@ use std::path::Path;
 /// What a report shows in place of operators where there are none.
 pub const INSTEAD_OF_OPERATORS: &str = "spans";
 
-const ANALYSES: [&str; 6] = ["steps", "gpu_time", "gpu_lines", "coverage", "operators", "coll_analysis"];
+const OPERATORS: &str = "operators";
+const ANALYSES: [&str; 6] = ["steps", "gpu_time", "gpu_lines", "coverage", OPERATORS, "coll_analysis"];
 /// Tables of these analyses that a report is too short for.
 const LEFT_OUT: [&str; 1] = ["operator_tree"];
 /// Name of the entry in a run's cache.
@@ -34,6 +35,16 @@ pub struct Content {
     pub tables: Vec<Table>,
     /// The critical path of each.
     pub paths: Vec<PathSummary>,
+}
+
+/// What a report says of one trace, whichever rank it turns out to be.
+#[derive(Clone, Debug)]
+pub struct OfTrace {
+    read_report: ReadReport,
+    tables: Vec<Table>,
+    /// What stands in place of operators if no trace has any.
+    instead: Vec<Table>,
+    path: PathOfTrace,
 }
 
 /// The critical path of one trace, in short.
@@ -73,21 +84,25 @@ impl Content {
     /// # Errors
     /// If the watch of the options was cancelled.
     pub fn compute(set: &TraceSet, infos: &[TraceInfo], options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
-        let of_steps = of_chosen_steps(options);
-        let run = |names: &[&str]| {
-            let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
-            stackline_engine::run(set, &analyses, &of_steps)
-        };
-        let mut tables = run(&ANALYSES)?;
-        tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
-        if tables.iter().all(|t| t.name != "operators" || t.rows() == 0) {
-            tables.extend(run(&[INSTEAD_OF_OPERATORS])?);
-        }
-        let read_reports = set.traces.iter().map(|t| t.report.clone()).collect();
+        let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, options, with_hta);
+        Ok(Self::merge(stackline_engine::map(set, options, &of_trace)?, infos))
+    }
+
+    /// The report of all traces, from what it says of each.
+    pub fn merge(all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
+        let has_operators = all.iter().flat_map(|of| &of.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
         let many = infos.len() > 1;
-        let path = |(trace, info)| critical_path(trace, info, (many, with_hta), &options.scope);
-        let paths = set.traces.iter().zip(infos).map(path).collect();
-        Ok(Self { infos: infos.to_vec(), read_reports, tables, paths })
+        let (mut read_reports, mut per_rank, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        for (of, info) in all.into_iter().zip(infos) {
+            let instead = if has_operators { Vec::new() } else { of.instead };
+            read_reports.push(of.read_report);
+            per_rank.push((info.rank, of.tables, instead));
+            paths.push(of.path.of_rank(info.rank, many));
+        }
+        let (tables, instead) = per_rank.into_iter().map(|(rank, tables, more)| ((rank, tables), (rank, more))).unzip();
+        let mut tables = stackline_engine::concatenate(tables);
+        tables.extend(stackline_engine::concatenate(instead));
+        Self { infos: infos.to_vec(), read_reports, tables, paths }
     }
 
     /// The report of a whole run that `import` kept in its directory, if it is still valid.
@@ -102,42 +117,80 @@ impl Content {
     }
 }
 
-/// The path of one trace: the line is about the exact one. Documents had HTA's first, under keys that stay.
-fn critical_path(trace: &Trace, info: &TraceInfo, (many, with_hta): (bool, bool), scope: &Scope) -> PathSummary {
-    let looked = Looked::at(trace, scope);
-    let Looked { choice, notes, .. } = &looked;
-    let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
-    let of = match choice {
-        WindowChoice::Whole => String::new(),
-        choice => format!(" of {}", choice.in_words()),
-    };
-    let rank = if many { format!(", rank {}", info.rank) } else { String::new() };
-    let label = format!("Critical path{of}{rank}");
-    let (exact, hta) = std::thread::scope(|threads| {
-        let hta = with_hta.then(|| threads.spawn(|| hta_json(trace, scope.steps.is_some())));
-        let exact = exact_path(trace, choice);
-        (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
-    });
-    let mut line = match &exact {
-        Ok((report, calls)) => line(&label, report) + &large(calls),
-        Err(error) => format!("{label}: none, for {error}."),
-    };
-    let told = start_up.map(|start_up| format!("Start-up{rank}: {start_up}."));
-    let marks = step_marks::note(trace);
-    let more = marks.into_iter().chain(small_part(trace, &looked)).map(|text| format!("Note{rank}: {text}."));
-    let told = told.into_iter().chain(more);
-    for told in told.chain(notes.iter().map(|note| format!("Note{rank}: {note}."))) {
-        line.push('\n');
-        line.push_str(&told);
+impl OfTrace {
+    /// Works it out; HTA's path on demand.
+    ///
+    /// # Errors
+    /// If the watch of the options was cancelled.
+    pub fn compute(trace: &Trace, options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
+        let of_steps = of_chosen_steps(options);
+        let run = |names: &[&str]| {
+            let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
+            stackline_engine::run_trace(trace, &analyses, &of_steps)
+        };
+        let mut tables = run(&ANALYSES)?;
+        tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
+        let has_operators = tables.iter().any(|t| t.name == OPERATORS && t.rows() > 0);
+        let instead = if has_operators { Vec::new() } else { run(&[INSTEAD_OF_OPERATORS])? };
+        let path = PathOfTrace::of(trace, with_hta, &options.scope);
+        Ok(Self { read_report: trace.report.clone(), tables, instead, path })
     }
-    let exact = match &exact {
-        Ok((report, calls)) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
-        Err(error) => ExactSummary::Failed { error: error.to_string() },
-    };
-    let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
-    let document = CriticalPath { rank: info.rank, hta: hta.unwrap_or_default(), exact, start_up };
-    // All keys are texts: there is no error.
-    PathSummary { json: serde_json::to_value(&document).unwrap_or_default(), line }
+}
+
+/// The critical path of a trace whose rank is not yet known.
+#[derive(Clone, Debug)]
+struct PathOfTrace {
+    json: Value,
+    /// The steps that it is of, as a label has them.
+    of: String,
+    sentence: String,
+    /// What else is told, each with the word that it begins with.
+    told: Vec<(&'static str, String)>,
+}
+
+impl PathOfTrace {
+    /// The sentence is about the exact path. Documents had HTA's first, under keys that stay.
+    fn of(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
+        let looked = Looked::at(trace, scope);
+        let Looked { choice, notes, .. } = &looked;
+        let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
+        let of = match choice {
+            WindowChoice::Whole => String::new(),
+            choice => format!(" of {}", choice.in_words()),
+        };
+        let (exact, hta) = std::thread::scope(|threads| {
+            let hta = with_hta.then(|| threads.spawn(|| hta_json(trace, scope.steps.is_some())));
+            let exact = exact_path(trace, choice);
+            (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        });
+        let sentence = match &exact {
+            Ok((report, calls)) => sentence(report) + &large(calls),
+            Err(error) => format!("none, for {error}."),
+        };
+        let marks = step_marks::note(trace).into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
+        let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
+        let told = start.into_iter().chain(marks.map(|note| ("Note", note))).collect();
+        let exact = match &exact {
+            Ok((report, calls)) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
+            Err(error) => ExactSummary::Failed { error: error.to_string() },
+        };
+        let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
+        let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up };
+        // All keys are texts: there is no error.
+        Self { json: serde_json::to_value(&document).unwrap_or_default(), of, sentence, told }
+    }
+
+    fn of_rank(mut self, number: i64, many: bool) -> PathSummary {
+        if let Some(rank) = self.json.get_mut("rank") {
+            *rank = number.into();
+        }
+        let rank = if many { format!(", rank {number}") } else { String::new() };
+        let mut line = format!("Critical path{}{rank}: {}", self.of, self.sentence);
+        for (word, text) in self.told {
+            line.push_str(&format!("\n{word}{rank}: {text}."));
+        }
+        PathSummary { json: self.json, line }
+    }
 }
 
 /// That steps are less than half of the trace, if they are: what else it holds is in no table of the report.
@@ -180,14 +233,14 @@ fn large(calls: &[LargeCall]) -> String {
 /// Causes that the line names.
 const NAMED: usize = 5;
 
-fn line(label: &str, report: &ExactReport) -> String {
+fn sentence(report: &ExactReport) -> String {
     let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
     causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(NAMED);
     let named: Vec<String> = named.map(|(cause, p)| format!("{} {p:.1} %", cause.replace('_', " "))).collect();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     format!(
-        "{label}: {}, bound by {} ({inferred:.1} % inferred or unknown).",
+        "{}, bound by {} ({inferred:.1} % inferred or unknown).",
         human::duration(report.path_ns),
         if named.is_empty() { "nothing".to_owned() } else { named.join(", ") },
     )

@@ -349,7 +349,8 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         &[Replay],
         "Its share is the critical path inside the function, where it does nothing else, else inside the builtin functions and operators. They \
          take no time, nor does the GPU work that they launch (`remove`). The bounds hold the operators alone, and also what is done from \
-         the first of them to the last.",
+         the first of them to the last. Without a GPU, what `torch.tensor` of a list does from its first operator to its last counts, too, and \
+         as much of the time before the first as samples say (`scale`); at most all of it.",
     ),
     (
         "SL046",
@@ -437,9 +438,9 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     ),
     (
         "SL061",
-        &[Replay],
+        &[Replay, Hope],
         "Inputs of `pad_sequence` tell how long sequences are, and so how much of their batches is padding, and how much would be if the \
-         sequences of all recorded batches were sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink by as much \
+         sequences that a call pads in all recorded steps were sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink by as much \
          (`scale`), attention as the squares of the lengths do; the bounds hold half of the padding gone, and all of it. Where sorting leaves more than half, \
          as few batches were recorded: half of it, as a hope.",
     ),

@@ -105,6 +105,7 @@ impl Findings {
             step_ns: 0,
             steps: 0,
             with_gpu_work: false,
+            between_ns: None,
             findings: Vec::new(),
             together: None,
             ignored: Vec::new(),

@@ -16,7 +16,7 @@ use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
-use crate::steps::Looked;
+use crate::steps::{Looked, mean_step_ns};
 use stackline_model::{INFERRED, Severity, Trace, Unit};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -104,6 +104,8 @@ pub struct Findings {
     pub steps: usize,
     /// Whether steps take until the GPU work that they launched is done, and not just as long as their spans on the CPU.
     pub with_gpu_work: bool,
+    /// What of [`Self::step_ns`] lies between steps, as evaluations and checkpoints do, in ns; none where that is next to nothing.
+    pub between_ns: Option<i64>,
     /// Most gain first, those that may well be nothing ([`Finding::is_unsure`]) behind the others; those that are about the
     /// measurement itself come last.
     pub findings: Vec<Finding>,
@@ -258,6 +260,7 @@ pub fn find_with(
         step_ns,
         steps,
         with_gpu_work: matches!(choice, WindowChoice::StepsWithWork(..)),
+        between_ns: between_ns(trace, &choice, (window.length_ns(), steps)),
         findings,
         ignored,
         together,
@@ -273,6 +276,16 @@ pub fn find_with(
         uncovered,
     })
 }
+
+/// What lies between steps, a step, where that is told of ([`LEAST_BETWEEN`]).
+fn between_ns(trace: &Trace, choice: &WindowChoice, (length_ns, steps): (i64, usize)) -> Option<i64> {
+    let each = length_ns / steps.max(1) as i64;
+    let between = each - mean_step_ns(trace, choice)?;
+    (between as f64 >= LEAST_BETWEEN * each as f64 && between > 0).then_some(between)
+}
+
+/// Steps and what lies between them are told apart from this part of both on.
+const LEAST_BETWEEN: f64 = 0.01;
 
 /// No more than all of a step is gained.
 pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {
@@ -407,13 +420,18 @@ fn together(
 }
 
 /// Together they gain no less than the surest of them alone, nor at most less than one of them, unless they get in each other's way:
-/// then all of it is less.
+/// then all of it is less. What is not sure of single ones is not sure of all: as they are guessed independently of each other, their
+/// errors partly even out.
 fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
     let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);
     let surest = gains().map(|gain| gain.low_ns).max().unwrap_or(all.low_ns);
     let most = gains().map(|gain| gain.high_ns).max().unwrap_or(all.high_ns);
-    Gain { low_ns: all.low_ns.max(surest.min(all.ns)), high_ns: all.high_ns.max(most), ..all }
+    let root = |errors: f64| errors.sqrt() as i64;
+    let below = root(gains().map(|gain| ((gain.ns - gain.low_ns) as f64).powi(2)).sum());
+    let above = root(gains().map(|gain| ((gain.high_ns - gain.ns) as f64).powi(2)).sum());
+    let (low, high) = (all.low_ns.min(all.ns - below), all.high_ns.max(all.ns + above));
+    Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
 }
 
 fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {

@@ -296,7 +296,7 @@ impl<'a> Subject<'a> {
         self.places().line_of_sample(sample)
     }
 
-    fn places(&self) -> &'a Places<'a> {
+    pub(super) fn places(&self) -> &'a Places<'a> {
         self.ground.places.get_or_init(|| Places::new(self.trace()))
     }
 

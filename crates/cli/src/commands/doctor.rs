@@ -7,6 +7,7 @@ use crate::output::Answer;
 use crate::session::Session;
 use crate::view::{select, text};
 use anyhow::Result;
+use stackline_engine::CollectiveEnds;
 use stackline_model::{EventKind, Table, Trace, Unit};
 use std::io::IsTerminal;
 
@@ -37,7 +38,8 @@ fn traces(session: &Session<'_>) -> Result<Vec<Table>> {
     let mut tables = vec![inputs(session), contents(session), advice(session)];
     tables.extend(session.run(&["clocks"])?);
     if session.set.traces.len() > 1 {
-        tables.push(stackline_engine::rank_clock_table(&session.set));
+        let ends: Vec<CollectiveEnds> = session.set.traces.iter().map(CollectiveEnds::of).collect();
+        tables.push(stackline_engine::rank_clock_table(&stackline_engine::ranks(&session.set), &ends));
     }
     Ok(tables)
 }

@@ -10,9 +10,10 @@ use anyhow::{Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_model::{Problem, Table, Unit, Values};
+use stackline_engine::RunOptions;
+use stackline_model::{Problem, Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
-use stackline_query::Content;
+use stackline_query::{Content, OfTrace};
 use stackline_serve::{Pruned, ReportOptions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,19 +33,22 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    let (session, content) = match kept(inputs, common).filter(|_| !args.for_agent) {
-        Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
-        None => {
-            let session = Session::open(inputs, common)?;
-            let with_hta = common.format == Format::Json;
-            let content = Content::compute(&session.set, &session.infos, &session.run_options(), with_hta)?;
-            (session, content)
-        }
-    };
     if args.for_agent {
+        let session = Session::open(inputs, common)?;
+        let content = Content::compute(&session.set, &session.infos, &session.run_options(), false)?;
         let text = super::report_for_agent::text_for_agent(&session, &content);
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
+    let (session, content) = match kept(inputs, common) {
+        Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
+        None => {
+            let with_hta = common.format == Format::Json;
+            let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, with_hta)?);
+            let (session, of_traces) = Session::map(inputs, common, &of_trace)?;
+            let content = Content::merge(of_traces, &session.infos);
+            (session, content)
+        }
+    };
     let Content { tables, paths, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);

@@ -3,6 +3,7 @@
 use crate::session::Session;
 use crate::view::{number, text, top};
 use stackline_analyze::findings::{self, Finding, Findings, Options};
+use stackline_model::kernel_names::short_names;
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
 use stackline_present::findings::bounds_are_unknown;
 use stackline_present::human;
@@ -157,13 +158,13 @@ fn kernels_of(kernels: &Table, trace: Option<&Trace>, out: &mut String) {
     let kernels = top(kernels, "total_ns", KERNELS);
     let names: Vec<&str> = (0..kernels.rows()).filter_map(|row| text(&kernels, "name", row)).collect();
     let shapes = trace.map(|trace| shapes(trace, &names)).unwrap_or_default();
-    for row in 0..kernels.rows() {
-        let name = text(&kernels, "name", row).unwrap_or_default();
-        let shape = shapes.get(name).map_or_else(String::new, |shape| format!(", shapes {}", short(shape, SHAPE)));
+    let shown = short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    for (row, (name, shown)) in names.iter().zip(&shown).enumerate() {
+        let shape = shapes.get(*name).map_or_else(String::new, |shape| format!(", shapes {}", short(shape, SHAPE)));
         let _ = writeln!(
             out,
             "- {}: {}, {:.1} %, {} calls{shape}",
-            short(name, NAME),
+            short(shown, NAME),
             human::duration(number(&kernels, "total_ns", row).unwrap_or(0.0) as i64),
             number(&kernels, "percent", row).unwrap_or(0.0),
             number(&kernels, "count", row).unwrap_or(0.0),

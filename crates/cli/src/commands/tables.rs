@@ -3,12 +3,14 @@
 use crate::args::{Common, Format, Inputs};
 use crate::failure::command_line;
 use crate::output::Answer;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::view::{number, without_gpu};
 use anyhow::Result;
 use serde_json::Value;
-use stackline_analyze::step_marks;
-use stackline_model::Table;
+use stackline_analyze::steps::Looked;
+use stackline_analyze::{Scope, step_marks};
+use stackline_engine::{CollectiveEnds, RunOptions};
+use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
@@ -56,14 +58,48 @@ const BULKY: &[&str] = &[
     "launches",
 ];
 
+/// Commands whose tables are of the steps by default.
+const OF_STEPS: [Analyses; 4] = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE];
+
+/// What a command needs of one trace.
+struct OfTrace {
+    tables: Vec<Table>,
+    /// What is looked at, by commands whose tables are of the steps.
+    looked: Option<Looked>,
+    /// What steps were made from, or could be, for `steps`.
+    marks: Option<String>,
+    /// For `collectives`, to compare clocks.
+    ends: Option<CollectiveEnds>,
+}
+
+impl OfTrace {
+    fn compute(trace: &Trace, of: Analyses, options: &RunOptions) -> Result<Self> {
+        Ok(Self {
+            tables: stackline_engine::run_trace(trace, &session::analyses(of), options)?,
+            looked: OF_STEPS.contains(&of).then(|| Looked::at(trace, &Scope::default())),
+            marks: if of == STEPS { step_marks::note(trace) } else { None },
+            ends: (of == COLLECTIVES).then(|| CollectiveEnds::of(trace)),
+        })
+    }
+}
+
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
-    let session = Session::open(&inputs.inputs, common)?;
-    let is_of_steps = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE].contains(&analyses);
-    let window = if is_of_steps { session.looked_at() } else { None };
-    let mut tables = session.run(analyses)?;
-    if analyses == COLLECTIVES && session.set.traces.len() > 1 {
-        tables.push(stackline_engine::rank_clock_table(&session.set));
+    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, analyses, options);
+    let (session, of_traces) = Session::map(&inputs.inputs, common, &of_trace)?;
+    let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for of in of_traces {
+        of_each.push(of.tables);
+        looked.extend(of.looked);
+        marks.extend(of.marks);
+        ends.extend(of.ends);
+    }
+    let is_of_steps = OF_STEPS.contains(&analyses);
+    let window = if is_of_steps { session.looked_at(&looked) } else { None };
+    let mut tables = session.together(of_each);
+    if analyses == COLLECTIVES && session.infos.len() > 1 {
+        let ranks: Vec<i64> = session.infos.iter().map(|info| info.rank).collect();
+        tables.push(stackline_engine::rank_clock_table(&ranks, &ends));
     }
     let tables = session.pick(tables)?;
     let people = common.format == Format::Table && common.tables.is_empty();
@@ -71,7 +107,7 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
     let of_gpu = [KERNELS, TIMELINE].contains(&analyses);
     let mut head = window.clone().filter(|_| people).unwrap_or_default();
     if people && analyses == STEPS {
-        head.push_str(&marks(&session));
+        head.push_str(&notes(marks));
     }
     if people && of_host && of_gpu {
         head = format!("{NO_GPU} Next: {}\n", command_line("operators", &inputs.inputs));
@@ -118,11 +154,10 @@ fn has_numbers(table: &Table) -> bool {
         .any(|row| table.columns.iter().any(|column| number(table, &column.name, row).is_some_and(|n| n != 0.0)))
 }
 
-/// What steps were made from, or could be, where the program does not mark them.
-fn marks(session: &Session<'_>) -> String {
-    let mut texts: Vec<String> = session.set.traces.iter().filter_map(step_marks::note).collect();
-    texts.dedup();
-    terminal::clean_lines(&texts.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
+/// What steps were made from, or could be, where the programs do not mark them.
+fn notes(mut marks: Vec<String>) -> String {
+    marks.dedup();
+    terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
 #[cfg(test)]

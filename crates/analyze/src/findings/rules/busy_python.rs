@@ -1,6 +1,6 @@
 //! SL043: in a program without a GPU, plain Python in one function takes much of the step.
 
-use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing};
+use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
@@ -61,7 +61,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     if subject.interludes().all.is_empty() {
         return of_calls(subject, &names, least_ns);
     }
-    let plain = |sample: EventId| names.own(subject.frames_of_sample(sample)).is_some();
+    // Lists that are made into tensors are SL045's.
+    let lists = rebuilt_constants::list_lines(subject);
+    let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&subject.line_of(sample));
+    let plain = |sample: EventId| names.own(subject.frames_of_sample(sample)).is_some() && !is_of_list(sample);
     let seen = subject.computing_between(least_ns, plain).into_iter();
     seen.filter_map(|(place, seen)| of_samples(subject, place, &seen)).collect()
 }

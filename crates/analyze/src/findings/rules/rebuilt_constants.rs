@@ -2,12 +2,13 @@
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::constant_runs::constant_runs;
+use crate::findings::work::Runs;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::aten::{self, constants};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, StrId, Unit};
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL045",
@@ -142,8 +143,9 @@ fn of_line<'h>(
     if subject.uses_gpu() && only_uploads && subject.total(&spans) < 2 * subject.total(&operators) {
         return None;
     }
+    let lists = Lists::find(subject, &place, &operators);
     let path: i64 = subject.path_inside(&spans).iter().sum();
-    let share = subject.percent(path);
+    let share = subject.percent(path.max(lists.ns));
     if share < subject.setting("share") {
         return None;
     }
@@ -152,9 +154,9 @@ fn of_line<'h>(
         facts: vec![
             Fact::count("operators", operators.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("on the host, a step", subject.per_step(subject.total(&spans))),
+            Fact::time("on the host, a step", subject.per_step(subject.total(&spans).max(lists.ns))),
         ],
-        worth: worth(subject, &operators, &spans)?,
+        worth: worth(subject, &operators, (&spans, &lists))?,
         place,
         events: operators,
         support: Support::Inferred,
@@ -199,16 +201,71 @@ fn is_builtin(subject: &Subject<'_>, event: EventId) -> bool {
         && subject.trace().name(event).starts_with("<built-in method ")
 }
 
+/// What Python does to make tensors of lists (`torch.tensor`), without operators: it takes the sizes before the first of a tensor's
+/// operators, and reads the numbers between them.
+#[derive(Default)]
+struct Lists {
+    /// From the first operator of each to its last, all together, in ns.
+    ns: i64,
+    runs: Vec<(EventId, EventId)>,
+    /// From the operator before to the first, where the thread may do something else, too.
+    before: Vec<(EventId, EventId)>,
+    /// The part of the samples between these that saw the line.
+    seen: f64,
+}
+
+impl Lists {
+    /// Nothing on GPUs, whose steps do not get longer by all that the host does.
+    fn find(subject: &Subject<'_>, place: &Place, operators: &[EventId]) -> Self {
+        if subject.uses_gpu() || !operators.iter().any(|&e| reads_list(subject, e)) {
+            return Self::default();
+        }
+        let Runs { runs, neighbours, ns } = subject.runs_of(operators);
+        let firsts = runs.iter().zip(neighbours);
+        let before: Vec<_> = firsts.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
+        let wanted: FxHashSet<_> = before.iter().copied().collect();
+        let (mut seen, mut all) = (0, 0);
+        let interludes = subject.interludes().all.iter();
+        for interlude in interludes.filter(|i| i.stretches.iter().any(|stretch| wanted.contains(stretch))) {
+            all += interlude.cpu.events.len();
+            seen += interlude.cpu.events.iter().filter(|&&sample| subject.line_of(sample) == *place).count();
+        }
+        Self { ns, runs, before, seen: f64::from(seen as u32) / f64::from(all.max(1) as u32) }
+    }
+}
+
+fn reads_list(subject: &Subject<'_>, operator: EventId) -> bool {
+    is_of(constants::LISTS, subject.trace().name(operator))
+}
+
+/// The lines that make tensors of lists in each step.
+pub(super) fn list_lines(subject: &Subject<'_>) -> BTreeSet<Place> {
+    if !subject.trace().strings.iter().any(|name| is_of(constants::LISTS, name)) {
+        return BTreeSet::new();
+    }
+    let mut operators = subject.outermost(&subject.operators());
+    operators.retain(|&operator| reads_list(subject, operator) && !is_of_loader(subject, operator));
+    let by_line = subject.by_place(&operators).into_iter();
+    let in_each_step = by_line.filter_map(|(place, mut of)| is_in_each_step(subject, &mut of).then_some(place));
+    in_each_step.map(|place| Place { operator: None, module: None, ..place }).collect()
+}
+
 /// All of it goes with the GPU work that it launches; at least the operators alone.
-fn worth(subject: &Subject<'_>, operators: &[EventId], spans: &[EventId]) -> Option<Worth> {
+fn worth(subject: &Subject<'_>, operators: &[EventId], (spans, lists): (&[EventId], &Lists)) -> Option<Worth> {
     let work: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
-    let gone = |events: &[EventId], stretches: Vec<(EventId, EventId)>| -> Option<Vec<Edit>> {
+    let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
         let events = events.iter().chain(&work).copied().collect();
-        let chosen = Chosen { events, stretches, ..Chosen::default() };
-        Some(vec![subject.edit_of(Action::Remove, "constants built in each step", chosen)?])
+        let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
+        subject.edit_of(Action::Remove, "constants built in each step", chosen)
     };
-    let alone = gone(operators, Vec::new())?;
+    let before = |part: f64| {
+        let chosen = Chosen { between: lists.before.clone(), ..Chosen::default() };
+        subject.edit_of(Action::Scale(1.0 - part), "time before constants are built", chosen).filter(|_| part > 0.0)
+    };
+    let alone = gone(operators, &[])?;
     // What Python does between the operators of one line is part of it, too.
     let runs = subject.runs_of(operators).runs;
-    Some(Worth::Range(gone(spans, Vec::new())?, vec![alone, gone(spans, runs)?]))
+    let likely = std::iter::once(gone(spans, &lists.runs)?).chain(before(lists.seen)).collect();
+    let most = std::iter::once(gone(spans, &runs)?).chain(before(1.0)).collect();
+    Some(Worth::Range(likely, vec![vec![alone], most]))
 }

@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
         "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
     ),
     cost: "one line, or a variable of the environment; sums in another order change last digits",
-    wrong_when: "Programs that are not recorded need the idle processors. Or one thread is meant: results then do not depend on the number of \
+    wrong_when: "Programs that are not recorded need the idle processors later: where the recorded process itself waits for a processor for over \
+                 5 % of the time, nothing is said. Or one thread is meant: results then do not depend on the number of \
                  threads. Only operators that PyTorch always divides are checked: products of matrices, convolutions, attention, norms and \
                  softmax. A recording does not say whether operators run on a GPU: those of programs that call operators of CUDA or ROCm \
                  libraries are left out. The gain supposes that each further thread adds 60 % of the first one's throughput; operators that are \
@@ -54,6 +55,8 @@ pub(super) const RULE: Rule = Rule {
 const LIKELY: f64 = 0.6;
 /// A process that uses less waits for processors that other programs take: none is free.
 const LEAST_USED: f64 = 0.7;
+/// A process whose threads wait for a processor for more of the time than this shares them with programs that are not recorded.
+const MOST_DELAYED: f64 = 0.05;
 /// Fewer samples in the operators do not tell how many processors they use.
 const LEAST_SAMPLES: usize = 10;
 
@@ -99,6 +102,10 @@ fn draft(subject: &Subject<'_>, large: &Large<'_>) -> Option<Draft> {
     let share = subject.percent(subject.path_inside(&large.all).iter().sum());
     let used = used(subject, large)?;
     let threads = threads(recording, large.pid, (from, to))?;
+    let delayed = recording.delayed(large.pid, from, to) / (to - from).max(1) as f64;
+    if delayed > MOST_DELAYED {
+        return None;
+    }
     if share < subject.setting("share") || !(LEAST_USED..=subject.setting("used")).contains(&used) || threads < 2.0 {
         return None;
     }

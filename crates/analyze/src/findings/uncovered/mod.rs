@@ -299,7 +299,12 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         advice: "",
         gain,
     };
-    row.advice = if row.is_wait() { wait_advice(subject) } else { gap_advice(subject, group.kind) };
+    row.advice = match () {
+        () if row.is_wait() => wait_advice(subject),
+        // What would show it may be in the part that is missing.
+        () if super::rank::lost(subject.trace()) > 0 => "",
+        () => gap_advice(subject, group.kind),
+    };
     row
 }
 

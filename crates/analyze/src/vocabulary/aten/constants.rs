@@ -66,5 +66,8 @@ pub(crate) const DERIVED: &[&[&str]] = &[
     ],
 ];
 
+/// What makes a tensor of a list of Python's: the last operator of `torch.tensor`.
+pub(crate) const LISTS: &[&[&str]] = &[&["lift_fresh"]];
+
 /// What only copies a tensor to the GPU is SL030's.
 pub(crate) const UPLOADS: &[&[&str]] = &[&["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"]];

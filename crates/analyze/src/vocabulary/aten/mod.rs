@@ -111,11 +111,22 @@ pub(crate) fn short_name(operator: &str) -> Option<&str> {
     operator.strip_prefix(PREFIX)
 }
 
-/// Whether an operator is attention as one: its work grows with the square of sequences' lengths.
+/// Whether an operator, or a node of autograd, is attention as one: its work grows with the square of sequences' lengths.
 pub(crate) fn is_attention(operator: &str) -> bool {
-    ["scaled_dot_product", "flash_attention", "efficient_attention", "cudnn_attention"]
+    let name = operator.replace('_', "").to_ascii_lowercase();
+    ["scaleddotproduct", "flashattention", "efficientattention", "cudnnattention"]
         .iter()
-        .any(|part| operator.contains(part))
+        .any(|part| name.contains(part))
+}
+
+/// Whether an operator may multiply a matrix of each sample with another one of it.
+pub(crate) fn is_batched_product(operator: &str) -> bool {
+    matches!(short_name(operator), Some("bmm" | "baddbmm" | "matmul" | "einsum"))
+}
+
+/// Whether an operator is a softmax, or its backward.
+pub(crate) fn is_softmax(operator: &str) -> bool {
+    short_name(operator).is_some_and(|name| name.contains("softmax"))
 }
 
 /// Whether an operator copies a tensor into another order of elements.

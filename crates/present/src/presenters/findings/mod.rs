@@ -161,7 +161,11 @@ fn length(found: &Findings) -> String {
         0 if found.is_of_calls => format!("the thread that runs it takes {}", human::duration(found.step_ns)),
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
         1 => format!("its step takes {}{with}", human::duration(found.step_ns)),
-        n => format!("a step takes {}{with} (mean of {n})", human::duration(found.step_ns)),
+        n => {
+            let between = found.between_ns.map(|ns| format!(", {} of them between steps", human::duration(ns)));
+            let between = between.unwrap_or_default();
+            format!("a step takes {}{with}{between} (mean of {n})", human::duration(found.step_ns))
+        }
     }
 }
 

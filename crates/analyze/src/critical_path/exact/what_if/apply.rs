@@ -4,6 +4,7 @@ use super::super::Exact;
 use super::super::category::{Category, of_lag};
 use super::super::graph::{Dependency, InEdge, NodeKind};
 use super::super::threads::ThreadRule;
+use super::super::window::Window;
 use super::edit::{Action, Edit};
 use super::effects::repeats;
 use super::host_time::{Cut, HostTime, cuts_without_waits};
@@ -53,6 +54,7 @@ pub(super) fn apply<'e>(
     exact: &'e Exact<'_>,
     (plan, index): (&'e Plan, &'e Index),
     edits: &'e [Edit],
+    window: Window,
     stop: Stop<'e>,
 ) -> Result<Applied, CriticalPathError> {
     let mut applier = Applier {
@@ -83,10 +85,12 @@ pub(super) fn apply<'e>(
         counts.push(count);
     }
     let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
-    let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts) };
+    let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts, window) };
+    let keep_up = applier.workers_keep_up(window);
     let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
     let is_sampled = !applier.partly.is_empty();
-    let sure = cuts_without_waits(exact, &applier.cuts).or_else(|| is_sampled.then(|| applier.cuts.clone()));
+    let sure =
+        cuts_without_waits(exact, &applier.cuts).or_else(|| (is_sampled || keep_up).then(|| applier.cuts.clone()));
     let stubborn = sure.map(|mut cuts| {
         cuts.extend(sampled(0));
         cuts.extend(pins(&cuts));
@@ -94,13 +98,17 @@ pub(super) fn apply<'e>(
     });
     let most: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(2)).collect();
     let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();
-    let pins = pins(&cuts);
+    let mut pins = pins(&cuts);
     let Applier { mut changes, mut notes, .. } = applier;
     if !pins.is_empty() {
-        notes.push(
-            "the trace does not show the workers of the loader: batches come when they came, at best as soon as asked for"
-                .to_owned(),
-        );
+        let how = match keep_up {
+            true => "its workers have time left: batches come as soon as asked for, at worst when they came",
+            false => "batches come when they came, at best as soon as asked for",
+        };
+        notes.push(format!("the trace does not show which worker of the loader makes which batch: {how}"));
+    }
+    if keep_up {
+        pins.clear();
     }
     let unpinned = (!pins.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
     cuts.extend(pins);

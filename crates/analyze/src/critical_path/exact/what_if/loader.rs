@@ -4,6 +4,7 @@ use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::super::names::bits;
 use super::super::threads::{Gap, ThreadRule};
+use super::super::window::Window;
 use super::apply::{Applier, scaled};
 use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
@@ -11,7 +12,7 @@ use super::main_process_loader::shows_workers;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::LoaderWorker;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, INFERRED};
+use stackline_model::{EventId, INFERRED, Key};
 
 /// A batch: what a worker does from one request to the next.
 struct Batch {
@@ -23,6 +24,11 @@ struct Batch {
     /// The node that took it; none if it lay there when it was wanted.
     taken: u32,
 }
+
+/// Workers that run, or wait for a processor, for less of the time than this have some left.
+const MOST_READY: f64 = 0.5;
+/// Of workers that have, the program waits for less than this part of the window.
+const MOST_WAITED: f64 = 0.1;
 
 /// What it takes at most to ask a worker for a batch, in ns.
 const ASKING_NS: i64 = 25_000;
@@ -223,18 +229,19 @@ impl Applier<'_, '_> {
     }
 
     /// Workers that are not in the trace go on as they did, whatever becomes of the thread that waits for their batches:
-    /// what it gains before such a wait it waits longer, as far as the cuts of its own time tell.
-    pub(super) fn pins(&self, cuts: &[Cut]) -> Vec<Cut> {
+    /// what it gains before such a wait it waits longer, as far as the cuts of its own time tell. At the window's begin they are as far
+    /// ahead as they were.
+    pub(super) fn pins(&self, cuts: &[Cut], window: Window) -> Vec<Cut> {
         let mut pins = Vec::new();
         if cuts.is_empty() {
             return pins;
         }
         let host = HostTime::new(self.exact.lanes.len(), cuts.to_vec());
         for (number, lane) in (0u32..).zip(&self.exact.lanes) {
-            let (mut gained, mut since) = (0, lane.start());
+            let (mut gained, mut since) = (0, lane.start().max(window.start));
             for (i, piece) in lane.pieces.iter().enumerate() {
                 let to = lane.piece_end(i);
-                if to == i64::MAX || !self.waits_for_unseen(number, piece.event, (piece.start, to)) {
+                if to == i64::MAX || to <= since || !self.waits_for_unseen(number, piece.event, (piece.start, to)) {
                     continue;
                 }
                 gained -= host.change(number, since, to);
@@ -249,6 +256,30 @@ impl Applier<'_, '_> {
             }
         }
         pins
+    }
+
+    /// Whether workers of which the trace does not show which batch is whose have time left: hardly anybody waits for them, and none
+    /// of them runs, or waits for a processor, for most of the window.
+    pub(super) fn workers_keep_up(&self, Window { start, end, .. }: Window) -> bool {
+        let Some(recording) = self.exact.recording() else { return false };
+        let mut workers = self.exact.loader_workers().during(start, end).peekable();
+        let has_time = |worker: &LoaderWorker| match worker.pid {
+            Key::Int(pid) => recording.runnable(pid, start, end).is_some_and(|ready| ready < MOST_READY),
+            _ => false,
+        };
+        if workers.peek().is_none() || !workers.all(has_time) {
+            return false;
+        }
+        let mut waited = 0;
+        for (number, lane) in (0u32..).zip(&self.exact.lanes) {
+            for (i, piece) in lane.pieces.iter().enumerate() {
+                let to = lane.piece_end(i);
+                if to != i64::MAX && self.waits_for_unseen(number, piece.event, (piece.start, to)) {
+                    waited += (to.min(end) - piece.start.max(start)).max(0);
+                }
+            }
+        }
+        (waited as f64) < MOST_WAITED * (end - start) as f64
     }
 
     /// Whether a piece of a lane is a wait for a batch of a worker that is not in the trace.

@@ -159,12 +159,12 @@ impl WhatIf<'_, '_> {
         hops: Option<&mut Vec<NewHop>>,
     ) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let mut applied = apply(self.exact, (&self.plan, &self.index), edits, Stop::NEVER)?;
+        let mut applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, Stop::NEVER)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER);
         let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, hops);
         let gain = self.gain(&measured, &applied, end.length, &mut shifts, Stop::NEVER);
-        let none = apply(self.exact, (&self.plan, &self.index), &[], Stop::NEVER)?;
+        let none = apply(self.exact, (&self.plan, &self.index), &[], measured.window, Stop::NEVER)?;
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts, Stop::NEVER);
         let before = path::path(self.exact, &self.plan, (&none, &shifts), observed, None);
         let mut notes = std::mem::take(&mut applied.notes);
@@ -189,7 +189,7 @@ impl WhatIf<'_, '_> {
     /// What edits, made together, gain.
     fn gain_of(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Gain, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let applied = apply(self.exact, (&self.plan, &self.index), edits, Stop::NEVER)?;
+        let applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, Stop::NEVER)?;
         let mut shifts = Vec::new();
         let after = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER).length;
         Ok(self.gain(&measured, &applied, after, &mut shifts, Stop::NEVER))

@@ -150,7 +150,7 @@ impl WhatIf<'_, '_> {
         if stop.is_asked() {
             return None;
         }
-        let applied = apply(self.exact, (&self.plan, &self.index), edits, stop).ok()?;
+        let applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, stop).ok()?;
         let mut shifts = Vec::new();
         let after = self.end_after(measured, &applied, Mode::Usual, &mut shifts, stop).length;
         let gain = self.gain(measured, &applied, after, &mut shifts, stop);

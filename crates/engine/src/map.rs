@@ -1,0 +1,106 @@
+//! Opens traces and maps each as it comes: of many inputs no more are in memory at once than threads work.
+
+use crate::open::{Part, open_part, parts};
+use crate::run::parallel;
+use crate::{Error, OpenOptions, RunOptions, open, ranks};
+use stackline_analyze::Scope;
+use stackline_ingest::problems;
+use stackline_model::{Trace, TraceSet};
+use stackline_store::thread_count;
+use std::path::PathBuf;
+
+/// So few inputs are opened together: the reader spreads the parts of large files over the threads.
+const FEW: usize = 8;
+
+/// Traces without their events, and what was made of each.
+#[derive(Debug)]
+pub struct Mapped<T> {
+    /// What is known of the traces as a whole, with their steps and read reports.
+    pub set: TraceSet,
+    /// What was made of them, in their order.
+    pub results: Vec<T>,
+}
+
+/// Opens inputs as [`open`] does and calls `map` with each trace, and with the options of an analysis of it alone. Traces lose their
+/// events then. Which rank a trace is shows only when all are known ([`crate::ranks`]).
+///
+/// # Errors
+/// As [`open`], and what `map` fails with.
+pub fn open_and_map<T: Send, E: Send + From<Error>>(
+    inputs: &[PathBuf],
+    options: &OpenOptions,
+    scope: Scope,
+    map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
+) -> Result<Mapped<T>, E> {
+    let run = RunOptions { scope, threads: options.threads, watch: options.watch.clone() };
+    if inputs.is_empty() {
+        return Err(Error::NoInput.into());
+    }
+    let parts = parts(inputs).unwrap_or_default();
+    let mapped = if parts.len() > FEW { of_many(&parts, (options, &run), map)? } else { None };
+    // Where nothing could be listed or read, it says why.
+    mapped.map_or_else(|| of_few(open(inputs, options)?, &run, map), Ok)
+}
+
+/// Calls `map` with each trace of a set, and with the options of an analysis of it alone.
+///
+/// # Errors
+/// What `map` fails with.
+pub fn map<T: Send, E: Send>(
+    set: &TraceSet,
+    options: &RunOptions,
+    map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
+) -> Result<Vec<T>, E> {
+    let threads = thread_count(options.threads);
+    let alone = RunOptions { threads: (threads / set.traces.len().max(1)).max(1), ..options.clone() };
+    parallel(set.traces.len(), threads, |at| map(&set.traces[at], &alone)).into_iter().collect()
+}
+
+fn of_few<T: Send, E: Send + From<Error>>(
+    set: TraceSet,
+    options: &RunOptions,
+    to: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
+) -> Result<Mapped<T>, E> {
+    let results = map(&set, options, to)?;
+    Ok(Mapped { set: TraceSet { traces: set.traces.into_iter().map(without_events).collect() }, results })
+}
+
+/// None if nothing was a trace.
+fn of_many<T: Send, E: Send + From<Error>>(
+    parts: &[Part],
+    (options, run): (&OpenOptions, &RunOptions),
+    map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
+) -> Result<Option<Mapped<T>>, E> {
+    let alone = (OpenOptions { threads: 1, ..options.clone() }, RunOptions { threads: 1, ..run.clone() });
+    let mapped = parallel(parts.len(), thread_count(options.threads), |at| -> Result<_, E> {
+        if options.watch.is_cancelled() {
+            return Err(Error::Cancelled.into());
+        }
+        let mut skipped = Vec::new();
+        let mut mapped = Vec::new();
+        for trace in open_part(&parts[at], &alone.0, &mut skipped)? {
+            let result = map(&trace, &alone.1)?;
+            mapped.push((without_events(trace), result));
+        }
+        Ok((mapped, skipped))
+    });
+    let (mut set, mut results, mut skipped) = (TraceSet::default(), Vec::new(), Vec::new());
+    for part in mapped {
+        let (mapped, not_read) = part?;
+        skipped.extend(not_read);
+        for (trace, result) in mapped {
+            set.traces.push(trace);
+            results.push(result);
+        }
+    }
+    let Some(first) = set.traces.first_mut() else { return Ok(None) };
+    skipped.iter().for_each(|error: &String| problems::note_skipped_input(&mut first.report, error));
+    ranks::note_positions(&mut set);
+    Ok(Some(Mapped { set, results }))
+}
+
+fn without_events(trace: Trace) -> Trace {
+    let mut described = Trace::default();
+    (described.meta, described.steps, described.report) = (trace.meta, trace.steps, trace.report);
+    described
+}
