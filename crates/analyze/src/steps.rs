@@ -26,6 +26,8 @@ pub struct Looked {
     pub steps: usize,
     /// What is to be said of it: what is left out.
     pub notes: Vec<String>,
+    /// Numbers of first steps that warm up, and are left out.
+    pub warm_ups: Vec<i64>,
 }
 
 impl Looked {
@@ -34,7 +36,7 @@ impl Looked {
     #[must_use]
     pub fn at(trace: &Trace, scope: &Scope) -> Self {
         if scope.whole {
-            return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new() };
+            return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
         }
         let work = LaunchedWork::of(trace, is_timed(trace));
         let of_processes = timed_steps(trace, &work);
@@ -48,7 +50,7 @@ impl Looked {
             true => WindowChoice::StepsWithWork(from, to),
         };
         if let Some((from, to)) = scope.steps {
-            return Self { choice: stretch(from, to), steps: count(from, to), notes: Vec::new() };
+            return Self { choice: stretch(from, to), steps: count(from, to), notes: Vec::new(), warm_ups: Vec::new() };
         }
         let warm_ups: BTreeMap<i64, f64> = of_processes.values().flat_map(|steps| warm_ups(steps)).collect();
         let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !warm_ups.contains_key(n));
@@ -58,17 +60,22 @@ impl Looked {
                 "step {number} took {times:.1} times as long as the middle one of those after it and is left out, as a first one that warms up: --steps says otherwise"
             )
         };
-        Self { choice: stretch(from, to), steps: count(from, to), notes: warm_ups.iter().map(note).collect() }
+        Self {
+            choice: stretch(from, to),
+            steps: count(from, to),
+            notes: warm_ups.iter().map(note).collect(),
+            warm_ups: warm_ups.into_keys().collect(),
+        }
     }
 
     fn without_imports(trace: &Trace) -> Self {
-        let whole = Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new() };
+        let whole = Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
         let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else { return whole };
         if end <= start {
             return whole;
         }
         let note = format!("the first {} are left out: the program imports modules until then", duration(end - start));
-        Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note] }
+        Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note], warm_ups: Vec::new() }
     }
 
     /// From when to when its steps take, with their GPU work, in ns since the trace's base: the window of the critical path, too.

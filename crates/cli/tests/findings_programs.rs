@@ -100,6 +100,7 @@ programs! {
     #[ignore = "long: ./dev test --long"]
     resize_in_pipeline
     small_operators
+    tensor_of_list
     #[ignore = "long: ./dev test --long"]
     too_few_threads
     #[ignore = "long: ./dev test --long"]

@@ -22,7 +22,7 @@ pub struct Mapped<T> {
 }
 
 /// Opens inputs as [`open`] does and calls `map` with each trace, and with the options of an analysis of it alone. Traces lose their
-/// events then. Which rank a trace is shows only when all are known ([`crate::ranks`]).
+/// events then. Which rank a trace is shows only when all are known ([`crate::ranks()`]).
 ///
 /// # Errors
 /// As [`open`], and what `map` fails with.

@@ -160,18 +160,19 @@ impl PathOfTrace {
         };
         let (exact, hta) = std::thread::scope(|threads| {
             let hta = with_hta.then(|| threads.spawn(|| hta_json(trace, scope.steps.is_some())));
-            let exact = exact_path(trace, choice);
+            let exact = exact_path(trace, &looked);
             (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
         });
         let sentence = match &exact {
-            Ok((report, calls)) => sentence(report) + &large(calls),
+            Ok(ExactPath { report, calls, .. }) => sentence(report) + &large(calls),
             Err(error) => format!("none, for {error}."),
         };
         let marks = step_marks::note(trace).into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
-        let told = start.into_iter().chain(marks.map(|note| ("Note", note))).collect();
+        let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
+        let told = start.into_iter().chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
-            Ok((report, calls)) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
+            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
         };
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
@@ -208,10 +209,23 @@ fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
     (steps < all / 2).then(told)
 }
 
-fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<(ExactReport, Vec<LargeCall>), CriticalPathError> {
+/// The exact path of what is looked at.
+struct ExactPath {
+    report: ExactReport,
+    calls: Vec<LargeCall>,
+    /// What bounds the first steps that are left out, a sentence each.
+    warm_ups: Vec<String>,
+}
+
+fn exact_path(trace: &Trace, looked: &Looked) -> Result<ExactPath, CriticalPathError> {
     let exact = Exact::new(trace);
-    let path = exact.path(choice)?;
-    Ok((exact.report(&path), large_calls(trace, &path)))
+    let path = exact.path(&looked.choice)?;
+    let warm_up = |&step: &i64| {
+        let report = exact.report(&exact.path(&WindowChoice::Steps(step, step)).ok()?);
+        Some(format!("step {step} takes {}, bound by {}", human::duration(report.path_ns), bounds(&report, 2)))
+    };
+    let warm_ups = looked.warm_ups.iter().filter_map(warm_up).collect();
+    Ok(ExactPath { report: exact.report(&path), calls: large_calls(trace, &path), warm_ups })
 }
 
 /// Large calls as a sentence; empty without any.
@@ -234,14 +248,19 @@ fn large(calls: &[LargeCall]) -> String {
 const NAMED: usize = 5;
 
 fn sentence(report: &ExactReport) -> String {
-    let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
-    causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(NAMED);
-    let named: Vec<String> = named.map(|(cause, p)| format!("{} {p:.1} %", cause.replace('_', " "))).collect();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     format!(
         "{}, bound by {} ({inferred:.1} % inferred or unknown).",
         human::duration(report.path_ns),
-        if named.is_empty() { "nothing".to_owned() } else { named.join(", ") },
+        bounds(report, NAMED)
     )
+}
+
+/// What bounds a path, the largest first, at most so many.
+fn bounds(report: &ExactReport, most: usize) -> String {
+    let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
+    causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(most);
+    let named: Vec<String> = named.map(|(cause, p)| format!("{} {p:.1} %", cause.replace('_', " "))).collect();
+    if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
 }

@@ -439,10 +439,9 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL061",
         &[Replay, Hope],
-        "Inputs of `pad_sequence` tell how long sequences are, and so how much of their batches is padding, and how much would be if the \
-         sequences that a call pads in all recorded steps were sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink by as much \
-         (`scale`), attention as the squares of the lengths do; the bounds hold half of the padding gone, and all of it. Where sorting leaves more than half, \
-         as few batches were recorded: half of it, as a hope.",
+        "Inputs of `pad_sequence` tell how long sequences are, so how much of their batches is padding, and how much would be if the sequences that a call pads \
+         in all recorded steps were sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink by as much (`scale`), attention as the \
+         squares of the lengths do; the bounds hold half of the padding gone, and all of it. Where sorting leaves more than half, or all are padded to one length: half of it, as a hope.",
     ),
     (
         "SL062",

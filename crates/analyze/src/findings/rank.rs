@@ -181,7 +181,7 @@ pub fn find_with(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let Looked { choice, steps, mut notes } = Looked::at(trace, &options.scope);
+    let Looked { choice, steps, mut notes, .. } = Looked::at(trace, &options.scope);
     let window = exact.window(&choice)?;
     let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
     let (mut proposals, mut unchecked) = proposals(&ground, steps);

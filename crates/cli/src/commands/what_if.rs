@@ -32,7 +32,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
     let annotation = args.annotation.as_deref().unwrap_or_default();
-    let Looked { choice, steps, notes } = window(trace, annotation, args.instance, &session.scope)?;
+    let Looked { choice, steps, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
     let steps = Some(steps).filter(|&steps| steps > 0);
     let people = common.format == Format::Table && common.tables.is_empty();
     let (tables, extra, head) = if args.sweep {

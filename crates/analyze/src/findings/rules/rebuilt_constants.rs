@@ -262,7 +262,7 @@ fn worth(subject: &Subject<'_>, operators: &[EventId], (spans, lists): (&[EventI
         let chosen = Chosen { between: lists.before.clone(), ..Chosen::default() };
         subject.edit_of(Action::Scale(1.0 - part), "time before constants are built", chosen).filter(|_| part > 0.0)
     };
-    let alone = gone(operators, &[])?;
+    let alone = gone(operators, &lists.runs)?;
     // What Python does between the operators of one line is part of it, too.
     let runs = subject.runs_of(operators).runs;
     let likely = std::iter::once(gone(spans, &lists.runs)?).chain(before(lists.seen)).collect();

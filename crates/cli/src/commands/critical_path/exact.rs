@@ -87,7 +87,7 @@ pub(in crate::commands) fn window(
         |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")));
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
-    Ok(Looked { choice, steps: 0, notes: Vec::new() })
+    Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new() })
 }
 
 /// The keys of the JSON document.
