@@ -21,11 +21,11 @@ pub struct Mapped<T> {
     pub results: Vec<T>,
 }
 
-/// Opens inputs as [`open`] does and calls `map` with each trace, and with the options of an analysis of it alone. Traces lose their
+/// Opens inputs as [`open()`] does and calls `map` with each trace, and with the options of an analysis of it alone. Traces lose their
 /// events then. Which rank a trace is shows only when all are known ([`crate::ranks()`]).
 ///
 /// # Errors
-/// As [`open`], and what `map` fails with.
+/// As [`open()`], and what `map` fails with.
 pub fn open_and_map<T: Send, E: Send + From<Error>>(
     inputs: &[PathBuf],
     options: &OpenOptions,
