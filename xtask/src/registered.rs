@@ -1,5 +1,5 @@
 //! Everything registered (a source, an analysis) has a page, a test (an oracle, a fixture or a case worked out by hand) and
-//! a snapshot.
+//! a snapshot; a source is fuzzed.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ struct Registry {
     folder: &'static str,
     /// Folder of the pages.
     pages: &'static str,
+    /// The page with a table of fuzz targets, and of what each of them fuzzes; empty of what is no parser.
+    fuzzed_by: &'static str,
 }
 
 const REGISTRIES: &[Registry] = &[
@@ -24,12 +26,14 @@ const REGISTRIES: &[Registry] = &[
         list: "crates/analyze/src/analyses/mod.rs",
         folder: "crates/analyze/src/analyses",
         pages: "docs/analyses",
+        fuzzed_by: "",
     },
     Registry {
         noun: "source",
         list: "crates/ingest/src/sources/mod.rs",
         folder: "crates/ingest/src/sources",
         pages: "docs/formats",
+        fuzzed_by: "fuzz/README.md",
     },
 ];
 
@@ -38,8 +42,12 @@ pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
     let tests = texts(paths, |path| path.ends_with(".rs") && path.contains("/tests/"))?;
     let snapshots = texts(paths, |path| path.ends_with(".snap"))?;
     for registry in REGISTRIES.iter().filter(|r| files::root().join(r.list).is_file()) {
+        let targets = std::fs::read_to_string(files::root().join(registry.fuzzed_by)).unwrap_or_default();
         for (module, name) in names(registry, faults)? {
             let noun = registry.noun;
+            if !registry.fuzzed_by.is_empty() && !is_fuzzed(paths, &targets, &name) {
+                faults.push(format!("{}: no target in fuzz/fuzz_targets fuzzes the {noun} {name}", registry.fuzzed_by));
+            }
             let page = format!("{}/{}.md", registry.pages, name.replace('_', "-"));
             if !paths.contains(&page) {
                 faults.push(format!("{page}: missing; the {noun} {name} needs a page"));
@@ -60,6 +68,17 @@ pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a table of targets has one that fuzzes a source, and there is such a target.
+fn is_fuzzed(paths: &[String], table: &str, source: &str) -> bool {
+    let quoted = format!("`{source}`");
+    let targets = table.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let target = cells.next()?.trim_end_matches('`');
+        cells.next()?.split(", ").any(|name| name == quoted).then(|| format!("fuzz/fuzz_targets/{target}.rs"))
+    });
+    targets.into_iter().any(|target| paths.contains(&target))
 }
 
 /// What snapshots must show of an entry: each table that its file makes by name, or, where none is, its own name.
@@ -147,6 +166,14 @@ mod tests {
         let text = "pub(super) const COVERAGE: Analysis = Analysis { name: \"coverage\", about: \"x\" };";
         assert_eq!(registered_name(text, "COVERAGE").as_deref(), Some("coverage"));
         assert_eq!(registered_name(text, "OTHER"), None);
+    }
+
+    #[test]
+    fn finds_targets_of_sources() {
+        let table = "| target | sources | input |\n| `nsys` | `nsys`, `rpd` | a database |\n| `numbers` | | digits |";
+        let paths = ["fuzz/fuzz_targets/nsys.rs".to_owned()];
+        assert!(is_fuzzed(&paths, table, "rpd") && is_fuzzed(&paths, table, "nsys"));
+        assert!(!is_fuzzed(&paths, table, "digits") && !is_fuzzed(&[], table, "rpd"));
     }
 
     #[test]

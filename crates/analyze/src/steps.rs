@@ -50,7 +50,8 @@ impl Looked {
             true => WindowChoice::StepsWithWork(from, to),
         };
         if let Some((from, to)) = scope.steps {
-            return Self { choice: stretch(from, to), steps: count(from, to), notes: Vec::new(), warm_ups: Vec::new() };
+            let notes = missing_steps(trace, (from, to)).into_iter().collect();
+            return Self { choice: stretch(from, to), steps: count(from, to), notes, warm_ups: Vec::new() };
         }
         let warm_ups: BTreeMap<i64, f64> = of_processes.values().flat_map(|steps| warm_ups(steps)).collect();
         let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !warm_ups.contains_key(n));
@@ -94,6 +95,14 @@ impl Looked {
             _ => None,
         }
     }
+}
+
+/// That a trace has only some of the steps that were asked for, if so.
+fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
+    let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
+    let (first, last) = (numbers().min()?, numbers().max()?);
+    let has = if first == last { first.to_string() } else { format!("{first} to {last}") };
+    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to} the trace has {has}"))
 }
 
 /// The steps that tables of some traces are of by default, in words, and what is to be said of them: what is left out; from what is

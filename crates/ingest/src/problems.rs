@@ -164,6 +164,8 @@ codes! {
         "objects are older than the records: they count from the beginning, and where they come from may not be known";
     MEMORY_NO_HISTORY "no_memory_history" Note
         "the snapshot has no history of allocations: its peak and the call paths are not known; call torch.cuda.memory._record_memory_history() before the model is made, then _dump_snapshot()";
+    MEMORY_NO_SEGMENTS "no_memory_segments" Note
+        "the snapshot lists no segments: what was allocated before its history begins, and what the allocator holds unused, is not known";
     MEMORY_NO_BLOCK "object_without_block" Note
         "objects that the events leave alive have no block in the segments: their free was not recorded";
     MEMORY_NO_ADDRESS "without_addresses" Note

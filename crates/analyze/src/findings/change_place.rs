@@ -1,5 +1,5 @@
-//! Where an edit belongs, as against where it is seen: the call that made an object rather than the one that uses it, and the caller of
-//! a wrapper that several findings share.
+//! Where an edit belongs, as against where it is seen: the call that made an object rather than the one that uses it; of a wrapper that
+//! several findings share its caller, or the function of a library of models that it leads to.
 
 use super::finding::Finding;
 use super::place::{Place, Places, is_in};
@@ -31,14 +31,27 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
         let callers: Vec<Option<StrId>> = group.iter().map(|&at| caller(&places, &findings[at].events)).collect();
         let distinct: BTreeSet<StrId> = callers.iter().flatten().copied().collect();
         // One caller of all says no more than the place itself.
-        if distinct.len() < 2 {
-            continue;
-        }
-        for (&at, caller) in group.iter().zip(callers) {
-            let change = caller.map(|frame| places.of_frame(frame));
+        let frames = match distinct.len() {
+            0 | 1 => group.iter().map(|&at| model_function(&places, &findings[at].events)).collect(),
+            _ => callers,
+        };
+        for (&at, frame) in group.iter().zip(frames) {
+            let change = frame.map(|frame| places.of_frame(frame));
             findings[at].change = findings[at].change.take().or(change);
         }
     }
+}
+
+/// The innermost function of a library of models around most events of a finding: what the wrapper has done, which the user's own
+/// functions do not tell.
+fn model_function(places: &Places<'_>, events: &[EventId]) -> Option<StrId> {
+    let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
+    let asked = || events.iter().take(ASKED);
+    for frame in asked().filter_map(|&event| places.model_frames(event).first().copied()) {
+        *counts.entry(frame).or_default() += 1;
+    }
+    let (frame, count) = counts.into_iter().max_by_key(|&(frame, count)| (count, std::cmp::Reverse(frame)))?;
+    (2 * count > asked().count()).then_some(frame)
 }
 
 /// Positions of findings that are seen at one place of the program.

@@ -68,6 +68,9 @@ const LIBRARIES: &[&str] = &[
     "<string>",
 ];
 
+/// Libraries whose functions are parts of models, or prepare what goes into them: people read them, and copy what they change.
+const MODEL_LIBRARIES: &[&str] = &["transformers/", "diffusers/", "peft/", "timm/", "torchvision/", "sglang/", "vllm/"];
+
 /// Modules of Python's own whose files traces name without a folder.
 const MODULES: &[&str] = &[
     "abc.py",
@@ -333,20 +336,30 @@ impl<'a> Places<'a> {
 
     /// The functions of the user's own around an event, innermost first: those of its stack, where one was recorded.
     pub(super) fn own_frames(&self, event: EventId) -> Vec<StrId> {
+        self.frames(event, |name| self.kind(name) == NameKind::OwnFrame)
+    }
+
+    /// The same of libraries of models.
+    pub(super) fn model_frames(&self, event: EventId) -> Vec<StrId> {
+        let name = |name: StrId| self.trace.strings.get(name);
+        self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in(name(frame), folder)))
+    }
+
+    fn frames(&self, event: EventId, is_wanted: impl Fn(StrId) -> bool) -> Vec<StrId> {
         let (trace, stacks) = (self.trace, &self.trace.stacks);
         let own_stack = self.stack_of(event).filter(|_| trace.gpu.of_event(event).is_some());
         let own_stack = own_stack.filter(|&stack| self.own_frame_of(stack).is_some());
         let event = launch_of(trace, event);
         let around = || std::iter::once(event).chain(trace.ancestors(event));
-        let is_own = |name: &StrId| self.kind(*name) == NameKind::OwnFrame;
+        let is_wanted = |name: &StrId| is_wanted(*name);
         match own_stack.or_else(|| around().find_map(|e| self.stack_of(e))) {
             Some(stack) => {
                 let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
-                frames.map(|s| stacks.frame[s.index()]).filter(is_own).collect()
+                frames.map(|s| stacks.frame[s.index()]).filter(is_wanted).collect()
             }
             None => {
                 let frames = around().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
-                frames.map(|e| trace.events.name[e.index()]).filter(is_own).collect()
+                frames.map(|e| trace.events.name[e.index()]).filter(is_wanted).collect()
             }
         }
     }

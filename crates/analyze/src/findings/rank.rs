@@ -234,6 +234,7 @@ pub fn find_with(
     let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
     let uncovered = uncovered::find(&ground, &covered, (&gains, &choice), (step_ns, options.threads))?;
     if steps == 0 {
+        notes.extend(too_little(trace));
         notes.extend(startup::note(trace, window.length_ns()));
     }
     notes.extend(recording_note(&ground));
@@ -286,6 +287,16 @@ fn between_ns(trace: &Trace, choice: &WindowChoice, (length_ns, steps): (i64, us
 
 /// Steps and what lies between them are told apart from this part of both on.
 const LEAST_BETWEEN: f64 = 0.01;
+
+/// A trace without steps that holds fewer operations of the GPU than this says nothing of a program that uses one.
+const FEW_OPERATIONS: usize = 10;
+
+fn too_little(trace: &Trace) -> Option<String> {
+    let count = trace.gpu.len();
+    let operations = if count == 1 { "operation" } else { "operations" };
+    let told = || format!("the trace holds {count} {operations} of the GPU and no steps: too little to conclude from");
+    (1..FEW_OPERATIONS).contains(&count).then(told)
+}
 
 /// No more than all of a step is gained.
 pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {

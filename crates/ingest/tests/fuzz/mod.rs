@@ -4,6 +4,8 @@
 mod chrome;
 #[path = "../../../../fuzz/checks/document.rs"]
 mod document;
+#[path = "../../../../fuzz/checks/drgpum.rs"]
+mod drgpum;
 #[path = "../../../../fuzz/checks/memory.rs"]
 mod memory;
 #[path = "../../../../fuzz/checks/nsys.rs"]
@@ -54,6 +56,12 @@ fn seeds_of_chrome() {
 #[test]
 fn seeds_of_document() {
     replay("document", document::check);
+}
+
+#[test]
+fn seeds_of_drgpum() {
+    // Each is a folder on the disk.
+    replay_some("drgpum", drgpum::check, MUTATED / 10);
 }
 
 #[test]

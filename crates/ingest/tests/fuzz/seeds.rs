@@ -130,6 +130,12 @@ const MEMORY: &[&[u8]] = &[
     br#"[{"name": "snapshot.pickle", "base64": "gAJ9Lg=="}]"#,
 ];
 
+/// The files of DrGPUM's collector, one behind the other.
+const DRGPUM: &[&[u8]] = &[
+    b"[0]: 0(0), 2(2), 3(4), 5(5)\n[1]: 1(0), 3(4), 4(3), 6(5)\n\0op_id=0, size=1024\nop_id=1, size=64\n\0op_id: 3, KERNEL 7, stream_id: 2\n",
+    b"[7]: 7(0), 8(1)\n\0op_id=7, size=512\n",
+];
+
 /// The records of a stream, without its header and the length and checksum before each chunk.
 fn records(stream: &[u8]) -> Vec<u8> {
     let mut records = Vec::new();
@@ -154,6 +160,7 @@ pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
     for (_, stream) in recording::streams(&recording::Config { steps: 1, ..recording::Config::default() }) {
         seeds.push(("recording", records(&stream)));
     }
+    seeds.extend(DRGPUM.iter().map(|bytes| ("drgpum", bytes.to_vec())));
     seeds.extend(MEMORY.iter().map(|bytes| ("memory", bytes.to_vec())));
     for (i, kind) in damage::kinds().iter().enumerate() {
         for seed in 0..3 {

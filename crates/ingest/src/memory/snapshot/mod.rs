@@ -58,6 +58,9 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     lanes.extend(host_lanes.into_iter().map(|lane| ("pinned host memory".to_owned(), lane)));
     let mut live = reader.events(&lanes);
     let segments = reader.list(top, keys.segments, problems::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
+    if segments.is_none_or(|list| values.items(list).is_empty()) && !reader.trace.calls.is_empty() {
+        problems::MEMORY_NO_SEGMENTS.count(&mut reader.trace.report, None, "");
+    }
     reader.segments(segments, &mut live);
     reader.block_sizes();
     reader.pools_by_address();
