@@ -227,11 +227,12 @@ fn a_run_beside_itself_has_not_changed() {
 #[test]
 fn steps_are_those_of_the_command_line() {
     let steps = |text: &str| document(&answer("overview", &[("steps", text)]).expect("answered"));
-    let (all, one) = (steps("10..99"), steps("11"));
+    let (all, one) = (steps("10..12"), steps("11"));
     let rows = |of: &Value| of["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
     assert_eq!((rows(&all), rows(&one)), (3, 1));
     let default = document(&answer("overview", &[]).expect("answered"));
     assert_eq!(default["tables"], all["tables"], "all of them are looked at where none warms up");
+    assert!(steps("10..99").to_string().contains("of steps 10 to 99 the trace has 10 to 12"));
     let length = |of: &Value| of["critical_path"][0]["exact"]["window_ns"].as_i64().expect("a path");
     assert!(length(&default) < length(&steps("whole")));
     // Its tree of calls has as many steps, and the time of these alone.
