@@ -158,13 +158,17 @@ fn kernels_of(kernels: &Table, trace: Option<&Trace>, out: &mut String) {
     let kernels = top(kernels, "total_ns", KERNELS);
     let names: Vec<&str> = (0..kernels.rows()).filter_map(|row| text(&kernels, "name", row)).collect();
     let shapes = trace.map(|trace| shapes(trace, &names)).unwrap_or_default();
-    let shown = short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    for (row, (name, shown)) in names.iter().zip(&shown).enumerate() {
+    let apart = short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let cut: Vec<String> = names.iter().map(|name| short(name, NAME)).collect();
+    for (row, (name, apart)) in names.iter().zip(&apart).enumerate() {
         let shape = shapes.get(*name).map_or_else(String::new, |shape| format!(", shapes {}", short(shape, SHAPE)));
+        // Names that are cut alike are told apart by what they do.
+        let is_alone = cut.iter().filter(|other| **other == cut[row]).count() == 1;
+        let told_apart = if is_alone { String::new() } else { format!(" ({})", short(apart, NAME)) };
         let _ = writeln!(
             out,
-            "- {}: {}, {:.1} %, {} calls{shape}",
-            short(shown, NAME),
+            "- {}{told_apart}: {}, {:.1} %, {} calls{shape}",
+            cut[row],
             human::duration(number(&kernels, "total_ns", row).unwrap_or(0.0) as i64),
             number(&kernels, "percent", row).unwrap_or(0.0),
             number(&kernels, "count", row).unwrap_or(0.0),
