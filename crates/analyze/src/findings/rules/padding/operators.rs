@@ -114,10 +114,13 @@ impl OnBatches {
             let Some(dims) = subject.json("Input Dims", operator) else { continue };
             let name = trace.name(operator);
             for shapes in shapes.of_step(subject.step_of(&trace.steps, operator)) {
-                if is_square(shapes, name, &dims) && shapes.are_of(&dims) {
+                if !shapes.are_of(&dims) {
+                    continue;
+                }
+                if is_square(shapes, name, &dims) {
                     square.insert(operator);
                 }
-                if shapes.are_of(&dims) && all.last() != Some(&operator) {
+                if all.last() != Some(&operator) {
                     all.push(operator);
                 }
             }
