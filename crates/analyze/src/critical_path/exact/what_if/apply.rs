@@ -86,9 +86,11 @@ pub(super) fn apply<'e>(
     }
     let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
     let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts, window) };
-    let keep_up = applier.workers_keep_up(window);
     let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
     let is_sampled = !applier.partly.is_empty();
+    let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();
+    let mut pinned = pins(&cuts);
+    let keep_up = !pinned.is_empty() && applier.workers_keep_up(window);
     let sure =
         cuts_without_waits(exact, &applier.cuts).or_else(|| (is_sampled || keep_up).then(|| applier.cuts.clone()));
     let stubborn = sure.map(|mut cuts| {
@@ -97,10 +99,8 @@ pub(super) fn apply<'e>(
         variant((exact, plan), &applier.changes, cuts, &counts)
     });
     let most: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(2)).collect();
-    let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();
-    let mut pins = pins(&cuts);
     let Applier { mut changes, mut notes, .. } = applier;
-    if !pins.is_empty() {
+    if !pinned.is_empty() {
         let how = match keep_up {
             true => "its workers have time left: batches come as soon as asked for, at worst when they came",
             false => "batches come when they came, at best as soon as asked for",
@@ -108,10 +108,10 @@ pub(super) fn apply<'e>(
         notes.push(format!("the trace does not show which worker of the loader makes which batch: {how}"));
     }
     if keep_up {
-        pins.clear();
+        pinned.clear();
     }
-    let unpinned = (!pins.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
-    cuts.extend(pins);
+    let unpinned = (!pinned.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
+    cuts.extend(pinned);
     let host = HostTime::new(exact.lanes.len(), cuts);
     host.apply(exact, plan, &mut changes);
     Ok(Applied { changes, host, counts, notes, unpinned, stubborn })
