@@ -39,7 +39,7 @@ impl<'a> LaunchTimes<'a> {
     /// Linear in the operations, but for sorting, and only where launches are missing.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         let mut found = Self { trace, inferred: FxHashMap::default() };
-        if trace.gpu.launch.iter().any(|launch| launch.is_none()) {
+        if trace.gpu.ids().any(|gpu| found.recorded(gpu).is_none()) {
             let mut streams: BTreeMap<TrackId, Vec<GpuId>> = BTreeMap::new();
             for gpu in trace.gpu_by_start().filter(|&gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])) {
                 let event = trace.gpu.event[gpu.index()];
@@ -64,9 +64,10 @@ impl<'a> LaunchTimes<'a> {
         self.trace.gpu.of_event(event).map(|gpu| self.of(gpu))
     }
 
+    /// By the launch call; none if that has no time that can be true.
     fn recorded(&self, gpu: GpuId) -> Option<Launched> {
-        let call = self.trace.gpu.launch[gpu.index()].some()?;
         let events = &self.trace.events;
+        let call = self.trace.gpu.launch[gpu.index()].some().filter(|&call| events.is_plausible(call))?;
         Some(Launched {
             at: events.start[call.index()],
             process: Some(self.trace.tracks.pid(events.track[call.index()])),

@@ -390,3 +390,53 @@ fn own_folders_may_be_called_like_frameworks() {
         assert!(!found(library).iter().any(|file| file == library), "{library}");
     }
 }
+
+/// One line that reads a list twice, for so long each, after so much other work.
+fn list_in_line(p: &mut Program, other_us: i64, first_us: i64, second_us: i64) {
+    p.python("data.py(9): batch", |p| {
+        p.work(other_us + first_us);
+        p.op("aten::empty", |p| p.work(2));
+        p.work(second_us);
+        ["aten::to", "aten::lift_fresh", "aten::detach_"].into_iter().for_each(|name| p.op(name, |p| p.work(2)));
+    });
+}
+
+/// PyTorch looks at the numbers before the first operator, and writes them behind it. What else is done before is not its own.
+#[test]
+fn lists_cost_what_reading_them_takes() {
+    for other_us in [0, 5000] {
+        let found = steps(|p| list_in_line(p, other_us, 400, 360)).of("SL045");
+        let [only] = &found[..] else { panic!("{}", text(&found)) };
+        let gain = only.gain.unwrap();
+        assert!((770_000..=830_000).contains(&gain.ns) && gain.high_ns < 1_150_000, "{}", text(&found));
+        assert!(only.title.starts_with("a tensor is made of a Python list"), "{}", text(&found));
+    }
+    // A call that another program held up does not make the others longer.
+    let mut number = 0;
+    let held_up = steps(|p| {
+        number += 1;
+        list_in_line(p, 20_000, 400, if number == 3 { 9_000 } else { 360 });
+    });
+    let held_up = held_up.of("SL045");
+    assert!((2_900_000..=3_050_000).contains(&held_up[0].gain_ns()), "{}", text(&held_up));
+}
+
+/// `torch.from_numpy` and `as_tensor` of arrays read and copy nothing.
+#[test]
+fn arrays_are_no_lists() {
+    let arrays = steps(|p| {
+        p.python("data.py(9): features", |p| {
+            p.work(3000);
+            p.op("aten::lift_fresh", |p| p.work(500));
+        });
+    });
+    assert_eq!(arrays.of("SL045"), []);
+    let copied = steps(|p| {
+        p.python("data.py(9): features", |p| {
+            p.op("aten::empty", |p| p.work(2));
+            p.op("aten::mm", |p| p.work(2));
+            ["aten::to", "aten::lift_fresh", "aten::detach_"].into_iter().for_each(|name| p.op(name, |p| p.work(300)));
+        });
+    });
+    assert_eq!(copied.of("SL045"), []);
+}

@@ -98,6 +98,7 @@ fn lists_that_go_to_the_gpu() {
             p.python("model.py(70): weights", |p| {
                 p.op("aten::mm", |p| p.kernel("gemm", 300));
                 p.python("<built-in method tensor of type object at 0x7f00>", |p| {
+                    p.op("aten::empty", |p| p.work(1));
                     p.work(us);
                     p.op("aten::to", |p| {
                         p.work(100);
@@ -167,6 +168,57 @@ fn lists_that_become_tensors_in_each_step() {
     assert_eq!(only.place.text(), "model.py:70 in weights");
 }
 
+/// Steps in which one function runs some operators of 100 µs, of which those that look at a part of a tensor look at the `n`th one.
+fn table(operators: &'static [&'static str], part: fn(usize) -> Option<usize>) -> Vec<Finding> {
+    let program = steps(|p, number| {
+        p.python("model.py(5): positions", |p| {
+            for name in operators {
+                let mut arguments = json!({"Input Dims": [[64, 64]]});
+                if let Some(part) = part(number).filter(|_| ["aten::select", "aten::slice"].contains(name)) {
+                    arguments["Concrete Inputs"] = json!(["", "0", part.to_string()]);
+                }
+                p.op_with(name, arguments, |p| p.work(100));
+            }
+        });
+    });
+    program.of("SL045")
+}
+
+#[test]
+fn tables_that_are_filled_part_by_part() {
+    const WAVES: &[&str] = &[
+        "aten::arange",
+        "aten::unsqueeze",
+        "aten::zeros",
+        "aten::mul",
+        "aten::sin",
+        "aten::slice",
+        "aten::copy_",
+        "aten::cos",
+        "aten::slice",
+        "aten::copy_",
+    ];
+    let found = table(WAVES, |_| None);
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!((990_000..=1_050_000).contains(&only.gain_ns()), "{}", text(&found));
+    const ROWS: &[&str] = &["aten::zeros", "aten::select", "aten::slice", "aten::fill_", "aten::select", "aten::fill_"];
+    assert_eq!(table(ROWS, |_| Some(1)).len(), 1, "the same rows in each step");
+    assert_eq!(table(ROWS, Some), [], "other rows in each step");
+    assert_eq!(table(ROWS, |_| None), [], "nobody knows which rows");
+}
+
+/// Batches are put together in blank tensors, too.
+#[test]
+fn batches_are_no_tables() {
+    for operators in [
+        &["aten::arange", "aten::zeros", "aten::select", "aten::slice", "aten::copy_"][..],
+        &["aten::arange", "aten::zeros", "aten::sub", "aten::div", "aten::select", "aten::copy_"],
+        &["aten::arange", "aten::sin", "aten::zeros", "aten::clone", "aten::select", "aten::copy_"],
+    ] {
+        assert_eq!(table(operators, |_| Some(1)), [], "{operators:?}");
+    }
+}
+
 /// A cache of `old` rows to which one is added each time.
 fn cat(p: &mut Program, old: i64, new: i64, us: i64) {
     p.python("cache.py(5): update", |p| {
@@ -211,6 +263,10 @@ fn what_grows_within_a_step_begins_anew() {
         program.of("SL046").len()
     };
     assert_eq!([alone(1, 12), alone(6, 12), alone(1, 80), alone(2, 80)], [0, 0, 1, 0]);
+    // A program that generates for several prompts begins again, and grows by more than any model has layers.
+    assert_eq!([alone(2, 120), alone(4, 300)], [1, 1]);
+    let prompts = within(300).of("SL046");
+    assert!(prompts.len() == 1 && prompts[0].title.contains("by torch.cat 1800 times"), "{}", text(&prompts));
 }
 
 #[test]

@@ -65,6 +65,30 @@ fn what_writing_waits_for_is_part_of_it() {
     assert_eq!(shared.of("SL039").len(), 1);
 }
 
+/// Where samples see nothing but logging, all the time between those operators is its own, on a machine that others use, too.
+#[test]
+fn what_saving_waits_for_a_processor_is_part_of_it() {
+    const SAVES: &str = "torch/serialization.py(1004): save";
+    let mut program = Program::new();
+    for number in 0..STEPS {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                p.work(LULL_US / 2);
+                p.sample(1, SAVES, 1000);
+                p.work(LULL_US / 2);
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+    }
+    // Two of three milliseconds the thread waits for a processor.
+    let (end, delayed) = (program.now * 1000, 2_000_000 * STEPS as i64);
+    program.recorded(json!({"usable_milli": 2000, "loads": [[0, 0, 0], [end, end - delayed, delayed]]}));
+    let (found, _, likely, high) = gains(&program, "SL029");
+    assert!((LULL_US - 100..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
+    assert!((likely..LULL_US + 100).contains(&high), "{likely} {high}");
+}
+
 /// A wait that a call tells is not told again as one of logging.
 #[test]
 fn waits_that_are_known_are_nobody_elses() {

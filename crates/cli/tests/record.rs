@@ -240,12 +240,30 @@ def wait_for_nothing():
 wait_for_nothing()
 ";
 
+/// Hangs in Python alone.
+const HANGS_IN_PYTHON: &str = "
+import time, torch
+x = torch.zeros(4, 4)
+def compute():
+    for _ in range(2000): (x @ x).sum().item()
+def wait_for_nothing():
+    open('ready', 'w').close()
+    while True: sum(range(1000))
+compute()
+wait_for_nothing()
+";
+
+/// Programs that hang, and what is told of where.
+const HANGING: [(&str, [&str; 2]); 2] =
+    [(HANGS, ["in_flight", "a span without end on thread"]), (HANGS_IN_PYTHON, ["last_seen", ": wait_for_nothing ("])];
+
 #[test]
 fn a_call_in_flight_and_the_signal_are_told() {
     let Some(python) = torch() else { return };
-    for mode in ["profile", "trace"] {
+    for (mode, (program, expected)) in ["profile", "trace"].into_iter().flat_map(|mode| HANGING.map(|one| (mode, one)))
+    {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("hangs.py"), HANGS).unwrap();
+        std::fs::write(folder.path().join("hangs.py"), program).unwrap();
         let mut command = stackline(&["record", "--mode", mode, "-o", "run.stackline", "--"]);
         command.arg(&python).arg("hangs.py").env("STACKLINE_RECORDER", recorder()).current_dir(folder.path());
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
@@ -263,7 +281,7 @@ fn a_call_in_flight_and_the_signal_are_told() {
         let document: serde_json::Value =
             serde_json::from_str(&stdout(&[command, run.to_str().unwrap(), "--format", "json"])).unwrap();
         let told = document["read_report"].to_string();
-        assert!(told.contains("in_flight") && told.contains("a span without end on thread"), "{mode}: {told}");
+        assert!(expected.iter().all(|words| told.contains(words)), "{mode}: {told}");
         assert!(told.contains("wait_for_nothing ("), "with its callers: {told}");
         assert!(told.contains("was ended by SIGTERM (signal 15)"), "{mode}: {told}");
     }

@@ -67,6 +67,8 @@ codes! {
         "durations were never filled in (0 where others of the kind or name are never so short, one absurd value, or none on a GPU): kept, but excluded from windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU records before the recording, long after it or absurdly long were kept but count nowhere";
+    ZERO_STEP "step_without_duration" Repaired
+        "marks of steps have no duration: such a step lasts until the next one begins where marks follow one another, and is none elsewhere";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
@@ -105,6 +107,8 @@ codes! {
         "backward operators have the sequence number of another one: their forward operator may be the wrong one";
     NO_DEVICE_RECORD "no_device_record" Note
         "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
+    KERNELS_NOT_RECORDED "kernels_not_recorded" Note
+        "launches of kernels have no GPU operation in the trace, beside others that have one: the GPU is busier than shown, and idle less";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     SAME_PROFILE "same_profile" Note
         "the same profile lies there in another form, and was left out: what was read has as many events, or more";
@@ -135,6 +139,8 @@ codes! {
     AFTER_STEPS "after_last_step" Note "time after the last step, until the process was killed, is in no step";
     IN_FLIGHT "in_flight" Note
         "a call was running when its process was killed, or up to half a second before: no count and no time of it is known";
+    LAST_SEEN "last_seen" Note
+        "where the newest sample found the main thread of a process that was killed, which ran no operator then";
     OS_EXIT "os_exit" Note
         "a process ended by os._exit: what its other threads did in the last moments may be missing";
     TREE_FULL "tree_full" Lost

@@ -1,10 +1,11 @@
-//! Rounds of a program: the steps that a source tells of, else turns of training by the call paths.
+//! Rounds of a program: the steps that a source tells of, else turns of training or forward passes by the call paths.
 //!
 //! What grows with each of them leaks, also where nobody saw the end of the program ([`crate::patterns`], `leak`).
 
 use crate::suggest::callers::Callers;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
+use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
+use std::collections::BTreeSet;
 
 /// What rounds are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum Origin {
     /// Turns of training, by call paths: memory that an optimizer allocates, or backward, is followed by memory of others. A step
     /// with two optimizers has two.
     Turns,
+    /// Forward passes of a model that no backward pass follows: an evaluation, an inference.
+    Passes,
     /// Neither is known: equal parts of all calls.
     Parts,
 }
@@ -24,6 +27,7 @@ impl Origin {
         match self {
             Self::Steps => Some("step"),
             Self::Turns => Some("turn of training"),
+            Self::Passes => Some("forward pass"),
             Self::Parts => None,
         }
     }
@@ -50,6 +54,10 @@ impl Rounds {
         let begins = of_training(trace, callers, enough);
         if begins.len() > 1 {
             return Self { begins, end: all, origin: Origin::Turns };
+        }
+        let begins = of_passes(trace, callers);
+        if begins.len() > 1 {
+            return Self { begins, end: all, origin: Origin::Passes };
         }
         let begin = |part: u32| (u64::from(part) * u64::from(all) / u64::from(PARTS)) as u32;
         Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts }
@@ -110,6 +118,56 @@ fn begins_after(trace: &MemoryTrace, ends: impl Fn(MemoryStackId) -> bool) -> Ve
         }
     }
     begins
+}
+
+/// Whether backward passes may be among the records: a call path lies in one or in an optimizer, or one is not known (of what the
+/// autograd engine does PyTorch knows none without C++ frames).
+pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
+    let objects = &trace.objects;
+    let is_not_known = |object: &MemoryObjectId| {
+        objects.stack[object.index()].is_none() && objects.allocated_by[object.index()].is_some()
+    };
+    let stacks = objects.stack.iter().chain(&trace.calls.stack);
+    stacks.copied().any(|stack| callers.in_library(stack)) || objects.ids().any(|object| is_not_known(&object))
+}
+
+/// Where forward passes begin, without training: at each object of the call path that made the first one. What comes before the first
+/// layer comes once in a pass, so does what comes after the last one; a call path in between comes once in a layer. Where nothing that
+/// a pass made is freed, there may be but one, of equal layers.
+fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<u32> {
+    if may_train(trace, callers) {
+        return Vec::new();
+    }
+    let objects = &trace.objects;
+    let is_made = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_some();
+    let made: Vec<MemoryObjectId> =
+        objects.ids().filter(|object| is_made(object) && callers.phase_of(*object) == "forward").collect();
+    let begins_of = |edge: Option<&MemoryObjectId>| -> Vec<u32> {
+        let Some(edge) = edge else { return Vec::new() };
+        let alike = made.iter().filter(|object| objects.stack[object.index()] == objects.stack[edge.index()]);
+        alike.map(|object| objects.allocated_by[object.index()].0).collect()
+    };
+    let (first, last) = (begins_of(made.first()), begins_of(made.last()));
+    let begins = if last.len() < first.len() { last } else { first };
+    let end = begins.last().copied().unwrap_or(0);
+    let is_freed = |object: &MemoryObjectId| objects.freed_by[object.index()].some().is_some_and(|call| call.0 < end);
+    if made.iter().any(is_freed) { begins } else { Vec::new() }
+}
+
+/// Whether a call path lies in what is called a cache: it is there to keep what passes make.
+pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
+    let has = |name: &str| name.to_ascii_lowercase().contains("cache");
+    let file = |file: StrId| trace.strings.get(file).rsplit('/').next().unwrap_or_default();
+    trace.stacks.frames_of(stack).any(|frame| has(trace.strings.get(frame.function)) || has(file(frame.file)))
+}
+
+/// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
+/// what is merely kept for a few rounds, is no growth.
+pub(crate) fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
+    let known = rounds.iter().map(|round| i64::from(*round));
+    let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
+    let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);
+    rounds.len() >= least as usize && longest <= i64::from(all) / 4
 }
 
 /// Whether a call path says that an object is made by a line of the program that is no part of a model: what a model's lines make in

@@ -14,6 +14,7 @@ mod advice;
 mod allocator;
 mod before;
 mod common;
+mod composition;
 mod damaged;
 mod gpu_snapshots;
 mod growth;

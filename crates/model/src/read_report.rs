@@ -60,13 +60,18 @@ impl Problem {
 
     /// Keeps the example of what is counted next, if it is the first one, or if each one matters.
     fn note_example(&mut self, example: &str) {
-        let each = EACH_MATTERS.contains(&self.code.as_str());
+        let each = self.each_matters();
         let cut = || example.chars().take(if each { EACH } else { EXAMPLE }).collect();
         if self.count == 0 {
             self.example = cut();
         } else if each && self.more.len() < MAX_EXAMPLES && !example.is_empty() {
             self.more.push(cut());
         }
+    }
+
+    /// Whether each occurrence says something of its own, so that examples are shown whole.
+    pub fn each_matters(&self) -> bool {
+        EACH_MATTERS.contains(&self.code.as_str())
     }
 
     /// All examples that are kept.
@@ -98,9 +103,17 @@ const MAX_EXAMPLES: usize = 31;
 const EXAMPLE: usize = 120;
 const EACH: usize = 400;
 /// Codes of problems of which each one matters: where each thread was, and how each process ended.
-const EACH_MATTERS: [&str; 3] = ["in_flight", "process_killed", "ended_by_parent"];
+const EACH_MATTERS: [&str; 4] = ["in_flight", "last_seen", "process_killed", "ended_by_parent"];
+
+/// Codes of problems after which the rest of an input was not read.
+const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
 
 impl ReadReport {
+    /// Why the rest of the input was not read, if it breaks off.
+    pub fn breaks_off(&self) -> Option<&Problem> {
+        self.problems.iter().find(|problem| BREAKS.contains(&problem.code.as_str()))
+    }
+
     /// Counts one more occurrence. `offset` is a byte position, `example` is only used for the first occurrence.
     pub fn count(&mut self, code: &str, severity: Severity, message: &str, offset: Option<u64>, example: &str) {
         self.count_many(code, severity, message, 1, offset, example);

@@ -32,7 +32,11 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
                 text.push_str(&format!("; at byte {}", offsets(&problem.offsets, problem.count)));
             }
             if !problem.example.is_empty() {
-                text.push_str(&format!("; such as {}", terminal::shorten(&problem.example, 60)));
+                let example = match problem.each_matters() {
+                    true => terminal::clean(&problem.example),
+                    false => terminal::shorten(&problem.example, 60),
+                };
+                text.push_str(&format!("; such as {example}"));
             }
             out.push_str(&terminal::note(&text, style));
         }
@@ -40,8 +44,6 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
     out
 }
 
-/// Codes of inputs of which the rest was not read.
-const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
 /// Inputs that break off and are named one by one.
 const NAMED: usize = 4;
 
@@ -56,7 +58,7 @@ pub fn cut_text(set: &TraceSet) -> String {
 }
 
 fn cut_line(trace: &Trace) -> Option<String> {
-    let problem = trace.report.problems.iter().find(|problem| BREAKS.contains(&problem.code.as_str()))?;
+    let problem = trace.report.breaks_off()?;
     let of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
     let what = match (problem.code.as_str(), of("last_record")) {
         ("cut_stream", _) => format!("the stream of a process breaks off ({})", problem.example),

@@ -18,6 +18,7 @@ mod options;
 mod output;
 mod overhead;
 mod paths;
+mod prefetch;
 mod process;
 mod recorder;
 mod samples;

@@ -1,6 +1,7 @@
 //! From the name of an operator to its frame, without hashing the name each time.
 
 use crate::folding::FOLDED;
+use crate::prefetch::prefetch;
 use rustc_hash::FxHashMap;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -96,12 +97,24 @@ impl Default for Names {
     }
 }
 
+/// The first slot that a name may be in; the other one is beside it.
+#[inline]
+fn place_of(name: &(impl Name + ?Sized)) -> usize {
+    let address = name.address();
+    (address >> 3 ^ address >> 13) % SLOTS
+}
+
 impl Names {
+    /// Has the processor fetch where a name mostly is.
+    #[inline]
+    pub(crate) fn prefetch(&self, name: &(impl Name + ?Sized)) {
+        prefetch(&self.by_address[place_of(name)]);
+    }
+
     /// The frame for a name of some kind; `intern` is asked when the name is new. A frame with [`FOLDED`] is not remembered.
     #[inline]
     pub(crate) fn frame(&mut self, kind: u8, name: &(impl Name + ?Sized), intern: impl FnOnce(&CStr) -> u32) -> u32 {
-        let address = name.address();
-        let at = (address >> 3 ^ address >> 13) % SLOTS;
+        let at = place_of(name);
         for at in [at, at ^ 1] {
             let slot = &self.by_address[at];
             if slot.is(kind, name) {

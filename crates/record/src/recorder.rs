@@ -174,6 +174,7 @@ fn begin(
     if let Some((opened, outer)) = open.split_last_mut() {
         let state = state(session, client);
         let (node, sequence) = place(state, outer, opened);
+        state.tree.prefetch_call(node);
         state.published.begins(outer.len(), node.0, opened);
         let now = state.now();
         let is_span = opened.client[NODE] & SPAN != 0;

@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::samples::Open;
 use crate::shapes;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
-use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope, clock};
+use dlmonitor::{Compilation, OpenOperator, Operator, OperatorName, PythonFrame, Scope, clock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
 use std::ffi::CStr;
@@ -123,26 +123,19 @@ impl State {
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let (tree, folded) = (&self.tree, &mut self.folded);
-        let mut frame = self.names.frame(scope as u8, &operator.name(), |name| match scope {
-            Scope::User => folded.frame(process, tree.is_full(), name),
-            _ => process.operator_frame(tree.is_full(), scope, name),
-        });
-        if scope == Scope::Backward
-            && let Some(forward) = self.forward_node(process, operator)
-        {
-            let parent = self.native(process, (forward, frame), open, opened, None);
-            return self.child(process, parent, operator, scope, frame);
-        }
+        let name = operator.name();
+        self.names.prefetch(&name);
+        let forward = if scope == Scope::Backward { self.forward_node(process, operator) } else { None };
         let mut newest = None;
-        if scope == Scope::User {
-            self.last_name = if frame & FOLDED == 0 { 0 } else { self.post_name(operator.name().text()) };
-            frame &= !FOLDED;
-            newest = opened.python;
-            opened.python = self.paths.opener(newest);
-            opened.client[0] = SPAN;
-        }
-        let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
+        let parent = forward.unwrap_or_else(|| {
+            if scope == Scope::User {
+                newest = opened.python;
+                opened.python = self.paths.opener(newest);
+                opened.client[0] = SPAN;
+            }
+            self.paths.node(&mut self.tree, process, open, opened.python.as_ref())
+        });
+        let frame = self.frame(process, scope, &name);
         let parent = self.native(process, (parent, frame), open, opened, newest);
         let node = self.child(process, parent, operator, scope, frame);
         if scope == Scope::Function
@@ -151,6 +144,20 @@ impl State {
             self.remember(process, sequence, node);
         }
         node
+    }
+
+    /// The frame of an operator or a span, without its inputs.
+    #[inline]
+    fn frame(&mut self, process: &Process, scope: Scope, name: &OperatorName<'_>) -> u32 {
+        let (tree, folded) = (&self.tree, &mut self.folded);
+        let frame = self.names.frame(scope as u8, name, |name| match scope {
+            Scope::User => folded.frame(process, tree.is_full(), name),
+            _ => process.operator_frame(tree.is_full(), scope, name),
+        });
+        if scope == Scope::User {
+            self.last_name = if frame & FOLDED == 0 { 0 } else { self.post_name(name.text()) };
+        }
+        frame & !FOLDED
     }
 
     /// Posts the exact name of a call whose frame stands for many. Returns its number, 0 if it is not posted.

@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     boot: Option<u64>,
     /// Changes of the window that were written.
     changes: usize,
+    /// The tree of the main thread's samples, and where the newest one was when that was written last.
+    sampled: Option<(u32, u32)>,
     chunk: ChunkWriter,
     /// Number of the chunk, and of records in it.
     chunks: u64,
@@ -130,6 +132,7 @@ impl Stream {
             head,
             boot,
             changes: 0,
+            sampled: None,
             chunk: ChunkWriter::new(),
             chunks: 0,
             in_chunk: 0,
@@ -300,7 +303,7 @@ impl Stream {
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Calls, then nodes, then frames: each refers to what exists by then.
         let samples = process.samples();
-        let running = Open::all_running();
+        let (running, sampled) = (Open::all_running(), crate::samples::main_thread());
         let trees = process.trees();
         let calls: Vec<Vec<Call>> =
             trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();
@@ -323,6 +326,10 @@ impl Stream {
         }
         for (registered, nodes) in trees.iter().zip(nodes) {
             self.append_tree(registered, nodes, &running);
+        }
+        let sampled = sampled.filter(|(tree, _)| trees.iter().any(|registered| registered.tree.id == *tree));
+        if let Some((thread, node)) = sampled.filter(|_| std::mem::replace(&mut self.sampled, sampled) != sampled) {
+            self.push(&Record::Sampled { thread, node });
         }
         for (registered, (calls, names)) in trees.iter().zip(calls.into_iter().zip(names)) {
             self.append_calls(registered, &calls, names);

@@ -3,6 +3,7 @@
 //! Nodes and metrics are append-only tables that both see ([`Shared`]); what is needed to find a node is the owner's
 //! alone ([`Owner`]). There is no lock between them: a metric's values carry a sequence lock per thread.
 
+use crate::prefetch::prefetch;
 use crate::slots::{self, Place, Slot};
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -278,6 +279,15 @@ impl Owner {
         fence(Ordering::Release);
         slots::add_call(slots, own_ns, call_ns);
         self.shared.version.store(version + 2, Ordering::Release);
+    }
+
+    /// Has the processor fetch what [`Self::add_call`] will change when the call that begins now ends: it is mostly not in
+    /// its caches, and waiting for it took a fifth of the recorder's time.
+    #[inline]
+    pub(crate) fn prefetch_call(&self, node: NodeId) {
+        if let Some(slots) = &self.entries[node.0 as usize].slots {
+            slots.iter().for_each(prefetch);
+        }
     }
 
     /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.

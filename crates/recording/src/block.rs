@@ -149,12 +149,12 @@ impl<'a> Flavor<'a> for Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::Block;
-    use crate::{CallDetail, Record};
+    use crate::Record;
 
     /// A new kind of records that is not counted would be skipped by its own reader.
     #[test]
     fn all_kinds_are_counted() {
-        let last = Record::Call { thread: 0, node: 0, start_delta_ns: 0, duration_ns: 0, detail: CallDetail::None };
+        let last = Record::Sampled { thread: 0, node: 0 };
         assert_eq!(u32::from(postcard::to_allocvec(&last).unwrap()[0]), Record::KINDS - 1);
         let mut next = [0; 64];
         next[0] = Record::KINDS as u8;

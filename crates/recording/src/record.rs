@@ -251,11 +251,18 @@ pub enum Record {
         /// What its node does not say.
         detail: CallDetail,
     },
+    /// Where the newest sample found the main thread when the stream was brought up to date last; a later record replaces it.
+    Sampled {
+        /// The thread of its samples.
+        thread: u32,
+        /// Where it was in the tree.
+        node: u32,
+    },
 }
 
 impl Record {
     /// How many kinds of records there are; the numbers of those that this reader does not know begin here.
-    pub const KINDS: u32 = 31;
+    pub const KINDS: u32 = 32;
 
     /// Kinds that are written one by one in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
     pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];

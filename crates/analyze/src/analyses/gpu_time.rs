@@ -10,11 +10,12 @@
 //! `gpu_kernels`: the same operations by name.
 
 use super::coverage::beside_shares;
+use super::tl_steps::LEAST_KNOWN;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::steps::Looked;
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow};
-use stackline_model::{GpuId, StrId, Table, Trace, Unit};
+use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
 /// The registered analysis.
@@ -75,7 +76,20 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
 fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table {
     let window = looked.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
+    let mut unknown = Vec::new();
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
+        let id = of_device[0].device;
+        let is_kernel = |gpu: &GpuId| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel;
+        let of_id = trace.gpu.ids().filter(|gpu| trace.gpu.device[gpu.index()] == id);
+        let recorded = of_id.filter(is_kernel).count() as i64;
+        let timed = of_device.iter().filter(|operation| is_kernel(&operation.gpu)).count() as i64;
+        if timed * LEAST_KNOWN < recorded {
+            unknown.push(format!(
+                "Of device {id} {} of {recorded} kernels have no time that can be true: when it is busy or idle is not known.",
+                recorded - timed
+            ));
+            continue;
+        }
         let times = device(trace, of_device, window);
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
@@ -87,8 +101,16 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         .i64("time_ns", Unit::Ns, rows.iter().map(|r| r.2))
         .f64("percent", Unit::Percent, rows.iter().map(|r| percent(r.2 as f64, r.3 as f64)));
     if rows.is_empty() {
-        return table.note("The trace has no GPU operations in this scope.");
+        unknown.push("The trace has no GPU operations in this scope.".to_owned());
+        return unknown.into_iter().take(1).fold(table, Table::note);
     }
+    let table = unknown.into_iter().fold(table, Table::note);
+    let table = match trace.report.breaks_off() {
+        Some(_) => {
+            table.note("The file breaks off: operations may be missing, so that what is idle here may have been busy.")
+        }
+        None => table,
+    };
     let Some(_) = window else {
         return table
             .note("Window: from the first start to the last end of each device's work, since no steps are looked at.");

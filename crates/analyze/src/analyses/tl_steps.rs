@@ -5,7 +5,7 @@ use crate::stats;
 use crate::steps::with_gpu_work;
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{EventKind, Step, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, GpuId, Step, Table, Trace, TrackId, Unit};
 
 /// The registered analysis.
 pub(super) const STEPS: Analysis = Analysis {
@@ -15,9 +15,14 @@ pub(super) const STEPS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope),
 };
 
-/// What a step did.
+/// What a step did on GPUs.
 #[derive(Clone, Copy, Default)]
 struct Work {
+    /// Launch calls of the step of which the file has no operation, or no kernel with a time that can be true; without fills, which
+    /// profilers may leave out.
+    unrecorded: i64,
+    /// Whether the file breaks off, and has none of its operations.
+    is_cut_off: bool,
     /// Time in ns in the step's window during which a GPU runs anything.
     busy_ns: i64,
     /// Sum of durations in ns of the GPU work that the step launched, wherever it runs.
@@ -25,6 +30,16 @@ struct Work {
     /// The same, kernels only: number.
     kernels: i64,
 }
+
+impl Work {
+    /// Whether hardly anything is known of what its launches did.
+    fn is_unknown(&self) -> bool {
+        self.is_cut_off || (self.unrecorded > 0 && LEAST_KNOWN * self.kernels < self.kernels + self.unrecorded)
+    }
+}
+
+/// Of one operation in so many at least the times must be known.
+pub(super) const LEAST_KNOWN: i64 = 10;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let selected: Vec<(usize, &Step)> = trace
@@ -37,13 +52,16 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;
     let time_us: Vec<f64> = selected.iter().map(|(_, s)| us((s.start, s.end))).collect();
     let spans = with_gpu_work(trace);
-    let with_gpu_us: Vec<f64> = selected.iter().filter_map(|(i, _)| spans.get(*i).copied()).map(us).collect();
-    let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| !trace.gpu.is_empty()) };
+    let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());
+    let with_gpu_us: Vec<Option<f64>> = selected.iter().map(with_gpu).collect();
+    let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
+    let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu) };
     vec![steps(trace, &selected, &times, &work), spread(&selected, &times, &work)]
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
-    let mut work = vec![Work::default(); trace.steps.len()];
+    let is_cut_off = trace.report.breaks_off().is_some() && !trace.gpu.is_empty();
+    let mut work = vec![Work { is_cut_off, ..Work::default() }; trace.steps.len()];
     let mut spans = Vec::with_capacity(trace.gpu.len());
     for gpu in trace.gpu_by_start() {
         let event = trace.gpu.event[gpu.index()];
@@ -53,6 +71,7 @@ fn work(trace: &Trace) -> Vec<Work> {
         spans.push((trace.events.start[event.index()], trace.events.end(event)));
         if let Some(step) = work.get_mut(trace.gpu.step[gpu.index()] as usize) {
             step.launched_ns = step.launched_ns.saturating_add(trace.events.dur[event.index()]);
+            step.is_cut_off = false;
             step.kernels += i64::from(trace.kind(event) == EventKind::Kernel);
         }
     }
@@ -64,41 +83,63 @@ fn work(trace: &Trace) -> Vec<Work> {
             busy[from..to.max(from)].iter().map(|s| (s.0.max(step.start), s.1.min(step.end))).collect();
         work.busy_ns = total(&inside);
     }
+    let is_without_time = |gpu: &GpuId| {
+        let event = trace.gpu.event[gpu.index()];
+        trace.kind(event) == EventKind::Kernel && !trace.events.is_plausible(event)
+    };
+    let untimed = trace.gpu.ids().filter(is_without_time).filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
+    let is_fill = |call: &EventId| trace.name(*call).contains("Memset");
+    let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
+    for call in without.chain(untimed) {
+        let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
+        let process = |track: TrackId| trace.tracks.pid(track);
+        let begun = trace.steps.partition_point(|step| step.start <= at);
+        let is_around = |&row: &usize| {
+            let step = &trace.steps[row];
+            at < step.end && process(trace.events.track[step.event.index()]) == process(track)
+        };
+        if let Some(row) = (0..begun).rev().take(NESTED).find(is_around) {
+            work[row].unrecorded += 1;
+        }
+    }
     work
 }
+
+/// Steps of other processes that may begin within one.
+const NESTED: usize = 4096;
 
 /// The two lengths of each step, in µs.
 struct Times {
     /// Of the span on the CPU.
     time_us: Vec<f64>,
-    /// With the GPU work that it launched; none in traces without GPUs.
-    with_gpu_us: Option<Vec<f64>>,
+    /// With the GPU work that it launched, where the file has any of it; none in traces without GPUs.
+    with_gpu_us: Option<Vec<Option<f64>>>,
 }
 
 fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     let Times { time_us, with_gpu_us } = times;
-    let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied());
+    let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied().flatten());
     // As the critical path of the whole trace counts.
     let origin = trace.span().map_or(0, |span| span.0);
-    let us = |f: fn(&Work) -> i64| selected.iter().map(move |(i, _)| f(&work[*i]) as f64 / 1e3).collect::<Vec<_>>();
-    let busy = us(|w| w.busy_ns);
     // What no GPU was recorded for is not zero.
     let has_gpu = with_gpu_us.is_some();
-    let of_gpu = move |value: f64| has_gpu.then_some(value);
+    let known = |i: &usize| Some(&work[*i]).filter(|work| has_gpu && !work.is_unknown());
+    let busy: Vec<Option<f64>> = selected.iter().map(|(i, _)| known(i).map(|work| work.busy_ns as f64 / 1e3)).collect();
     let has_launches = trace.gpu.launch.iter().any(|launch| launch.some().is_some());
+    let launched = |i: &usize| known(i).filter(|_| has_launches);
     let table = Table::new("steps", "Steps: time and GPU work")
         .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
         .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
         .f64("time_us", Unit::Us, time_us.iter().copied())
         .f64("with_gpu_us", Unit::Us, (0..selected.len()).map(with_gpu))
-        .f64("gpu_busy_us", Unit::Us, busy.iter().copied().map(of_gpu))
+        .f64("gpu_busy_us", Unit::Us, busy.iter().copied())
+        .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| b.and_then(|b| percent(b, *t))))
         .f64(
-            "gpu_busy_percent",
-            Unit::Percent,
-            busy.iter().zip(time_us).map(|(b, t)| of_gpu(*b).and_then(|b| percent(b, *t))),
+            "launched_gpu_us",
+            Unit::Us,
+            selected.iter().map(|(i, _)| launched(i).map(|work| work.launched_ns as f64 / 1e3)),
         )
-        .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns).into_iter().map(|us| has_launches.then_some(us)))
-        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| has_launches.then_some(work[*i].kernels)));
+        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| launched(i).map(|work| work.kernels)));
     if selected.is_empty() {
         return table.note("The trace has no steps (ProfilerStep annotations) in this scope.");
     }
@@ -110,13 +151,15 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
 }
 
 fn spread(selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
-    let busy: Vec<f64> = selected.iter().map(|(i, _)| work[*i].busy_ns as f64 / 1e3).collect();
+    let known = selected.iter().map(|(i, _)| &work[*i]).filter(|work| !work.is_unknown());
+    let busy: Vec<f64> = known.map(|work| work.busy_ns as f64 / 1e3).collect();
+    let with_gpu: Option<Vec<f64>> = times.with_gpu_us.as_ref().map(|us| us.iter().copied().flatten().collect());
     let mut measures = vec![("time", &times.time_us[..])];
-    measures.extend(times.with_gpu_us.as_ref().map(|us| ("with_gpu", &us[..])));
+    measures.extend(with_gpu.as_ref().map(|us| ("with_gpu", &us[..])));
     if times.with_gpu_us.is_some() {
         measures.push(("gpu_busy", &busy[..]));
     }
-    measures.retain(|_| !selected.is_empty());
+    measures.retain(|(_, values)| !values.is_empty());
     let stats: Vec<Summary> = measures.iter().map(|(_, v)| Summary::of(v)).collect();
     let quantile = |q: f64| {
         measures.iter().map(move |(_, values)| {

@@ -15,6 +15,11 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
         let columns = FIELDS.map(|field| (field, trace.attr(field)));
         let has = |event: EventId, field: usize| columns[field].1.get(event).is_some();
         let mut outcome = Outcome::default();
+        // Nobody but PyTorch writes them.
+        let is_torch = |name: &str| crate::vocabulary::aten::short_name(name).is_some();
+        if columns.iter().all(|(_, column)| !column.exists()) && !trace.strings.iter().any(is_torch) {
+            return outcome;
+        }
         for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| is_collective(trace, trace.gpu.event[gpu])) {
             let (event, operator) = (trace.gpu.event[gpu], trace.gpu.operator[gpu]);
             outcome.checked += 1;

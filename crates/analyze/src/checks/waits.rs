@@ -56,15 +56,17 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     },
 };
 
-/// Calls that wait for a stream or device return after what they wait for has ended.
+/// Calls that wait for an event, a stream or a device return after what they wait for has ended.
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
-    rule: "calls that wait for a stream or device return no sooner than the work that was launched before them ends",
+    rule: "calls that wait for an event, a stream or a device return no sooner than the work that was launched before ends",
     consequence: "clocks differ, or durations of kernels are wrong: waits on the critical path are too short",
     run: sync_ends_early,
 };
 
 const RECORD_ID: &str = "wait_on_cuda_event_record_corr_id";
+/// The stream on which that event was recorded.
+const RECORD_STREAM: &str = "wait_on_stream";
 
 fn stream_waits(trace: &Trace) -> Vec<EventId> {
     let is_wait = |e: &EventId| trace.kind(*e) == EventKind::Sync && trace.name(*e) == "Stream Wait Event";
@@ -119,9 +121,9 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
             *end = last;
         }
     }
-    for (call, queue) in waits {
+    for (call, Wait { queue, of_before }) in waits {
         let Some(work) = work.get(&queue) else { continue };
-        let before = work.partition_point(|&(returned, _)| returned <= trace.events.start[call.index()]);
+        let before = work.partition_point(|&(returned, _)| returned <= of_before);
         let Some(&(_, end)) = before.checked_sub(1).and_then(|at| work.get(at)) else { continue };
         outcome.checked += 1;
         let early = end.saturating_sub(trace.events.end(call));
@@ -132,28 +134,46 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
     outcome
 }
 
+/// What a call waits for: all work of a queue that was launched before a moment, in ns.
+struct Wait {
+    queue: Queue,
+    of_before: i64,
+}
+
 /// Calls that wait, by records of synchronization; and calls that wait for a device, where the trace has only one.
-fn host_waits(trace: &Trace) -> Vec<(EventId, Queue)> {
+fn host_waits(trace: &Trace) -> Vec<(EventId, Wait)> {
     let calls = calls(trace);
-    let correlation = trace.attr("correlation");
-    let mut found: BTreeMap<EventId, Queue> = BTreeMap::new();
+    let [correlation, recorded, on_stream] = ["correlation", RECORD_ID, RECORD_STREAM].map(|key| trace.attr(key));
+    let start = |call: EventId| trace.events.start[call.index()];
+    let mut found: BTreeMap<EventId, Wait> = BTreeMap::new();
     let devices: std::collections::BTreeSet<i32> = trace.gpu.device.iter().copied().collect();
     for event in trace.events.ids().filter(|e| trace.events.is_timed(*e)) {
         let track = trace.tracks.get(trace.events.track[event.index()]);
         let call = || correlation.i64(event).and_then(|id| calls.get(&id)).copied();
-        match (trace.kind(event), trace.name(event)) {
+        let of_stream = |call: EventId, stream: Option<i64>, of_before: i64| {
+            (call, Wait { queue: (process(trace, call), track.device, stream), of_before })
+        };
+        let wait = match (trace.kind(event), trace.name(event)) {
             (EventKind::Sync, "Stream Sync" | "Stream Synchronize") => {
-                found.extend(call().map(|call| (call, (process(trace, call), track.device, Some(track.stream)))));
+                call().map(|call| of_stream(call, Some(track.stream), start(call)))
             }
             (EventKind::Sync, "Context Sync" | "Device Sync" | "Context Synchronize") => {
-                found.extend(call().map(|call| (call, (process(trace, call), track.device, None))));
+                call().map(|call| of_stream(call, None, start(call)))
+            }
+            (EventKind::Sync, "Event Sync" | "Event Synchronize") => {
+                let record = recorded.i64(event).and_then(|id| calls.get(&id)).copied();
+                let stream = on_stream.i64(event).filter(|&stream| stream >= 0);
+                let known = call().zip(record).zip(stream);
+                known.map(|((call, record), stream)| of_stream(call, Some(stream), start(record)))
             }
             (kind, "cudaDeviceSynchronize" | "hipDeviceSynchronize" | "cuCtxSynchronize") if kind.is_api_call() => {
                 let only = devices.first().filter(|_| devices.len() == 1);
-                found.extend(only.map(|device| (event, (process(trace, event), *device, None))));
+                let queue = only.map(|device| (process(trace, event), *device, None));
+                queue.map(|queue| (event, Wait { queue, of_before: start(event) }))
             }
-            _ => {}
-        }
+            _ => None,
+        };
+        found.extend(wait);
     }
     found.into_iter().collect()
 }

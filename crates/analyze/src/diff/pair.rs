@@ -7,6 +7,9 @@ use super::statistics::{Difference, Location, welch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Steps that take so many times as long up to the next one have something between them.
+const BETWEEN: f64 = 1.02;
+
 type Named = BTreeMap<Arc<str>, Row>;
 
 /// One rank on both sides.
@@ -39,6 +42,8 @@ impl Pair<'_> {
                 let (before, after): (Vec<_>, Vec<_>) =
                     (before.iter().map(Some).collect(), after.iter().map(Some).collect());
                 let mut changes = self.row(("".into(), None), &before, &after, &measures);
+                let at = changes.iter().take_while(|change| change.measure == Measure::Step).count();
+                changes.splice(at..at, self.with_between());
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
                 for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
                     (change.count_before, change.count_after) = (steps(&self.before), steps(&self.after));
@@ -65,6 +70,24 @@ impl Pair<'_> {
                 |path, names| functions::renamed_path(path, names),
             ),
         }
+    }
+
+    /// Steps up to the next one, where one side does anything to speak of between them.
+    fn with_between(&self) -> Vec<Change> {
+        let is_more = |profile: &&&Profile| {
+            let sum = |cells: &[Cell]| cells.iter().map(|cell| cell.cpu_total as f64).sum::<f64>();
+            sum(&profile.totals_with_between) > BETWEEN * sum(&profile.totals)
+        };
+        let mut all = self.before.iter().chain(&self.after);
+        let known = all.clone().all(|profile| profile.totals_with_between.len() == profile.units());
+        if !known || !all.any(|profile| is_more(&profile)) {
+            return Vec::new();
+        }
+        let rows =
+            |side: &[&Profile]| side.iter().map(|p| p.totals_with_between.iter().collect()).collect::<Vec<Row>>();
+        let (before, after) = (rows(&self.before), rows(&self.after));
+        let (before, after): (Vec<_>, Vec<_>) = (before.iter().map(Some).collect(), after.iter().map(Some).collect());
+        self.row(("".into(), None), &before, &after, &[Measure::StepAndBetween])
     }
 
     fn rows<K: Ord>(

@@ -7,11 +7,11 @@ use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
-use crate::steps::{FAR_OFF, is_warm_up, spans};
+use crate::steps::{FAR_OFF, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, GpuId, StrId, Trace, flags};
+use stackline_model::{EventId, GpuId, Key, StrId, Trace, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub enum Measure {
     /// From the end of the step before (or the start, if that is later) to the end of a step, its GPU work included.
     Step,
+    /// The same up to where the next step begins: with what the program does between steps. Measured where that is anything to speak of.
+    StepAndBetween,
     /// Time of the GPU: of a step, during which work that it launched runs; of anything else, the sum of its work.
     Gpu,
     /// Host time of operators without the operators in them; of a call path and of a recording with all that is in it.
@@ -34,6 +36,7 @@ impl Measure {
     pub fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
+            Self::StepAndBetween => "step_and_between",
             Self::Gpu => "gpu",
             Self::Cpu => "cpu",
             Self::CpuTotal => "cpu_total",
@@ -67,7 +70,7 @@ impl Cell {
     #[must_use]
     pub fn time(&self, measure: Measure) -> i64 {
         match measure {
-            Measure::Step | Measure::CpuTotal => self.cpu_total,
+            Measure::Step | Measure::StepAndBetween | Measure::CpuTotal => self.cpu_total,
             Measure::Gpu => self.gpu,
             Measure::Cpu => self.cpu,
         }
@@ -156,6 +159,8 @@ pub struct StepLength {
     pub number: i64,
     /// From the end of the step before (or its start, if that is later) to the end of all its work, in ns.
     pub ns: i64,
+    /// From when it begins to when the next step of its process does, in ns; of the last one as far as those before it tell.
+    pub with_between_ns: i64,
     /// Why it is left out; none if it is compared.
     pub left_out: Option<&'static str>,
 }
@@ -177,6 +182,8 @@ pub struct Profile {
     pub steps: Vec<StepLength>,
     /// Of each compared step: `cpu_total` is its length, `count` its GPU operations.
     pub totals: Vec<Cell>,
+    /// Of each compared step the time up to the next one, as `cpu_total`; empty without steps.
+    pub totals_with_between: Vec<Cell>,
     /// Operators by name.
     pub operators: BTreeMap<String, Row>,
     /// GPU work by name.
@@ -232,11 +239,13 @@ impl Units {
 fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
+    let between = between(trace, &spans);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths = Vec::new();
     let mut position = Vec::new();
     for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
-        lengths.push(StepLength { number: step.number, ns: ns[at], left_out: None });
+        let with_between_ns = ns[at].saturating_add(between[at]);
+        lengths.push(StepLength { number: step.number, ns: ns[at], with_between_ns, left_out: None });
         position.push(at);
     }
     // Who names steps wants those.
@@ -258,6 +267,20 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
         of_step[at] = Some(unit);
     }
     (lengths, Units { of_step, whole: trace.steps.is_empty() })
+}
+
+/// How long after the end of each step the next one of its process begins, in ns; after a last one as long as after the middle one of
+/// the others.
+fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<i64> {
+    let process = |at: usize| trace.tracks.pid(trace.events.track[trace.steps[at].event.index()]);
+    let mut begins: FxHashMap<Key, i64> = FxHashMap::default();
+    let mut between: Vec<Option<i64>> = vec![None; spans.len()];
+    for (at, &(from, to)) in spans.iter().enumerate().rev() {
+        between[at] = begins.insert(process(at), from).map(|next| next.saturating_sub(to).max(0));
+    }
+    let known: Vec<i64> = between.iter().copied().flatten().collect();
+    let usual = middle(&known).unwrap_or(0);
+    between.into_iter().map(|ns| ns.unwrap_or(usual)).collect()
 }
 
 /// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU
@@ -309,6 +332,9 @@ impl Profile {
             true => trace.span().map(|(start, end)| end.saturating_sub(start)).into_iter().collect(),
             false => self.steps.iter().filter(|s| s.left_out.is_none()).map(|s| s.ns).collect(),
         };
+        let compared = self.steps.iter().filter(|step| step.left_out.is_none());
+        let with_between = compared.map(|step| Cell { cpu_total: step.with_between_ns, ..Cell::default() });
+        self.totals_with_between = with_between.collect();
         self.totals = lengths.into_iter().map(|ns| Cell { cpu_total: ns, ..Cell::default() }).collect();
         let mut spans = vec![Vec::new(); self.totals.len()];
         for gpu in trace.gpu.ids().filter(|gpu| view.counted[gpu.index()]) {

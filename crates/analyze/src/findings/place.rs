@@ -21,6 +21,8 @@ pub struct Place {
 
 /// Parts of paths of code that nobody who trains a model would change.
 const LIBRARIES: &[&str] = &[
+    // What Inductor generates lies in its cache.
+    "torchinductor_",
     "torch/",
     "torchvision/",
     "triton/",

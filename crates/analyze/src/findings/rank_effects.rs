@@ -10,18 +10,35 @@ use std::sync::Arc;
 /// A rank whose waits gain so many times less than those of others is the one that is waited for.
 const MUCH_LESS: i64 = 4;
 
-/// Findings without those that a rank which comes last explains, and a note of these; its finding names what is found on that rank
+/// The rule of collectives that nothing runs beside.
+const COLLECTIVES: &str = "SL019";
+
+/// Findings without those that a rank which comes last explains, and a note of these; those of collectives are told of that rank, by
+/// `on_last`. Its finding names what is found on that rank
 /// alone, or far more than elsewhere, and where to change that. Its own place stays: a cause that moves makes it no other finding.
-pub(super) fn joined(straggler: &mut Finding, findings: &mut Vec<Finding>) -> Option<String> {
+pub(super) fn joined(
+    straggler: &mut Finding,
+    findings: &mut Vec<Finding>,
+    on_last: impl Fn(&Finding) -> Option<Finding>,
+) -> Option<String> {
     let last = straggler.told_of()?;
     if let Some(at) = cause(last, findings) {
         // It stays a finding of its own: who looks for its rule finds it.
         with_cause(straggler, &findings[at]);
     }
     // The last one may wait, too, for what it sent to come back: far less.
+    // Collectives last until the last rank has come: what they take there is what is left of them once it comes in time.
+    let is_longer = |finding: &Finding| finding.rule.code == COLLECTIVES && finding.told_of() != Some(last);
+    for finding in findings.iter_mut().filter(|finding| is_longer(finding)) {
+        if let Some(there) = on_last(finding) {
+            let gain_ns = |of: &OfRank| of.gain_ns.filter(|_| of.rank == last);
+            let ranks = finding.ranks.iter().map(|of| OfRank { rank: of.rank, gain_ns: gain_ns(of) }).collect();
+            *finding = Finding { ranks, ..there };
+        }
+    }
     let is_effect = |finding: &Finding| {
         let there = finding.ranks.iter().filter(|of| of.rank == last).filter_map(|of| of.gain_ns).max();
-        waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
+        is_longer(finding) || waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
     };
     let effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
     let mut codes: Vec<&str> = effects.iter().map(|finding| finding.rule.code.as_str()).collect();
@@ -46,16 +63,19 @@ fn with_cause(straggler: &mut Finding, cause: &Finding) {
     }
 }
 
-/// Of what is found on a rank and no wait for others, what gains most there: on no other rank, or on none half as much.
+/// Of what is found on a rank and no wait for others what is found there alone, or gains at least twice as much as on any other; of
+/// several what no other rank has, and of these what gains most.
 fn cause(rank: i64, findings: &[Finding]) -> Option<usize> {
     let gain_on = |finding: &Finding, is: &dyn Fn(&OfRank) -> bool| {
         finding.ranks.iter().filter(|of| is(of)).filter_map(|of| of.gain_ns).max()
     };
     let own = |finding: &Finding| gain_on(finding, &|of| of.rank == rank).filter(|ns| *ns > 0);
+    let is_alone = |finding: &Finding| finding.ranks.iter().all(|of| of.rank == rank);
     let is_its = |finding: &Finding| {
         let others = gain_on(finding, &|of| of.rank != rank).unwrap_or(0);
-        !waits_for_ranks(finding) && finding.is_repair() && own(finding).is_some_and(|ns| ns >= 2 * others)
+        let counts = finding.is_repair() || is_alone(finding);
+        !waits_for_ranks(finding) && counts && own(finding).is_some_and(|ns| ns >= 2 * others)
     };
     let its = findings.iter().enumerate().filter(|(_, finding)| is_its(finding));
-    its.max_by_key(|(_, finding)| own(finding)).map(|(at, _)| at)
+    its.max_by_key(|(_, finding)| (is_alone(finding), own(finding))).map(|(at, _)| at)
 }

@@ -32,7 +32,32 @@ pub struct RankTimes {
     pub is_incomplete: bool,
 }
 
+/// Steps that differ by less than one part in so many take as long as one another.
+const AS_LONG: i64 = 100;
+
 impl RankTimes {
+    /// Of ranks the one whose step is longest. Ranks that train together have steps of one length: of those it is the one that the others
+    /// wait for, which has least time in collectives alone.
+    #[must_use]
+    pub fn slowest(ranks: &[Self]) -> Option<&Self> {
+        let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
+        let is_as_long = |rank: &&Self| longest - rank.step_ns <= longest / AS_LONG;
+        ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.alone_ns.unwrap_or(i64::MAX), rank.rank))
+    }
+
+    /// Whether none is slower than the others: steps, and time in collectives alone, differ by no more than steps do.
+    #[must_use]
+    pub fn are_equal(ranks: &[Self]) -> bool {
+        let range = |of: &dyn Fn(&Self) -> i64| {
+            let (least, most) = (ranks.iter().map(of).min(), ranks.iter().map(of).max());
+            most.unwrap_or(0) - least.unwrap_or(0)
+        };
+        let longest = ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0);
+        ranks.len() > 1
+            && range(&|rank| rank.step_ns) <= longest / AS_LONG
+            && range(&|rank| rank.alone_ns.unwrap_or(0)) <= longest / AS_LONG
+    }
+
     /// Whether it says how long this rank waits for the others.
     fn is_comparable(&self) -> bool {
         self.alone_ns.is_some() && !self.is_incomplete
@@ -96,7 +121,8 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
         return all.pop().map(|(_, found)| found);
     }
     let ranks: Vec<RankTimes> = all.iter().map(times).collect();
-    let slowest = all.iter().max_by_key(|(rank, found)| (found.step_ns, Reverse(*rank)))?;
+    let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
+    let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
     let base = Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), ..slowest.1.clone() };
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
@@ -105,7 +131,15 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut straggler = straggler(&ranks, options);
     // Those of ranks that wait are effects, if what they wait for is listed.
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
-    let effects = straggler.as_mut().filter(is_listed).and_then(|last| joined(last, &mut findings));
+    let effects = straggler.as_mut().filter(is_listed).and_then(|last| {
+        let rank = last.told_of();
+        let there = || all.iter().find(|(of, _)| Some(*of) == rank).map(|(_, found)| found);
+        let on_last = |finding: &Finding| {
+            let same = |other: &&Finding| on_ranks(other) == on_ranks(finding);
+            there().and_then(|found| found.findings.iter().chain(&found.small).find(same).cloned())
+        };
+        joined(last, &mut findings, on_last)
+    });
     match straggler {
         Some(finding) if finding.gain_ns() < least_ns => small.push(finding),
         Some(finding) if keep(&finding) => findings.push(finding),

@@ -8,6 +8,7 @@ use crate::kernel_type::Rule;
 pub(super) const RULES: &[Rule] = &[
     (Contains("deep_ep::"), Communication),
     (Contains("deepep"), Communication),
+    (Contains("hybrid_ep::"), Communication),
     (Contains("dpsk::ep"), Communication),
     (Contains("mori::moe::EpDispatch"), Communication),
     (Contains("mori::moe::EpCombine"), Communication),

@@ -13,6 +13,10 @@ pub(super) const RULES: &[Rule] = &[
     (Contains("quick_reduce"), Communication),
     (Contains("one_shot_all_reduce"), Communication),
     (Contains("two_shot_all_reduce"), Communication),
+    (Contains("shot_allreduce"), Communication),
+    (Contains("oneshot_allreduce"), Communication),
+    (Contains("twoshot_allreduce"), Communication),
+    (Contains("mnnvl_allreduce"), Communication),
     (Contains("multimem_all_reduce"), Communication),
     (Contains("multimem_one_shot"), Communication),
     (Contains("multimem_all_gather"), Communication),
@@ -26,6 +30,11 @@ pub(super) const RULES: &[Rule] = &[
     (ContainsAnyCase("userbuffers"), Communication),
     // Barriers of symmetric memory, which wait for the other devices.
     (Contains("symm_mem"), Communication),
+    (Contains("symmetric_memory::"), Communication),
+    (Contains("wait_signal_kernel"), Communication),
+    (Contains("put_signal_kernel"), Communication),
+    // Kernels of Flux that poll until a tile of another device is there.
+    (Contains("wait_geq_kernel"), Communication),
     (Contains("block_barrier"), Communication),
     (Contains("barrier_all_ranks"), Communication),
 ];

@@ -1,4 +1,4 @@
-//! Communication libraries: NCCL, RCCL, HCCL, UCC, MSCCL and MSCCL++, NVSHMEM and ROC SHMEM.
+//! Communication libraries: NCCL, RCCL, HCCL, oneCCL, UCC, MSCCL and MSCCL++, NVSHMEM and ROC SHMEM.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix};
@@ -10,7 +10,8 @@ pub(super) const RULES: &[Rule] = &[
     (ContainsAnyCase("nccl"), Communication),
     (ContainsAnyCase("rccl"), Communication),
     (Prefix("hccl"), Communication),
-    (Contains("mscclKernel"), Communication),
+    (Contains("oneccl"), Communication),
+    (ContainsAnyCase("mscclKernel"), Communication),
     (Contains("msccl::"), Communication),
     (Contains("mscclpp"), Communication),
     (Prefix("ucc_"), Communication),
@@ -18,6 +19,10 @@ pub(super) const RULES: &[Rule] = &[
     // Its waits poll a flag in memory until another device sets it: `nvshmemi_wait_until`, `signal_wait_until_on_stream`.
     (ContainsAnyCase("nvshmem"), Communication),
     (Contains("signal_wait_until"), Communication),
+    // Its barriers, whose kernels have no more of its name: `barrier_on_stream_kernel_threadgroup`.
+    (Contains("barrier_on_stream_kernel"), Communication),
+    (Contains("barrier_all_on_stream"), Communication),
+    (Contains("sync_on_stream_kernel"), Communication),
     (Contains("rocshmem"), Communication),
     (Contains("roc_shmem"), Communication),
 ];

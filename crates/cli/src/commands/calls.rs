@@ -1,5 +1,6 @@
 //! `calls`: the calling context tree of a recording.
 
+use super::how_it_ended::how_it_ended;
 use crate::args::{By, CallsArgs, Common, Format, View};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output::{Answer, style};
@@ -32,7 +33,10 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         _ => return Err(wrong_use("one run at a time; --diff compares two")),
     };
     // Lines are told one by one, wherever they ran.
-    let tree = open(run, args.imports || args.lines)?;
+    let with_imports = args.imports || args.lines;
+    let tree = open(run, with_imports)?;
+    // A step has none of them, however calls are shown.
+    let step = if with_imports { step_time(&calls::fold_imports(tree.clone())) } else { step_time(&tree) };
     let compared = before.map(|run| format!(" compared with {}", run.display())).unwrap_or_default();
     let before = before.map(|run| open(run, args.imports)).transpose()?;
     let metric = match &before {
@@ -40,7 +44,6 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         None => metric(&tree, args.metric.as_deref())?,
     };
     let people = common.format == Format::Table;
-    let step = step_time(&tree);
     let name = format!("{}{compared}", run.display());
     let head = if people { head(&tree, (&name, metric), step.as_ref()) } else { String::new() };
     let (table, text) = if args.lines {
@@ -198,11 +201,15 @@ fn head(tree: &CallTree, (run, metric): (&str, CallMetric), step: Option<&StepTi
     if let Some(step) = step {
         text.push_str(&format!("{}\n", step_sentence(step)));
     }
+    text.push_str(&how_it_ended(std::iter::once(&tree.report)));
     if let Some(overhead) = super::overhead::sentence(tree) {
         text.push_str(&format!("{}\n", human::capital(&overhead)));
     }
     text
 }
+
+/// Fewer samples do not tell how time divides.
+const LEAST_SAMPLES: usize = 10;
 
 /// What a step consists of, for people.
 fn step_sentence(time: &StepTime) -> String {
@@ -216,12 +223,16 @@ fn step_sentence(time: &StepTime) -> String {
         Some(ns) => ("", format!(", waits {}", percent(ns))),
         None => (" of CPU time", String::new()),
     };
-    let busiest = time.busiest.as_ref().map_or_else(String::new, |(place, ns)| {
-        format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
-    });
+    let busiest =
+        time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns).map_or_else(String::new, |(place, ns)| {
+            format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
+        });
+    let took = human::duration(time.ns);
+    if time.samples < LEAST_SAMPLES {
+        return format!("{what}: {took}{measure}; too little to be divided, of {} samples", human::count(time.samples));
+    }
     format!(
-        "{what}: {}{measure}, of it operators {}{waits}, other code {}{busiest}",
-        human::duration(time.ns),
+        "{what}: {took}{measure}, of it operators {}{waits}, other code {}{busiest}",
         percent(time.operators_ns),
         percent(time.other_ns)
     )
@@ -304,7 +315,7 @@ fn recording(tree: &CallTree, run: &Path, step: Option<&StepTime>) -> serde_json
     let step = step.map(|time| {
         let busiest = time.busiest.as_ref().map(|(place, ns)| json!({"place": place.text(), "ns": ns}));
         json!({
-            "ns": time.ns, "steps": time.steps, "rank": time.rank, "operators_ns": time.operators_ns,
+            "ns": time.ns, "steps": time.steps, "samples": time.samples, "rank": time.rank, "operators_ns": time.operators_ns,
             "waits_ns": time.waits_ns, "other_ns": time.other_ns, "busiest": busiest,
         })
     });

@@ -13,6 +13,7 @@ mod export_memory;
 mod fail_on;
 mod findings;
 mod generate;
+mod how_it_ended;
 mod import;
 mod limit;
 mod memory;

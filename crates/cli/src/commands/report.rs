@@ -1,6 +1,7 @@
 //! `report`: in a screenful, where the time goes.
 
 use super::fail_on::Condition;
+use super::how_it_ended::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, refused};
 use crate::failure::{command_line, is_closed_pipe, one_alone, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
@@ -11,7 +12,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
 use stackline_engine::RunOptions;
-use stackline_model::{Problem, Table, Trace, Unit, Values};
+use stackline_model::{Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace};
 use stackline_serve::{Pruned, ReportOptions};
@@ -22,8 +23,6 @@ use std::path::{Path, PathBuf};
 const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
-/// Threads whose running call the head tells.
-const IN_FLIGHT: usize = 8;
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
@@ -60,7 +59,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table {
         head = header(&session);
-        head.push_str(&how_it_ended(&session));
+        head.push_str(&how_it_ended(session.set.traces.iter().map(|trace| &trace.report)));
         for path in paths.iter().take(LISTED) {
             head.push_str(&path.line);
             head.push('\n');
@@ -135,26 +134,6 @@ fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Resul
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
     let command = if has_operations { "findings" } else { "view" };
     say(&format!("Next: {}", command_line(command, inputs)))
-}
-
-/// That processes were killed, by which signal, and what they were doing: nothing of it is in any table.
-fn how_it_ended(session: &Session<'_>) -> String {
-    let problems = || session.set.traces.iter().flat_map(|trace| &trace.report.problems);
-    let of = |code: &'static str| problems().filter(move |problem| problem.code == code);
-    let examples = |code| of(code).flat_map(Problem::examples);
-    let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
-    let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
-    text.extend(examples("after_last_step").map(|example| format!("After the last recorded step: {example}.\n")));
-    text.extend(
-        examples("in_flight")
-            .take(IN_FLIGHT)
-            .map(|example| format!("In flight when it ended, or up to half a second before: {example}.\n")),
-    );
-    let more = of("in_flight").map(|problem| problem.count).sum::<u64>().saturating_sub(IN_FLIGHT as u64);
-    if more > 0 {
-        text.push_str(&format!("In flight then: calls of {more} more threads.\n"));
-    }
-    stackline_present::terminal::clean_lines(&text)
 }
 
 /// Writes the page with its answers into one file.

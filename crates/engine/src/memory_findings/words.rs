@@ -120,7 +120,11 @@ pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
         }
         Some(Measure::Growth { left, rounds, per_round, origin }) => {
             let Some(round) = origin.round() else { return told };
-            let several = if *origin == Origin::Turns { "turns of training" } else { "steps" };
+            let several = match origin {
+                Origin::Turns => "turns of training",
+                Origin::Passes => "forward passes",
+                _ => "steps",
+            };
             told.push(fact(&format!("bytes by {round}"), *per_round as f64, Unit::Bytes));
             told.push(fact(&format!("{several} that left something"), f64::from(*left), Unit::None));
             told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));

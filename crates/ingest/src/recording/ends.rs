@@ -5,7 +5,8 @@ use crate::problems;
 use serde::{Deserialize, Serialize};
 use stackline_model::words::duration;
 use stackline_model::{Key, ReadReport, Trace};
-use std::collections::BTreeSet;
+use stackline_recording::Record;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -78,6 +79,43 @@ impl Signaled {
     }
 }
 
+/// Where the threads of a process were when its stream was written last.
+#[derive(Debug, Default)]
+pub(super) struct LastSeen {
+    /// The innermost operator or span of each thread that ran one; 0 where none did ([`Record::Running`]).
+    running: BTreeMap<u32, u32>,
+    /// The newest sample of the main thread ([`Record::Sampled`]).
+    sampled: Option<(u32, u32)>,
+}
+
+/// Of a node: the number of its thread, that in words, and its frames, the innermost first.
+pub(super) type SeenAt = (u32, String, Vec<String>);
+
+impl LastSeen {
+    /// Takes over what a record says of a node that exists.
+    pub(super) fn put(&mut self, record: &Record) {
+        match *record {
+            Record::Running { thread, node } => drop(self.running.insert(thread, node)),
+            Record::Sampled { thread, node } => self.sampled = Some((thread, node)),
+            _ => {}
+        }
+    }
+
+    /// Notes which calls never returned, and where the main thread was if it was in none.
+    pub(super) fn note(&self, stream: &str, report: &mut ReadReport, at: impl Fn((u32, u32)) -> Option<SeenAt>) {
+        let mut threads = BTreeSet::new();
+        let running = self.running.iter().map(|(&thread, &node)| (thread, node)).filter(|&(_, node)| node != 0);
+        for (tid, thread, frames) in running.filter_map(&at) {
+            problems::IN_FLIGHT.count(report, None, &running_words(stream, &thread, &frames));
+            threads.insert(tid);
+        }
+        let sampled = self.sampled.filter(|&(_, node)| node != 0).and_then(at);
+        if let Some((_, thread, frames)) = sampled.filter(|(tid, ..)| !threads.contains(tid)) {
+            problems::LAST_SEEN.count(report, None, &running_words(stream, &thread, &frames));
+        }
+    }
+}
+
 /// Says how much time a process that was killed went on after its last step: until the launcher saw its end, or until its last
 /// record, where nobody saw it.
 pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSet<u32>, ends: &Ends) {
@@ -97,8 +135,8 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
     }
 }
 
-/// A call that never returned: its frames, the innermost first.
-pub(super) fn running_words(stream: &str, thread: &str, frames: &[String]) -> String {
+/// Where a thread was: its frames, the innermost first.
+fn running_words(stream: &str, thread: &str, frames: &[String]) -> String {
     let [innermost, callers @ ..] = frames else { return format!("{stream}: thread {thread}") };
     let mut words = format!("{stream}: {innermost} on thread {thread}");
     // Where packages are installed says nothing of the call.

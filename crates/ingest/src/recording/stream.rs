@@ -1,6 +1,6 @@
 //! One stream: from its own ids to those of the merged tree.
 
-use super::ends::{Ends, running_words};
+use super::ends::{Ends, LastSeen};
 use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use crate::problems;
@@ -29,8 +29,7 @@ pub(super) struct Stream {
     skipped: usize,
     /// Literal names that look like those of folded spans, in quotes.
     quoted: BTreeMap<u32, StrId>,
-    /// What ran last on which thread.
-    running: BTreeMap<u32, u32>,
+    last_seen: LastSeen,
     /// The first and one of the latest names that share a frame.
     folded: BTreeMap<u32, (String, String)>,
     ended: bool,
@@ -41,6 +40,8 @@ pub(super) struct Stream {
 #[derive(Debug)]
 struct OpenThread {
     id: CallThreadId,
+    /// The system's number.
+    tid: u32,
     nodes: Table<CallNodeId>,
 }
 
@@ -158,9 +159,9 @@ impl Stream {
                 self.stats.put(thread, node, metric, stats);
                 Ok(())
             }
-            Record::Running { thread, node } => {
+            Record::Running { thread, node } | Record::Sampled { thread, node } => {
                 self.threads.get(thread)?.nodes.get(node)?;
-                self.running.insert(thread, node);
+                self.last_seen.put(&record);
                 Ok(())
             }
             Record::FoldedNames { frame, first, last } => {
@@ -224,7 +225,11 @@ impl Stream {
         }
         // Not before it is known that it finds its place.
         let id = CallThreadId::NONE;
-        self.threads.put(thread.id, self.skipped, OpenThread { id, nodes: Table::with_first(CallTree::ROOT) })?;
+        self.threads.put(
+            thread.id,
+            self.skipped,
+            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallTree::ROOT) },
+        )?;
         self.threads.get_mut(thread.id)?.id = builder.thread(described);
         Ok(())
     }
@@ -285,12 +290,14 @@ impl Stream {
         }
         if !self.ended {
             let pid = builder.process_mut(process).map_or(0, |process| process.pid);
-            let killed = ends.note(name, pid, builder.report());
-            for (&thread, &node) in self.running.iter().filter(|&(_, &node)| killed && node != 0) {
-                let Ok(thread) = self.threads.get(thread) else { continue };
-                let Ok(&node) = thread.nodes.get(node) else { continue };
-                let words = running_words(name, &builder.thread_words(thread.id), &builder.path_words(node));
-                problems::IN_FLIGHT.count(builder.report(), None, &words);
+            if ends.note(name, pid, builder.report()) {
+                let mut noted = std::mem::take(builder.report());
+                self.last_seen.note(name, &mut noted, |(thread, node)| {
+                    let thread = self.threads.get(thread).ok()?;
+                    let &node = thread.nodes.get(node).ok()?;
+                    Some((thread.tid, builder.thread_words(thread.id), builder.path_words(node)))
+                });
+                *builder.report() = noted;
             }
         }
         if let Some(code) = self.exit {

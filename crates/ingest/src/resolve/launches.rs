@@ -3,7 +3,7 @@
 use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::{chrome, xprof};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, Key, StrId, Trace, TrackKind};
 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
@@ -65,15 +65,32 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
     }
 }
 
+/// More launches of kernels without an operation are more than the end of a recording cuts off, in percent.
+const MOST_UNRECORDED_PERCENT: u64 = 2;
+
+fn is_kernel_launch(trace: &Trace, call: EventId) -> bool {
+    let name = trace.name(call);
+    name.contains("Launch") && !name.contains("Graph")
+}
+
 /// Counts operations without a launch call, and launch calls without an operation.
 pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
-    let (mut missing, mut unrecorded) = (Tally::default(), Tally::default());
+    let (mut missing, mut unrecorded, mut kernels) = (Tally::default(), Tally::default(), Tally::default());
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|gpu| trace.gpu.launch[*gpu].is_none()) {
         let event = trace.gpu.event[gpu];
         missing.add(event, || trace.name(event).to_owned());
     }
     for call in trace.launches_without_work() {
         unrecorded.add(call, || trace.name(call).to_owned());
+        if is_kernel_launch(trace, call) {
+            kernels.add(call, || trace.name(call).to_owned());
+        }
+    }
+    let recorded: FxHashSet<EventId> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
+    let recorded = recorded.into_iter().filter(|&call| is_kernel_launch(trace, call)).count() as u64;
+    // A few at the end of a recording are usual.
+    if kernels.count() > MOST_UNRECORDED_PERCENT * (recorded + kernels.count()) / 100 && recorded > 0 {
+        kernels.tell(problems::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
     missing.tell(problems::NO_LAUNCH, places, &mut trace.report);
     unrecorded.tell(problems::NO_DEVICE_RECORD, places, &mut trace.report);

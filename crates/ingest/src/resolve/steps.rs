@@ -56,6 +56,7 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         Some(marks) => steps(trace, marks.clone()),
         None => known(trace),
     };
+    mend_lengths(trace);
     let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
     for event in within {
         problems::STEP_WITHIN_ANOTHER.count(
@@ -84,6 +85,40 @@ fn known(trace: &Trace) -> Vec<Step> {
         found = others.into_iter().map(named).find(|steps| !steps.is_empty()).unwrap_or_default();
     }
     found
+}
+
+/// So much of a step, in percent, may lie between two marks that follow one another.
+const BETWEEN_PERCENT: i64 = 5;
+
+/// Marks whose duration was never filled in: where marks follow one another, such a step lasts until the next one of its process begins;
+/// otherwise, and at the end, its length is not known, and it is no step.
+fn mend_lengths(trace: &mut Trace) {
+    let is_empty = |step: &Step| step.end <= step.start;
+    if !trace.steps.iter().any(is_empty) || trace.steps.iter().all(is_empty) {
+        return;
+    }
+    let process = |step: &Step| trace.tracks.pid(trace.events.track[step.event.index()]);
+    let mut next: FxHashMap<Key, i64> = FxHashMap::default();
+    let begins: Vec<Option<i64>> =
+        trace.steps.iter().rev().map(|step| next.insert(process(step), step.start)).collect();
+    let pairs: Vec<(&Step, Option<i64>)> = trace.steps.iter().zip(begins.into_iter().rev()).collect();
+    let follows = |step: &Step, next: i64| {
+        next.saturating_sub(step.end).saturating_mul(100) <= BETWEEN_PERCENT.saturating_mul(step.end - step.start)
+    };
+    let mut whole = pairs.iter().filter(|(step, _)| !is_empty(step)).filter_map(|(step, next)| Some((step, (*next)?)));
+    let are_adjacent = whole.all(|(step, next)| follows(step, next));
+    let mended = |&(step, next): &(&Step, Option<i64>)| match next.filter(|_| are_adjacent) {
+        _ if !is_empty(step) => Some(*step),
+        Some(next) => Some(Step { end: next, ..*step }),
+        None => None,
+    };
+    let steps: Vec<Step> = pairs.iter().filter_map(mended).collect();
+    for step in trace.steps.iter().filter(|step| is_empty(step)) {
+        trace.events.flags[step.event.index()] |= flags::IMPLAUSIBLE;
+        let name = trace.strings.get(trace.events.name[step.event.index()]);
+        problems::ZERO_STEP.count(&mut trace.report, None, name);
+    }
+    trace.steps = steps;
 }
 
 fn of_pattern(pattern: &Regex, name: &str) -> Option<Mark> {

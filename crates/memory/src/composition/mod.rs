@@ -2,17 +2,24 @@
 //!
 //! Snapshots say nothing of what memory is for. But a gradient has the size of its parameter, and so have the two moments that Adam
 //! keeps of it: sets of objects with equal sizes, one allocated in the backward pass, some in an optimizer, one outside of both and
-//! of the forward pass, are these.
+//! of the forward pass, are these. What an optimizer's step makes and frees has their sizes, too: lifetimes tell it from state.
+//! Activations are kept for a backward pass: where the records have none, there are merely results of forward passes.
 //! Where the source tells kinds (recordings, memory timelines), they are taken.
 
+mod equal_sets;
+mod kept;
+mod lifetimes;
 mod remedies;
 mod sets;
 
 use crate::curve::alive_at;
+use crate::rounds::may_train;
 use crate::source_location::place_text;
 use crate::suggest::callers::Callers;
+use kept::KeptResults;
+use lifetimes::Lifetimes;
 pub use remedies::remedies;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sets::{Classes, recognize};
 use stackline_model::library_workspaces::WorkspaceLibrary;
 use stackline_model::native_names::is_autocast_copy;
@@ -32,10 +39,18 @@ pub enum Use {
     SecondMoments,
     /// Other state of an optimizer.
     OptimizerState,
+    /// Of the sizes of other sets, and not known better: master weights, averages of weights, state of an optimizer written by hand.
+    EqualSets,
+    /// Made in an optimizer's step and gone before the next one.
+    OptimizerTemporaries,
     /// Copies in a lower precision that autocast made of weights and inputs.
     AutocastCopies,
-    /// Made by the forward pass.
+    /// Made by the forward pass, and kept for the backward pass.
     Activations,
+    /// Made by forward passes that no backward pass follows, and kept by a line that leaves more behind with each pass.
+    KeptResults,
+    /// Made by forward passes that no backward pass follows.
+    Forward,
     /// Made by the backward pass, and no gradient of a parameter.
     Backward,
     /// Made in an optimizer, and no state that is recognized.
@@ -61,8 +76,12 @@ impl Use {
             Self::FirstMoments => "first moments",
             Self::SecondMoments => "second moments",
             Self::OptimizerState => "optimizer state",
+            Self::EqualSets => "equal set of sizes",
+            Self::OptimizerTemporaries => "optimizer temporaries",
             Self::AutocastCopies => "autocast copies",
             Self::Activations => "activations",
+            Self::KeptResults => "kept results",
+            Self::Forward => "forward pass",
             Self::Backward => "backward pass, other",
             Self::Optimizer => "optimizer, other",
             Self::Temporary => "temporary",
@@ -75,8 +94,13 @@ impl Use {
 
     /// Whether it grows with the model and not with the batch.
     pub const fn is_of_model(self) -> bool {
-        use Use::{FirstMoments, Gradients, OptimizerState, Parameters, SecondMoments};
-        matches!(self, Parameters | Gradients | FirstMoments | SecondMoments | OptimizerState)
+        use Use::{EqualSets, FirstMoments, Gradients, OptimizerState, Parameters, SecondMoments};
+        matches!(self, Parameters | Gradients | FirstMoments | SecondMoments | OptimizerState | EqualSets)
+    }
+
+    /// Whether each line that makes such is a part of its own.
+    const fn is_by_line(self) -> bool {
+        matches!(self, Self::EqualSets | Self::KeptResults)
     }
 }
 
@@ -89,6 +113,8 @@ pub enum Evidence {
     EqualSizes,
     /// The call path of the allocation.
     CallPath,
+    /// When it was freed, or that it was not.
+    Lifetime,
     /// It is not known.
     Unknown,
 }
@@ -100,6 +126,7 @@ impl Evidence {
             Self::Source => "source",
             Self::EqualSizes => "equal sizes",
             Self::CallPath => "call path",
+            Self::Lifetime => "lifetime",
             Self::Unknown => "unknown",
         }
     }
@@ -120,9 +147,26 @@ pub struct Part {
     pub place: String,
     /// Of workspaces: bytes by library, the largest first.
     pub libraries: Vec<(&'static WorkspaceLibrary, u64)>,
+    /// Whether code of `torch.optim` allocated all of it.
+    pub by_torch_optim: bool,
+    /// Of kept results: the number of forward passes that left them, and bytes of one.
+    pub left_by_passes: Option<(u32, u64)>,
 }
 
 impl Part {
+    fn new(of: Use, evidence: Evidence, place: String) -> Self {
+        Self {
+            of,
+            evidence,
+            bytes: 0,
+            objects: 0,
+            place,
+            libraries: Vec::new(),
+            by_torch_optim: true,
+            left_by_passes: None,
+        }
+    }
+
     fn add_library(&mut self, library: &'static WorkspaceLibrary, bytes: u64) {
         match self.libraries.iter_mut().find(|(known, _)| *known == library) {
             Some((_, sum)) => *sum = sum.saturating_add(bytes),
@@ -134,36 +178,53 @@ impl Part {
 
 /// The parts of what is in use on a device at a position, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
-    let callers = Callers::new(trace);
-    parts(trace, &callers, &uses_at(trace, &callers, device, position))
+    let lookups = Lookups::new(trace);
+    parts(&lookups, &uses_at(&lookups, device, position))
 }
 
 /// The parts at each of some peaks. What an object is stays the same: the parameters of a peak in the forward pass are those that
 /// gradients and moments of another peak tell apart.
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
-    let callers = Callers::new(trace);
-    let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(trace, &callers, device, at)).collect();
+    let lookups = Lookups::new(trace);
+    let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
     let mut known: FxHashMap<MemoryObjectId, Use> = FxHashMap::default();
     for (object, of, _) in all.iter().flatten().filter(|(.., evidence)| *evidence == Evidence::EqualSizes) {
-        known.entry(*object).or_insert(*of);
+        let known = known.entry(*object).or_insert(*of);
+        if *known == Use::EqualSets {
+            *known = *of;
+        }
     }
     for (object, of, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
         if let Some(recognized) = known.get(object) {
             (*of, *evidence) = (*recognized, Evidence::EqualSizes);
         }
     }
-    all.iter().map(|uses| parts(trace, &callers, uses)).collect()
+    all.iter().map(|uses| parts(&lookups, uses)).collect()
+}
+
+/// What is found out once for all peaks of a trace.
+struct Lookups<'a> {
+    trace: &'a MemoryTrace,
+    callers: Callers<'a>,
+    lifetimes: Lifetimes<'a>,
+    /// None where backward passes may be among the records.
+    kept: Option<KeptResults>,
+}
+
+impl<'a> Lookups<'a> {
+    fn new(trace: &'a MemoryTrace) -> Self {
+        let callers = Callers::new(trace);
+        let lifetimes = Lifetimes::new(trace, &callers);
+        let kept = (!may_train(trace, &callers)).then(|| KeptResults::new(trace, &callers));
+        Self { trace, callers, lifetimes, kept }
+    }
 }
 
 /// What an object is for, and how that is known.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
-fn uses_at(
-    trace: &MemoryTrace,
-    callers: &Callers<'_>,
-    device: MemoryDeviceId,
-    position: MemoryCallId,
-) -> Vec<ObjectUse> {
+fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
+    let (trace, callers) = (lookups.trace, &lookups.callers);
     let alive = alive_at(trace, device, position);
     let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
     let kind = |object: &MemoryObjectId| trace.kind_at(*object, position);
@@ -173,7 +234,17 @@ fn uses_at(
         let of = |object: &MemoryObjectId| of_kind(kind(object), callers.phase_of(*object));
         return alive.iter().map(|object| (*object, of(object), Evidence::Source)).collect();
     }
-    by_sets(trace, callers, &alive)
+    let (classes, mut uses) = classify(lookups, &alive);
+    let recognized = recognize(trace, &classes);
+    let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
+    uses.extend(recognized.uses.into_iter().map(|(object, of)| (object, of, Evidence::EqualSizes)));
+    uses.extend(by_hand);
+    let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();
+    let temporaries = classes.temporaries.iter().copied();
+    uses.extend(temporaries.map(|object| (object, Use::OptimizerTemporaries, Evidence::Lifetime)));
+    let rest = [&classes.optimizer, &classes.backward, &classes.forward, &classes.others].into_iter().flatten();
+    uses.extend(rest.filter(|object| !known.contains(object)).map(|object| by_path(lookups, *object)));
+    uses
 }
 
 fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
@@ -190,8 +261,9 @@ fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     }
 }
 
-/// By sets of equal sizes; what is in none of them by its call path.
-fn by_sets(trace: &MemoryTrace, callers: &Callers<'_>, alive: &[MemoryObjectId]) -> Vec<ObjectUse> {
+/// Who allocated what is alive, and what call paths alone say.
+fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
+    let (trace, callers) = (lookups.trace, &lookups.callers);
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
     let (mut classes, mut uses) = (Classes::default(), Vec::new());
     for object in alive {
@@ -204,6 +276,7 @@ fn by_sets(trace: &MemoryTrace, callers: &Callers<'_>, alive: &[MemoryObjectId])
                 uses.push((*object, Use::Workspaces, Evidence::CallPath));
             }
             _ if is_copy => uses.push((*object, Use::AutocastCopies, Evidence::CallPath)),
+            "optimizer" if lookups.lifetimes.is_temporary(*object) => classes.temporaries.push(*object),
             "optimizer" => classes.optimizer.push(*object),
             "forward" => classes.forward.push(*object),
             "backward" if callers.is_recomputed(*object) => classes.forward.push(*object),
@@ -212,42 +285,55 @@ fn by_sets(trace: &MemoryTrace, callers: &Callers<'_>, alive: &[MemoryObjectId])
         }
     }
     // Parameters are older than what else has their sizes.
-    let is_made = |object: &MemoryObjectId| trace.objects.allocated_by[object.index()].is_some();
-    classes.others.sort_by_key(|object| (is_made(object), *object));
-    let recognized = recognize(trace, &classes);
-    let known: FxHashMap<MemoryObjectId, Use> = recognized.iter().copied().collect();
-    uses.extend(recognized.into_iter().map(|(object, of)| (object, of, Evidence::EqualSizes)));
-    for object in classes.all().filter(|object| !known.contains_key(object)) {
-        let (of, evidence) = match callers.phase_of(object) {
-            "optimizer" => (Use::Optimizer, Evidence::CallPath),
-            "backward" => (Use::Backward, Evidence::CallPath),
-            "forward" => (Use::Activations, Evidence::CallPath),
-            "data" => (Use::Inputs, Evidence::CallPath),
-            _ if !is_made(&object) => (Use::Older, Evidence::Unknown),
-            _ => (Use::Other, Evidence::Unknown),
-        };
-        uses.push((object, of, evidence));
-    }
-    uses
+    classes.others.sort_by_key(|object| (is_made(trace, *object), *object));
+    (classes, uses)
 }
 
-fn parts(trace: &MemoryTrace, callers: &Callers<'_>, uses: &[ObjectUse]) -> Vec<Part> {
-    let mut parts = BTreeMap::<Use, Part>::new();
+fn is_made(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
+    trace.objects.allocated_by[object.index()].is_some()
+}
+
+/// What is in no set, by its call path.
+fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
+    let (of, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
+        ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),
+        ("backward", _) => (Use::Backward, Evidence::CallPath),
+        ("forward", None) => (Use::Activations, Evidence::CallPath),
+        ("forward", Some(kept)) if kept.has(object) => (Use::KeptResults, Evidence::Lifetime),
+        ("forward", _) => (Use::Forward, Evidence::CallPath),
+        ("data", _) => (Use::Inputs, Evidence::CallPath),
+        _ if !is_made(lookups.trace, object) => (Use::Older, Evidence::Unknown),
+        _ => (Use::Other, Evidence::Unknown),
+    };
+    (object, of, evidence)
+}
+
+fn parts(lookups: &Lookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
+    let trace = lookups.trace;
+    let mut parts = BTreeMap::<(Use, String), (Part, Vec<MemoryObjectId>)>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
     for &(object, of, evidence) in uses {
         let stack = trace.objects.stack[object.index()];
         let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
-        let new = || Part { of, evidence, bytes: 0, objects: 0, place: place.clone(), libraries: Vec::new() };
-        let part = parts.entry(of).or_insert_with(new);
+        let key = (of, if of.is_by_line() { place.clone() } else { String::new() });
+        let new = || (Part::new(of, evidence, place.clone()), Vec::new());
+        let (part, objects) = parts.entry(key).or_insert_with(new);
         let bytes = trace.objects.bytes[object.index()];
         part.bytes = part.bytes.saturating_add(bytes);
-        if let Some(library) = callers.workspace_of(object).filter(|_| of == Use::Workspaces) {
+        if let Some(library) = lookups.callers.workspace_of(object).filter(|_| of == Use::Workspaces) {
             part.add_library(library, bytes);
         }
         part.objects += 1;
+        part.by_torch_optim &= lookups.lifetimes.is_by_torch_optim(object);
+        objects.push(object);
         if part.place != place {
             part.place.clear();
         }
     }
-    parts.into_values().collect()
+    let finish = |(mut part, objects): (Part, Vec<MemoryObjectId>)| {
+        let kept = lookups.kept.as_ref().filter(|_| part.of == Use::KeptResults);
+        part.left_by_passes = kept.map(|kept| kept.passes(trace, &objects));
+        part
+    };
+    parts.into_values().map(finish).collect()
 }

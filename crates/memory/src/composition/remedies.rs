@@ -16,9 +16,13 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     let (model, activations) = (share(&Use::is_of_model), share(&|of| of == Use::Activations));
     let autocast = share(&|of| of == Use::AutocastCopies);
     let mut notes = Vec::new();
-    if model >= 50.0 {
+    let equal = share(&|of| of == Use::EqualSets);
+    if model >= 50.0 && equal >= model {
+        notes.push(equal_sets(parts, equal));
+    } else if model >= 50.0 {
+        let others = if equal > 0.0 { " (and other sets of their sizes)" } else { "" };
         notes.push(format!(
-            "Parameters, gradients and optimizer state are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
+            "Parameters, gradients and optimizer state{others} are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
              state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
         ));
         notes.push(if activations < FEW_ACTIVATIONS {
@@ -32,6 +36,12 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
              length. Sharding optimizer state or parameters saves at most {model:.1} %."
         ));
     }
+    notes.extend(parts.iter().filter(|part| part.of == Use::KeptResults).filter_map(|part| kept_results(part, all)));
+    if share(&|of| of == Use::Forward) >= 50.0 {
+        notes.push(forward_pass(share(&|of| of == Use::Forward)));
+    }
+    notes
+        .extend(parts.iter().find(|part| part.of == Use::OptimizerTemporaries).and_then(|part| temporaries(part, all)));
     if autocast >= 5.0 {
         notes.push(format!(
             "autocast copies are {autocast:.1} % of the peak. It keeps those of weights until its outermost block ends: keep the weights in \
@@ -40,6 +50,55 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     }
     notes.extend(parts.iter().find(|part| part.of == Use::Workspaces).and_then(|part| workspaces(part, all)));
     notes
+}
+
+/// From this share of the peak on, in percent, temporaries and kept results are worth a sentence.
+const MUCH: f64 = 5.0;
+
+fn temporaries(part: &Part, all: u64) -> Option<String> {
+    let share = 100.0 * part.bytes as f64 / all as f64;
+    let place = if part.place.is_empty() { String::new() } else { format!(" ({})", part.place) };
+    let remedy = if part.by_torch_optim {
+        "Use fused=True (one kernel, no temporaries), or foreach=False (those of one parameter at a time)."
+    } else {
+        "Update in place (add_, mul_, addcdiv_) and one parameter after the other, or use torch.optim with fused=True."
+    };
+    (share >= MUCH).then(|| {
+        format!("Temporaries of the optimizer's step are {share:.1} % of the peak{place}, and gone after it. {remedy}")
+    })
+}
+
+fn equal_sets(parts: &[Part], share: f64) -> String {
+    let sets: Vec<&Part> = parts.iter().filter(|part| part.of == Use::EqualSets).collect();
+    let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
+    format!(
+        "{} sets of equal sizes are {share:.1} % of the peak ({}): parameters, gradients, state of an optimizer and averages have the \
+         same sizes. Shard them over ranks, keep them in bf16 or on the host, or keep fewer copies.",
+        sets.len(),
+        places.join(", ")
+    )
+}
+
+fn kept_results(part: &Part, all: u64) -> Option<String> {
+    let share = 100.0 * part.bytes as f64 / all as f64;
+    let (passes, each) = part.left_by_passes?;
+    (share >= MUCH).then(|| {
+        format!(
+            "{} ({share:.1} % of the peak) made at {} are kept and grow by {} with each forward pass ({passes} so far); no backward pass \
+             needs them. Reduce them batch by batch (a sum, a metric), or move them to the CPU (.cpu()); .detach() where they keep a graph.",
+            words(part.bytes),
+            part.place,
+            words(each),
+        )
+    })
+}
+
+fn forward_pass(share: f64) -> String {
+    format!(
+        "Forward passes made {share:.1} % of the peak, and the records have no backward pass. Of an evaluation or inference: run it under \
+         torch.inference_mode(), with a smaller batch. Of training whose records end before backward: these are activations, which \
+         checkpoint (torch.utils.checkpoint) recomputes."
+    )
 }
 
 /// From this share of the peak on, in percent, workspaces of libraries are worth a sentence.

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 /// Objects alive at a peak, by who allocated them.
 #[derive(Default)]
 pub(super) struct Classes {
-    /// In an optimizer's step.
+    /// In an optimizer's step, to last.
     pub(super) optimizer: Vec<MemoryObjectId>,
+    /// In an optimizer's step, for this step alone: no state, but of the model's sizes.
+    pub(super) temporaries: Vec<MemoryObjectId>,
     /// In the backward pass.
     pub(super) backward: Vec<MemoryObjectId>,
     /// In the forward pass, also where backward runs it again. Activations of several passes are equal sets of sizes, too: neither
@@ -23,12 +25,13 @@ pub(super) struct Classes {
 impl Classes {
     /// The objects of all classes.
     pub(super) fn all(&self) -> impl Iterator<Item = MemoryObjectId> + '_ {
-        [&self.optimizer, &self.backward, &self.forward, &self.others].into_iter().flatten().copied()
+        let classes = [&self.optimizer, &self.temporaries, &self.backward, &self.forward, &self.others];
+        classes.into_iter().flatten().copied()
     }
 }
 
 /// Objects by the bytes that were asked for.
-type Sizes = BTreeMap<u64, usize>;
+pub(super) type Sizes = BTreeMap<u64, usize>;
 
 /// Smaller objects are counters and scales.
 const SMALLEST: u64 = 16;
@@ -49,21 +52,33 @@ const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
 /// More copies of one set are not looked for in an optimizer.
 const MOST_COPIES: usize = 4;
 
+/// Sets of a model that are recognized.
+#[derive(Default)]
+pub(super) struct Recognized {
+    /// What the objects of these sets are for.
+    pub(super) uses: Vec<(MemoryObjectId, Use)>,
+    /// The sizes of each of them.
+    pub(super) sizes: Sizes,
+}
+
 /// What the objects of recognized sets are for; nothing, where fewer than two sets are equal.
-pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Vec<(MemoryObjectId, Use)> {
+pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
+    let lines = lines(trace, &classes.optimizer);
+    let sets = candidates(trace, classes, &lines).into_iter().filter(large(trace, classes));
+    let found = sets.filter_map(|sizes| Some(Recognized { uses: assign(trace, classes, &lines, &sizes)?, sizes }));
+    let explained =
+        |found: &Recognized| found.uses.iter().map(|(object, _)| size(trace, *object)).fold(0, u64::saturating_add);
+    // Lines of an optimizer come first, and stand for what is there exactly: the backward pass has temporaries as well.
+    let is_better = |best: &_, other: &_| explained(other) as f64 > BETTER * explained(best) as f64;
+    let better = |best, other| if is_better(&best, &other) { other } else { best };
+    found.reduce(better).unwrap_or_default()
+}
+
+/// Whether a set is so large a part of these that its sizes tell anything.
+pub(super) fn large(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
     let all: Vec<MemoryObjectId> = classes.all().collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
-    let lines = lines(trace, &classes.optimizer);
-    let is_large = |set: &Sizes| set.values().sum::<usize>() >= FEWEST && bytes(set) >= least;
-    let sets = candidates(trace, classes, &lines).into_iter().filter(is_large);
-    let found = sets.filter_map(|set| assign(trace, classes, &lines, &set));
-    let explained = |uses: &[(MemoryObjectId, Use)]| {
-        uses.iter().map(|(object, _)| size(trace, *object)).fold(0, u64::saturating_add)
-    };
-    // Lines of an optimizer come first, and stand for what is there exactly: the backward pass has temporaries as well.
-    let is_better = |best: &[_], other: &[_]| explained(other) as f64 > BETTER * explained(best) as f64;
-    let better = |best: Vec<_>, other: Vec<_>| if is_better(&best, &other) { other } else { best };
-    found.reduce(better).unwrap_or_default()
+    move |set| set.values().sum::<usize>() >= FEWEST && bytes(set) >= least
 }
 
 fn size(trace: &MemoryTrace, object: MemoryObjectId) -> u64 {
@@ -74,7 +89,7 @@ fn bytes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> u64 {
     objects.iter().map(|object| size(trace, *object)).fold(0, u64::saturating_add)
 }
 
-fn sizes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Sizes {
+pub(super) fn sizes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Sizes {
     let mut sizes = Sizes::new();
     for bytes in objects.iter().map(|object| size(trace, *object)).filter(|bytes| *bytes >= SMALLEST) {
         *sizes.entry(bytes).or_default() += 1;
@@ -108,7 +123,9 @@ fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjec
 /// of that is as large as something older.
 fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectId>]) -> Vec<Sizes> {
     let mut sets = Vec::new();
-    for group in lines {
+    // What a step makes for itself has the sizes of the gradients that it works on.
+    let temporaries = self::lines(trace, &classes.temporaries);
+    for group in lines.iter().chain(&temporaries) {
         let whole = sizes_of(trace, group);
         if whole.values().all(|count| count % 2 == 0) {
             sets.push(whole.iter().map(|(bytes, count)| (*bytes, count / 2)).collect());
@@ -165,7 +182,7 @@ fn assign(
 }
 
 /// Objects by the line of the program that made them, those of no known line left out.
-fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let mut frames: FxHashMap<MemoryStackId, Option<MemoryFrame>> = FxHashMap::default();
     let mut groups: Vec<(MemoryFrame, Vec<MemoryObjectId>)> = Vec::new();
     let mut known: FxHashMap<MemoryFrame, usize> = FxHashMap::default();
@@ -183,7 +200,7 @@ fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObj
 }
 
 /// A set in a class, whose elements may be of another type.
-fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: &Sizes) -> Option<Vec<MemoryObjectId>> {
+pub(super) fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     RATIOS.iter().find_map(|(times, part)| {
         let scaled: Sizes = set.iter().map(|(bytes, count)| (bytes.saturating_mul(*times) / part, *count)).collect();
         take(trace, &mut class.to_vec(), &scaled)

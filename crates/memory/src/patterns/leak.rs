@@ -7,12 +7,13 @@
 //! free them all later, and a cache may be full soon.
 //!
 //! Activations die in backward. Those of a round that are there after the next one belong to a graph that something keeps, such as a
-//! loss in a list: so fewer rounds tell, and what leaks is the call of the model, not the many lines within. The last frees of a
+//! loss in a list: so fewer rounds tell, and what leaks is the call of the model, not the many lines within. Where no backward pass
+//! follows forward passes, these are the rounds, and what leaks is the line whose results are kept. The last frees of a
 //! trace, after which nothing is allocated, are the end of the program or of the function that keeps them.
 
 use super::{Certainty, Measure, Pattern, PatternMatch};
 use crate::Facts;
-use crate::rounds::{Origin, is_of_program};
+use crate::rounds::{Origin, is_in_cache, is_of_program, is_steady};
 use crate::suggest::callers::Callers;
 use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
@@ -120,7 +121,7 @@ fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     let rounds = facts.rounds();
     // What the last one made is still in use.
     let before_last = rounds.len().saturating_sub(1);
-    let is_parts = rounds.origin == Origin::Parts;
+    let (is_parts, is_passes) = (rounds.origin == Origin::Parts, rounds.origin == Origin::Passes);
     let of_activations = (f64::from(facts.rules.leak_rounds) * ROUNDS_OF_ACTIVATIONS).ceil() as u32;
     if before_last < if is_parts { facts.rules.leak_rounds } else { of_activations } {
         return;
@@ -138,7 +139,12 @@ fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         if round >= before_last || is_in_use || is_workspace || is_parts && !is_of_program(trace, &callers, object) {
             continue;
         }
-        let model_call = callers.model_call(object).filter(|stack| !is_parts && has_line(trace, *stack));
+        if is_passes && is_in_cache(trace, trace.objects.stack[object.index()]) {
+            continue;
+        }
+        // Without a backward pass it is no graph that keeps what a model made.
+        let is_training = !is_parts && !is_passes;
+        let model_call = callers.model_call(object).filter(|stack| is_training && has_line(trace, *stack));
         let place = match model_call {
             Some(stack) => (places.sites.called_from(object, stack), Path::new()),
             None => places.of(object),
@@ -177,15 +183,6 @@ fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) ->
 
 fn has_line(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0)
-}
-
-/// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
-/// what is merely kept for a few rounds, is no growth.
-fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
-    let known = rounds.iter().map(|round| i64::from(*round));
-    let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
-    let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);
-    rounds.len() >= least as usize && longest <= i64::from(all) / 4
 }
 
 /// Finds out what makes objects; where that is no line, the whole call path counts, without the numbers of steps.

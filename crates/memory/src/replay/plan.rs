@@ -5,6 +5,10 @@ use crate::suggest::{Action, Suggestion};
 use stackline_model::{MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// So many objects use one memory in turn at most. In a loop each object could take the memory of the one before it, without end, and
+/// each look at one of them would be a look at all.
+const MOST_IN_TURN: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) trace: &'a MemoryTrace,
@@ -42,7 +46,8 @@ impl<'a> Plan<'a> {
             Some(of) => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
                 let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&of);
-                free && mine.iter().all(whole) && self.applied_to(of).iter().all(whole)
+                let room = || self.takers_until(of) + self.takers_of(new.object) + 1 < MOST_IN_TURN;
+                free && room() && mine.iter().all(whole) && self.applied_to(of).iter().all(whole)
             }
             None => !shared || new.action.keeps_whole(),
         };
@@ -66,6 +71,16 @@ impl<'a> Plan<'a> {
             Action::Recompute { before, .. } => new.action.leaves(*before),
             _ => true,
         })
+    }
+
+    /// How many objects had the memory of one before it.
+    fn takers_until(&self, object: MemoryObjectId) -> usize {
+        std::iter::successors(self.giver.get(&object), |of| self.giver.get(of)).count()
+    }
+
+    /// How many objects have the memory of one after it.
+    fn takers_of(&self, object: MemoryObjectId) -> usize {
+        std::iter::successors(self.taker.get(&object), |by| self.taker.get(by)).count()
     }
 
     fn applied_to(&self, object: MemoryObjectId) -> &[usize] {

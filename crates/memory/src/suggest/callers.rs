@@ -50,7 +50,8 @@ impl<'a> Callers<'a> {
             let own = frames.get(frame.index()).copied().unwrap_or_default();
             nodes.push(Within {
                 backward: outer.backward || own.backward,
-                optimizer: outer.optimizer || own.optimizer,
+                // A closure that the step calls runs the model.
+                optimizer: own.optimizer || outer.optimizer && !own.forward && !own.backward,
                 data: outer.data || own.data,
                 forward: outer.forward || own.forward,
                 recomputed: outer.recomputed || outer.backward && own.forward,

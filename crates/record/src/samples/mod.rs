@@ -141,6 +141,12 @@ pub(crate) fn drain(process: &Process) -> Option<String> {
     Some(sampler.describe())
 }
 
+/// The tree of the main thread's samples, and where its newest one is.
+pub(crate) fn main_thread() -> Option<(u32, u32)> {
+    let (tree, node) = lock(&Sampler::own()?.resolver).main()?;
+    Some((tree, node.0))
+}
+
 /// Deletes all timers. The handler stays: a signal may be under way.
 pub(crate) fn stop() {
     if let Some(sampler) = Sampler::own() {

@@ -25,6 +25,7 @@ const MOST_AT_ONCE: u64 = 1000;
 struct Tree {
     owner: Owner,
     name: String,
+    is_main: bool,
     /// Where operators of other trees stand in this one.
     operators: FxHashMap<(u32, u32), NodeId>,
     /// Where the thread's last sample of wall-clock time is, and up to when its time is known, in ticks.
@@ -45,6 +46,8 @@ pub(super) struct Resolver {
     trees: FxHashMap<usize, Tree>,
     spare: Vec<Tree>,
     entry: Vec<u64>,
+    /// The tree of the main thread, and where its newest sample is.
+    main: Option<(u32, NodeId)>,
 }
 
 impl Resolver {
@@ -129,7 +132,8 @@ impl Resolver {
             return tree;
         }
         let owner = process.add_tree(tid, name.clone());
-        Tree { owner, name, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
+        let is_main = tid == std::process::id();
+        Tree { owner, name, is_main, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
     }
 
     fn put(&mut self, sampler: &Sampler, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
@@ -177,6 +181,14 @@ impl Resolver {
             tree.add(node, Metric::Counter(counter), count);
         }
         process.post(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
+        if tree.is_main {
+            self.main = Some((tree.owner.shared.id, node));
+        }
+    }
+
+    /// The tree of the main thread, and where its newest sample is.
+    pub(super) fn main(&self) -> Option<(u32, NodeId)> {
+        self.main
     }
 
     /// The frame of a line of Python, by the word that a handler wrote.

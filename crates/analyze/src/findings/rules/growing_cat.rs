@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
              transformers, index_copy_ or slices elsewhere; a list, and one cat at the end, where only the end is read.",
     example: ("keys = torch.cat([keys, k], dim=1)", "keys[:, at : at + 1] = k  # allocated once\nat += 1"),
     cost: "some lines; memory of the largest size from the beginning",
-    wrong_when: "The sizes grow because the inputs do. What begins anew within each step is left alone: so grow the features of a DenseNet, \
-                 and so does a cache that lives for no longer than a step. The gain supposes that of each copy the part of the new \
+    wrong_when: "The sizes grow because the inputs do. What begins anew within each step is left alone where it grows fewer than a hundred \
+                 times: so grow the features of a DenseNet. The gain supposes that of each copy the part of the new \
                  elements is left.",
     source: "field practice",
     needs: &[Need::Operators, Need::Shapes],
@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 3.0,
             range: (3.0, 1e6),
-            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps twenty times as many",
+            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps twenty times as many, and 34 times where sizes begin again",
         },
         Setting {
             name: "share",
@@ -52,6 +52,8 @@ struct Call {
 const LEAST_STEPS: usize = 3;
 /// What fewer steps show has to be so many times as long: a model that joins what its layers made grows within each forward.
 const LONG: f64 = 20.0;
+/// What begins again from the same size, too, such as the cache of each prompt: so many times. No model joins what so many layers made.
+const LONG_AGAIN: f64 = 34.0;
 /// So many calls of one place later nothing goes on that has not gone on since.
 const MOST_BETWEEN: usize = 4096;
 
@@ -80,7 +82,10 @@ fn growing(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     let mut chains = chains(calls);
     chains.retain(|chain| chain.len() as f64 >= least);
     let begins_anew = begins_anew(&chains);
-    let is_long = |chain: &[Call]| chain.len() as f64 >= LONG * least && !begins_anew.contains(&chain[0].largest);
+    let is_long = |chain: &[Call]| {
+        let times = if begins_anew.contains(&chain[0].largest) { LONG_AGAIN } else { LONG };
+        chain.len() as f64 >= times * least
+    };
     let steps = |chain: &[Call]| subject.steps_with(&subject.trace().steps, chain.iter().map(|call| call.event)).len();
     chains.retain(|chain| steps(chain) >= LEAST_STEPS || is_long(chain));
     chains

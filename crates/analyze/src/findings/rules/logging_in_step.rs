@@ -3,6 +3,7 @@
 use super::dataloader_starved::is_next;
 use super::host_waits;
 use crate::critical_path::exact::what_if::Action;
+use crate::findings::estimate::Estimate;
 use crate::findings::interludes::{Interlude, Seen, Spans};
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::words::duration;
@@ -20,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line; values are seen less often",
     wrong_when: "The recorded steps are just those that log: the others are faster already. Recordings see functions in C, such as \
                  print, as the line that calls them: of those only what Python's own logging does is told. Their samples say how \
-                 the time between operators divides; where nearly all of them see it, what the thread waits there (for a file) is \
-                 its own, too; bounds hold the error of such counts, not that operators behind a log may be \
+                 the time between operators divides; where nearly all of them see it, what the thread waits there (for a file, or for a \
+                 processor) is its own, too; bounds hold the error of such counts, not that operators behind a log may be \
                  faster without what it leaves in the caches: then more is gained than the upper bound says.",
     source: "field practice",
     needs: &[Need::PythonFrames],
@@ -92,7 +93,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // Of functions without operators in recordings samples say more than the stretches that they were seen in.
     let frames = subject.not_between(frames);
     let known = Spans::of(subject.trace(), &host_waits::calls(subject));
-    let unexplained = |interlude: &Interlude| subject.unexplained(interlude, &known, is_next);
+    let unexplained = |interlude: &Interlude| rest_of(subject, interlude, &known);
     let seen = subject.seen_between(|name| kind_of(name).is_some(), &frames, unexplained);
     let on_path = subject.path_inside(&frames);
     let by_place = subject.sums_by_place(frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect());
@@ -107,6 +108,21 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         found.entry(place).or_default().seen = Some(seen);
     }
     found.into_iter().filter_map(|(place, logging)| draft(subject, place, logging)).collect()
+}
+
+/// What a thread does not compute between two operators. Where hardly anything but logging is done there, that is part of it, whether the
+/// thread waits for a file or for a processor: it would do neither without. None where something else is known to be waited for.
+fn rest_of(subject: &Subject<'_>, interlude: &Interlude, known: &Spans) -> Option<Estimate> {
+    let trace = subject.trace();
+    let is_loading = |event: EventId| trace.ancestors(event).any(|e| is_next(trace.name(e)));
+    let is_known = |&(before, behind): &(EventId, EventId)| {
+        known.begin_between(trace, before, behind) || is_loading(before) || is_loading(behind)
+    };
+    if !interlude.is_one || !interlude.waits.events.is_empty() || interlude.stretches.iter().any(is_known) {
+        return None;
+    }
+    let ns = interlude.ns as f64 - interlude.computing().ns;
+    Some(Estimate { ns, low: 0.0, high: ns }).filter(|rest| rest.ns > 0.0)
 }
 
 /// What is logged from one place.

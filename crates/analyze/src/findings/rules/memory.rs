@@ -109,7 +109,7 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     about: "memory is never freed, though its last use is over, or grows with each step",
     why: "It is held up to the end of the program. Where each step adds some, memory runs out in the end: losses kept in a list keep all of their graphs.",
     advice: "Keep numbers instead of tensors: loss.item() or loss.detach(); evaluate under torch.no_grad(), without which each loss keeps \
-             its graph and all activations in it; bound what caches keep.",
+             its graph and all activations in it; reduce its results batch by batch, or move them to the CPU; bound what caches keep.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Need::Memory, Need::MemoryEnd],
     wrong_when: "It is meant to be kept until the end. Parameters, gradients and state of the optimizer are left out where they are known, \

@@ -1,14 +1,20 @@
-//! SL045: the same constants are built again in each step.
+//! SL045: the same constants, or tensors of Python lists, are built again in each step.
+
+mod lists;
+mod tables;
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::constant_runs::constant_runs;
-use crate::findings::work::Runs;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::aten::{self, constants};
-use rustc_hash::{FxHashMap, FxHashSet};
+use lists::{LISTS_TITLE, ListReads, Lists};
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Unit};
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use tables::Blank;
+
+pub(super) use lists::list_lines;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL045",
@@ -16,8 +22,7 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "masks, positions and tables are built again in each step, with the same operators and shapes each time",
     why: "What depends on nothing but sizes is the same in each step. torch.tensor(list) reads a Python list element by element.",
-    advice: "Build it once: register_buffer in __init__, a functools.lru_cache by size and device, or is_causal=True in place of a mask; \
-             torch.as_tensor of a NumPy array in place of a list.",
+    advice: "Build it once: register_buffer in __init__, a functools.lru_cache by size and device, or is_causal=True in place of a mask.",
     example: (
         "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
@@ -25,8 +30,10 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few lines; memory for what is kept",
     wrong_when: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
                  make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element, and within other functions operators that do so one after the other on \
-                 tensors of the shapes that they made; random numbers and zeros, which are usually written to, are none. Who writes to what such a line makes cannot build it \
-                 once. That such a line also reads a tensor of the step cannot be seen.",
+                 tensors of the shapes that they made; random numbers are none, and zeros, which are usually written to, only where sines and cosines are written to parts of them, or numbers to \
+                 the same parts in each step (of which a trace needs the indices: record_shapes). Who writes to what such a line makes cannot build it \
+                 once. That such a line also reads a tensor of the step cannot be seen. Whether a list has the same numbers in each step \
+                 cannot be seen either: the title says so. torch.from_numpy and as_tensor of an array read no list and do not count.",
     source: "field practice",
     needs: &[Need::Operators, Need::Steps],
     settings: &[Setting {
@@ -35,7 +42,13 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that one line or function takes, in percent",
     }],
-    elsewhere: &[],
+    elsewhere: &[Elsewhere::of(
+        "that make tensors of Python lists",
+        |draft| draft.title.starts_with(LISTS_TITLE),
+        "If its values do not change, build it once (register_buffer in __init__). Else read the data into a NumPy array (np.asarray) \
+         instead of a list, and hand that over: torch.as_tensor of an array copies nothing.",
+        ("table = torch.tensor(self.rows)", "table = torch.as_tensor(self.rows)  # a NumPy array, made once"),
+    )],
     check,
 };
 
@@ -57,14 +70,15 @@ fn is_of_loader(subject: &Subject<'_>, operator: EventId) -> bool {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     // Most programs make nothing, and need not be looked at.
-    if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name)) {
+    if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name) || is_of(&[constants::BLANK], name)) {
         return Vec::new();
     }
     let mut operators = subject.outermost(&subject.operators());
     operators.retain(|&operator| !is_of_loader(subject, operator));
     // Asked for where a line makes nothing but constants.
     let held = LazyCell::new(|| held(subject, &operators));
-    let of_line = |place, of| of_line(subject, place, of, &|| &*held);
+    let reads = ListReads::of(subject, &operators);
+    let of_line = |place, of| of_line(subject, place, of, (&reads, &|| &*held));
     let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
     for (place, of) in subject.by_place(&operators) {
         by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
@@ -76,8 +90,12 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // All lines of a function that does nothing else, or those of its lines that do, or what it does among other things.
     let of_function = |(_, lines): (Place, Vec<(Place, Vec<EventId>)>)| {
         let mut all: Vec<EventId> = lines.iter().flat_map(|(_, of)| of).copied().collect();
+        let made = tables::up_to_last_write(subject, &lines);
+        let of_table: Vec<EventId> = lines[..made].iter().flat_map(|(_, of)| of).copied().collect();
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
-        let whole = if lines.len() > 1 { of_line(first, all.clone()) } else { None };
+        // What a function does between a list and other lines is not known to be part of it.
+        let is_whole = made > 1 && !all.iter().any(|&e| reads.has(e));
+        let whole = if is_whole { of_line(first, of_table) } else { None };
         if whole.is_some() {
             return whole.into_iter().collect();
         }
@@ -125,38 +143,46 @@ fn of_line<'h>(
     subject: &Subject<'_>,
     place: Place,
     mut operators: Vec<EventId>,
-    all_held: &dyn Fn() -> &'h Held,
+    (reads, all_held): (&ListReads, &dyn Fn() -> &'h Held),
 ) -> Option<Draft> {
     let trace = subject.trace();
     place.file.as_ref()?;
     let name = |event: EventId| trace.name(event);
     let only_uploads = operators.iter().all(|&e| is_of(constants::UPLOADS, name(e)));
-    let is_constant = |&e: &EventId| is_of(constants::FACTORIES, name(e)) || is_of(constants::DERIVED, name(e));
-    if !operators.iter().all(is_constant)
-        || !operators.iter().any(|&e| is_of(constants::FACTORIES, name(e)))
-        || !is_in_each_step(subject, &mut operators)
-    {
+    let is_factory =
+        |e: EventId| is_of(constants::FACTORIES, name(e)) && (reads.has(e) || !is_of(constants::LISTS, name(e)));
+    let is_constant = |&e: &EventId| is_factory(e) || is_of(constants::DERIVED, name(e));
+    if !operators.iter().all(is_constant) || !is_in_each_step(subject, &mut operators) {
         return None;
     }
-    let spans = whole_calls(subject, &operators, all_held());
+    match Blank::of(subject, &operators) {
+        Blank::Unknown => return None,
+        Blank::Unwritten if !operators.iter().any(|&e| is_factory(e)) => return None,
+        Blank::Unwritten | Blank::Constants => (),
+    }
+    let lists = Lists::find(subject, &place, &operators, reads);
+    let spans = whole_calls(subject, &operators, (lists.is_some(), all_held));
     // What is copied to the GPU is SL030's, unless most of the time goes into reading a list.
     if subject.uses_gpu() && only_uploads && subject.total(&spans) < 2 * subject.total(&operators) {
         return None;
     }
-    let lists = Lists::find(subject, &place, &operators);
+    let lists_ns = lists.as_ref().map_or(0, Lists::ns);
     let path: i64 = subject.path_inside(&spans).iter().sum();
-    let share = subject.percent(path.max(lists.ns));
+    let share = subject.percent(path.max(lists_ns));
     if share < subject.setting("share") {
         return None;
     }
+    let mut facts = vec![
+        Fact::count("operators", operators.len()),
+        Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+        Fact::time("on the host, a step", subject.per_step(subject.total(&spans).max(lists_ns))),
+    ];
+    facts.extend(lists.as_ref().and_then(Lists::fact));
+    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built in each step" };
     Some(Draft {
-        title: format!("the same constants are built in each step: {share:.0} % of the critical path"),
-        facts: vec![
-            Fact::count("operators", operators.len()),
-            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("on the host, a step", subject.per_step(subject.total(&spans).max(lists.ns))),
-        ],
-        worth: worth(subject, &operators, (&spans, &lists))?,
+        title: format!("{title}: {share:.0} % of the critical path"),
+        facts,
+        worth: worth(subject, &operators, (&spans, lists.as_ref()))?,
         place,
         events: operators,
         support: Support::Inferred,
@@ -164,14 +190,19 @@ fn of_line<'h>(
     })
 }
 
-/// Whether operators come in each step in the same order, with inputs of the same shapes. Sorts them by time.
+/// The name of an operator, its shapes, and which part of a tensor it looks at.
+type Alike<'t> = (StrId, [Option<&'t str>; 2]);
+
+/// Whether operators come in each step in the same order, with inputs of the same shapes, and look at the same parts of them. Sorts them by
+/// time.
 fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
     let trace = subject.trace();
-    let dims = trace.attr("Input Dims");
+    let [dims, places] = ["Input Dims", "Concrete Inputs"].map(|key| trace.attr(key));
     operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
-    let mut by_step: BTreeMap<Option<usize>, Vec<(StrId, Option<&str>)>> = BTreeMap::new();
+    let mut by_step: BTreeMap<Option<usize>, Vec<Alike<'_>>> = BTreeMap::new();
     for &operator in operators.iter() {
-        let shapes = dims.get(operator).and_then(|value| value.as_str(&trace.strings));
+        let part = places.get(operator).filter(|_| is_of(&[constants::PARTS], trace.name(operator)));
+        let shapes = [dims.get(operator), part].map(|value| value.and_then(|value| value.as_str(&trace.strings)));
         let of_step = by_step.entry(subject.step_of(&trace.steps, operator)).or_default();
         of_step.push((trace.events.name[operator.index()], shapes));
     }
@@ -179,11 +210,17 @@ fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
     steps.len() >= LEAST_STEPS.max(subject.steps()) && steps.iter().all(|of| *of == steps[0])
 }
 
-/// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none.
-fn whole_calls(subject: &Subject<'_>, operators: &[EventId], all_held: &Held) -> Vec<EventId> {
+/// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none. Functions
+/// that make lists do so, too, and those that samples saw may do anything between their operators: of these only the operators count.
+fn whole_calls<'h>(
+    subject: &Subject<'_>,
+    operators: &[EventId],
+    (is_of_lists, all_held): (bool, &dyn Fn() -> &'h Held),
+) -> Vec<EventId> {
     let trace = subject.trace();
-    let theirs = held(subject, operators);
-    let holds_no_other = |call: &EventId| theirs.get(call) == all_held.get(call);
+    let is_known = !is_of_lists && subject.interludes().all.is_empty();
+    let (theirs, all_held) = if is_known { (held(subject, operators), Some(all_held())) } else { Default::default() };
+    let holds_no_other = |call: &EventId| all_held.is_some_and(|all| theirs.get(call) == all.get(call));
     let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| subject.is_own_frame(e)).filter(holds_no_other);
     // Builtins such as `<built-in method tensor of type object>` hold what the operator in them does not.
     let builtin = |&operator: &EventId| {
@@ -201,71 +238,27 @@ fn is_builtin(subject: &Subject<'_>, event: EventId) -> bool {
         && subject.trace().name(event).starts_with("<built-in method ")
 }
 
-/// What Python does to make tensors of lists (`torch.tensor`), without operators: it takes the sizes before the first of a tensor's
-/// operators, and reads the numbers between them.
-#[derive(Default)]
-struct Lists {
-    /// From the first operator of each to its last, all together, in ns.
-    ns: i64,
-    runs: Vec<(EventId, EventId)>,
-    /// From the operator before to the first, where the thread may do something else, too.
-    before: Vec<(EventId, EventId)>,
-    /// The part of the samples between these that saw the line.
-    seen: f64,
-}
-
-impl Lists {
-    /// Nothing on GPUs, whose steps do not get longer by all that the host does.
-    fn find(subject: &Subject<'_>, place: &Place, operators: &[EventId]) -> Self {
-        if subject.uses_gpu() || !operators.iter().any(|&e| reads_list(subject, e)) {
-            return Self::default();
-        }
-        let Runs { runs, neighbours, ns } = subject.runs_of(operators);
-        let firsts = runs.iter().zip(neighbours);
-        let before: Vec<_> = firsts.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
-        let wanted: FxHashSet<_> = before.iter().copied().collect();
-        let (mut seen, mut all) = (0, 0);
-        let interludes = subject.interludes().all.iter();
-        for interlude in interludes.filter(|i| i.stretches.iter().any(|stretch| wanted.contains(stretch))) {
-            all += interlude.cpu.events.len();
-            seen += interlude.cpu.events.iter().filter(|&&sample| subject.line_of(sample) == *place).count();
-        }
-        Self { ns, runs, before, seen: f64::from(seen as u32) / f64::from(all.max(1) as u32) }
-    }
-}
-
-fn reads_list(subject: &Subject<'_>, operator: EventId) -> bool {
-    is_of(constants::LISTS, subject.trace().name(operator))
-}
-
-/// The lines that make tensors of lists in each step.
-pub(super) fn list_lines(subject: &Subject<'_>) -> BTreeSet<Place> {
-    if !subject.trace().strings.iter().any(|name| is_of(constants::LISTS, name)) {
-        return BTreeSet::new();
-    }
-    let mut operators = subject.outermost(&subject.operators());
-    operators.retain(|&operator| reads_list(subject, operator) && !is_of_loader(subject, operator));
-    let by_line = subject.by_place(&operators).into_iter();
-    let in_each_step = by_line.filter_map(|(place, mut of)| is_in_each_step(subject, &mut of).then_some(place));
-    in_each_step.map(|place| Place { operator: None, module: None, ..place }).collect()
-}
-
 /// All of it goes with the GPU work that it launches; at least the operators alone.
-fn worth(subject: &Subject<'_>, operators: &[EventId], (spans, lists): (&[EventId], &Lists)) -> Option<Worth> {
+fn worth(subject: &Subject<'_>, operators: &[EventId], (spans, lists): (&[EventId], Option<&Lists>)) -> Option<Worth> {
     let work: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
     let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
         let events = events.iter().chain(&work).copied().collect();
         let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
         subject.edit_of(Action::Remove, "constants built in each step", chosen)
     };
-    let before = |part: f64| {
-        let chosen = Chosen { between: lists.before.clone(), ..Chosen::default() };
-        subject.edit_of(Action::Scale(1.0 - part), "time before constants are built", chosen).filter(|_| part > 0.0)
-    };
-    let alone = gone(operators, &lists.runs)?;
     // What Python does between the operators of one line is part of it, too.
     let runs = subject.runs_of(operators).runs;
-    let likely = std::iter::once(gone(spans, &lists.runs)?).chain(before(lists.seen)).collect();
-    let most = std::iter::once(gone(spans, &runs)?).chain(before(1.0)).collect();
-    Some(Worth::Range(likely, vec![vec![alone], most]))
+    let Some(lists) = lists else {
+        // Of functions that only samples saw the time between their operators is all that is known.
+        let between: &[_] = if subject.interludes().all.is_empty() { &[] } else { &runs };
+        return Some(Worth::Range(
+            vec![gone(spans, between)?],
+            vec![vec![gone(operators, &[])?], vec![gone(spans, &runs)?]],
+        ));
+    };
+    let least = lists.least(subject).map_or_else(|| gone(operators, &[]), Some)?;
+    let likely =
+        std::iter::once(gone(spans, &lists.runs)?).chain(lists.without_before(subject, lists.before_ns)).collect();
+    let most = std::iter::once(gone(spans, &runs)?).chain(lists.without_before(subject, lists.most_ns)).collect();
+    Some(Worth::Range(likely, vec![vec![least], most]))
 }

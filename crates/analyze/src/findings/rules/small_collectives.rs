@@ -1,8 +1,9 @@
 //! SL044: many small collectives that could be a few large ones.
 
-use crate::critical_path::exact::what_if::{Action, Edit};
+use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::collectives::Collective;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashSet;
 use stackline_model::{EventId, StrId, Unit};
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "some lines; a buffer for what is put together",
     wrong_when: "Each one needs the result of the one before, as in pipelines and tensor parallelism. The gain supposes that of each \
-                 collective its latency goes, which is taken to be the length of the shortest one, but for one latency a bucket of 25 MB; \
-                 at least half of that.",
+                 collective its launch and its latency go, which is taken to be the length of the shortest one, but for one a bucket of \
+                 25 MB, at the end of the step; at least half of the latencies. What copies them into one buffer is not counted.",
     source: "field practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
     needs: &[Need::GpuWork, Need::Collectives],
     settings: &[
@@ -37,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 3.0,
             range: (0.0, 100.0),
-            about: "least part of the time that their latencies take, in percent",
+            about: "least part of the time that their latencies, or their launches on the host, take, in percent",
         },
     ],
     elsewhere: &[],
@@ -73,8 +74,9 @@ fn draft(subject: &Subject<'_>, family: &str, of: &[Collective]) -> Option<Draft
     let latency = *subject.lengths(&events).first()?;
     let elements: i64 = sizes.iter().fold(0, |sum, size| sum.saturating_add(*size));
     let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
-    let spared = (events.len() as i64 - buckets * steps as i64).max(0) * latency;
-    if subject.percent(spared) < subject.setting("share") {
+    let merged = Merged::of(subject, &events, (buckets as usize, latency));
+    let spared = merged.kernels.len() as i64 * latency;
+    if subject.percent(spared.max(subject.total(&merged.operators))) < subject.setting("share") {
         return None;
     }
     let (place, _) = subject.by_code(&events).into_iter().next()?;
@@ -86,16 +88,106 @@ fn draft(subject: &Subject<'_>, family: &str, of: &[Collective]) -> Option<Draft
             Fact { name: "elements of the middle one", value: middle as f64, unit: Unit::None },
             Fact::time("together, a step", subject.per_step(subject.total(&events))),
             Fact::time("the shortest", latency),
+            Fact::time("on the host, a step", subject.per_step(subject.total(&merged.operators))),
         ],
-        worth: Worth::Range(edits(subject, &events, spared)?, vec![edits(subject, &events, spared / 2)?]),
+        worth: Worth::Range(
+            merged.likely(subject)?,
+            vec![halved(subject, &events, spared / 2)?, merged.most(subject)?],
+        ),
         events,
         support: Support::Partial,
         confidence: Confidence::Medium,
     })
 }
 
+/// Between two collectives of one loop the host is idle for no longer than so many times what it takes to launch one.
+const PAUSE: i64 = 3;
+
+/// What goes if collectives are put together: all but the last ones of each step.
+struct Merged {
+    kernels: Vec<EventId>,
+    /// The outermost operators that launch nothing else, and launches outside of operators.
+    operators: Vec<EventId>,
+    /// First and last of those that follow one another.
+    runs: Vec<(EventId, EventId)>,
+    kept: Vec<EventId>,
+    /// What the kept ones take more than before, in ns: the data of the others.
+    moved_ns: i64,
+}
+
+impl Merged {
+    fn of(subject: &Subject<'_>, events: &[EventId], (buckets, latency): (usize, i64)) -> Self {
+        let trace = subject.trace();
+        let mut by_step: BTreeMap<Option<usize>, Vec<EventId>> = BTreeMap::new();
+        for &event in events {
+            let launch = trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+            by_step.entry(subject.step_of(&trace.steps, launch.unwrap_or(event))).or_default().push(event);
+        }
+        let (mut kernels, mut kept) = (Vec::new(), Vec::new());
+        for mut of in by_step.into_values() {
+            of.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
+            kept.extend(of.split_off(of.len().saturating_sub(buckets)));
+            kernels.extend(of);
+        }
+        let moved_ns = kernels.iter().map(|&e| subject.dur(e) - latency).sum::<i64>().max(0);
+        let operators = host_side(subject, &kernels);
+        let runs = runs(subject, &operators);
+        Self { kernels, operators, runs, kept, moved_ns }
+    }
+
+    /// They and their launches take no time, nor does the host between them; the last ones move their data.
+    fn likely(&self, subject: &Subject<'_>) -> Option<Vec<Edit>> {
+        let longer = 1.0 + self.moved_ns as f64 / subject.total(&self.kept).max(1) as f64;
+        let gone = self.gone(subject, &[])?;
+        let grown = subject.edit(Action::Scale(longer), "collective:those put together", &self.kept);
+        Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
+    }
+
+    /// As if the last ones took no time, either.
+    fn most(&self, subject: &Subject<'_>) -> Option<Vec<Edit>> {
+        Some(vec![self.gone(subject, &self.kept)?])
+    }
+
+    fn gone(&self, subject: &Subject<'_>, also: &[EventId]) -> Option<Edit> {
+        let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
+        let chosen = Chosen { events, stretches: self.runs.clone(), ..Chosen::default() };
+        subject.edit_of(Action::Remove, "collective:small ones put together", chosen)
+    }
+}
+
+/// What launches some work and nothing else: operators, and calls outside of them.
+fn host_side(subject: &Subject<'_>, work: &[EventId]) -> Vec<EventId> {
+    let trace = subject.trace();
+    let mut found = subject.operators_of_nothing_else(work);
+    let operators: FxHashSet<EventId> = found.iter().copied().collect();
+    let launch = |&event: &EventId| trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+    let is_alone = |launch: &EventId| !trace.ancestors(*launch).any(|e| operators.contains(&e));
+    found.extend(work.iter().filter_map(launch).filter(is_alone));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// First and last of those that one thread runs one after the other, with short pauses.
+fn runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)> {
+    let events = &subject.trace().events;
+    let lengths = subject.lengths(operators);
+    let pause = PAUSE * lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    // What other operators interrupt, or a longer pause, is no run.
+    let mut sorted = operators.to_vec();
+    sorted.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
+    let at = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
+    let split = |(first, last): (EventId, EventId)| {
+        let from = sorted.partition_point(|&e| at(e) < at(first));
+        let to = sorted.partition_point(|&e| at(e) <= at(last));
+        let goes_on = |a: &EventId, b: &EventId| events.start[b.index()] - events.end(*a) <= pause;
+        sorted[from..to].chunk_by(goes_on).filter_map(|run| Some((*run.first()?, *run.last()?))).collect::<Vec<_>>()
+    };
+    subject.runs_of(operators).runs.into_iter().flat_map(split).collect()
+}
+
 /// As if so much less time were spent in collectives, in ns.
-fn edits(subject: &Subject<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
+fn halved(subject: &Subject<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
     let left = 1.0 - spared as f64 / subject.total(events).max(1) as f64;
     Some(vec![subject.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])
 }

@@ -191,12 +191,18 @@ impl Groups {
     }
 }
 
-/// Of groups in their order those that share less than half of their path with one before them.
-pub(super) fn apart(groups: Vec<(&Group, Option<Gain>)>) -> Vec<(&Group, Option<Gain>)> {
+/// Of groups in their order those that share less than half of their path with one before them; of what a function calls also what
+/// takes so much of the path that it is to be named in any case.
+pub(super) fn apart(groups: Vec<(&Group, Option<Gain>)>, large_ns: i64) -> Vec<(&Group, Option<Gain>)> {
     let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
     for (group, gain) in groups {
+        let is_large_in = |function: &Group| {
+            function.kind == LargeKind::Frame && group.kind != LargeKind::Frame && group.path_ns >= large_ns
+        };
         let is_new = |(before, _): &(&Group, Option<Gain>)| {
-            2 * group.shared_ns(before) <= group.path_ns.min(before.path_ns) || group.path_ns == 0
+            2 * group.shared_ns(before) <= group.path_ns.min(before.path_ns)
+                || group.path_ns == 0
+                || is_large_in(before)
         };
         if kept.iter().all(is_new) {
             kept.push((group, gain));

@@ -219,7 +219,8 @@ pub(super) fn find<'a>(
     let is_most = covered_percent < MOST_PERCENT;
     let least = if is_most { LEAST_PERCENT } else { LARGE_PERCENT };
     let wanted = wanted(&subject, covered, (groups.distinct(), least));
-    let found = groups::apart(priced((ground, &subject), &wanted, replay, (step_ns, threads))?);
+    let large_ns = (groups.path_ns as f64 * LARGE_PERCENT / 100.0) as i64;
+    let found = groups::apart(priced((ground, &subject), &wanted, replay, (step_ns, threads))?, large_ns);
     let gains_much =
         |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));

@@ -2,6 +2,14 @@
 
 /// What makes a tensor whose size its first argument is.
 pub(crate) const FILLED: &[&str] = &["ones", "full", "eye"];
+/// The same, mostly to be written to.
+pub(crate) const BLANK: &[&str] = &["zeros"];
+/// What sees a part of a tensor.
+pub(crate) const PARTS: &[&str] = &["select", "slice"];
+/// What writes to a part of a tensor.
+pub(crate) const WRITES: &[&str] = &["copy_", "fill_"];
+/// What tables of positions are computed with, and hardly anything else that is copied into parts of tensors.
+pub(crate) const WAVES: &[&str] = &["sin", "cos"];
 /// What makes a vector.
 pub(crate) const VECTORS: &[&str] = &["arange", "linspace", "logspace"];
 /// What keeps the number of elements, and their values.
@@ -48,6 +56,8 @@ pub(crate) const DERIVED: &[&[&str]] = &[
     RESHAPED,
     COPIED,
     COMPUTED,
+    BLANK,
+    PARTS,
     &[
         "cat",
         "detach_",
@@ -60,8 +70,6 @@ pub(crate) const DERIVED: &[&[&str]] = &[
         "repeat",
         "resolve_conj",
         "resolve_neg",
-        "select",
-        "slice",
         "stack",
     ],
 ];

@@ -96,6 +96,10 @@ impl Condition {
 
     fn is_about(&self, table: ChangeTable, change: &Change) -> bool {
         match &self.subject {
+            // A step that is as long as it was may come as much later.
+            Subject::Step(Measure::Step) => {
+                table == ChangeTable::Steps && matches!(change.measure, Measure::Step | Measure::StepAndBetween)
+            }
             Subject::Step(measure) => table == ChangeTable::Steps && change.measure == *measure,
             _ if change.measure == Measure::CpuTotal => false,
             // New names are often old ones renamed; the step as a whole says what they cost. Of no time there are no percents.

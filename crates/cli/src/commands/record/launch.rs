@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
@@ -58,9 +58,28 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
 /// The signal that ended a process, if one did.
 pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
     let signal = ended.signal()?;
-    let name = Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |known| known.as_str().to_owned());
+    let name = Signal::try_from(signal).map_or_else(|_| real_time_name(signal), |known| known.as_str().to_owned());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Some(Signaled { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
+}
+
+/// The first signal for real time, of those that programs see (`kill -l`).
+const FIRST_REAL_TIME: i32 = 34;
+
+fn real_time_name(signal: i32) -> String {
+    match signal - FIRST_REAL_TIME {
+        0 => "SIGRTMIN".to_owned(),
+        after @ 1..=30 => format!("SIGRTMIN+{after}"),
+        _ => format!("signal {signal}"),
+    }
+}
+
+/// Keeps this process alive where it reaches the limit of a file's size: writing fails then. The command gets no handler from it.
+pub(super) fn outlive_file_limit() {
+    if !is_ignored(SIGXFSZ) {
+        // Without the handler the limit ends it, as it would have.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    }
 }
 
 /// Waits without taking notice: its number stays its own until it is forgotten here.
@@ -70,10 +89,14 @@ fn wait_until_ended(pid: Pid) {
 
 /// The signals to pass on, without those that this process was told to ignore: so must the command be (`nohup`).
 fn wanted() -> impl Iterator<Item = i32> {
+    PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
+}
+
+fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    PASSED_ON.into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
+    ignored >> (signal - 1) & 1 == 1
 }
 
 /// Exit code where a command is not found, as shells have it.

@@ -7,17 +7,28 @@ mod options;
 mod place;
 
 use crate::args::{Common, Mode, RecordArgs};
+use crate::failure::command_line;
 use crate::output::say;
 use anyhow::Result;
 use place::Place;
 use stackline_model::{CallFrameKind, CallTree, Problem, Severity};
 use stackline_present::human;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
 /// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
     let recorder = place::recorder()?;
-    let place = Place::create(common.output.as_deref(), &args.command)?;
+    launch::outlive_file_limit();
+    let place = match Place::create(common.output.as_deref(), &args.command) {
+        Ok(place) => place,
+        Err(error) if is_full(&error) => {
+            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without"))?;
+            return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
+        }
+        Err(error) => return Err(error),
+    };
     let mut environment = place.environment(&recorder)?;
     environment.extend(options);
     let ended = match launch::run(&args.command, &environment) {
@@ -44,6 +55,12 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
         Err(error) => say(&not_merged(args, common, &place, (&how, &error))),
     };
     Ok(launch::end_like(ended))
+}
+
+/// Whether there was no room for a run directory: no reason to run the command another time.
+fn is_full(error: &anyhow::Error) -> bool {
+    let kind = error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded))
 }
 
 const NOTHING: &str = "nothing was recorded: no Python process reported. Only Python can be recorded, without \
@@ -122,9 +139,10 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
     let lost = missing(tree);
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
-        "stackline: {how}{} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}{overhead}",
+        "stackline: {how}{} call paths of {} ({}). Next: {}{nothing}{lost}{overhead}",
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),
+        command_line(next, &[PathBuf::from(run)]),
     )
 }

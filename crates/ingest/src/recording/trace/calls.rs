@@ -2,7 +2,7 @@
 
 use super::in_flight;
 use crate::problems;
-use crate::recording::ends::Ends;
+use crate::recording::ends::{Ends, LastSeen};
 use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage};
 use crate::recording::{note_unread, open_stream};
@@ -11,7 +11,6 @@ use stackline_model::ReadReport;
 use stackline_recording::{
     CallDetail, Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind,
 };
-use std::collections::BTreeMap;
 
 /// What a stream of a recording in `trace` mode says.
 #[derive(Debug, Default)]
@@ -42,8 +41,7 @@ pub(super) struct Calls {
     pub(super) ended: bool,
     /// Whether something else than its parent or itself ended the process.
     pub(super) killed: bool,
-    /// What ran last on which thread ([`Record::Running`]).
-    pub(super) running: BTreeMap<u32, u32>,
+    pub(super) last_seen: LastSeen,
     /// Exact names of calls whose frames stand for many names.
     pub(super) call_names: Vec<String>,
     holes: Holes,
@@ -247,9 +245,9 @@ impl Calls {
                 }
                 Some(())
             }
-            Record::Running { thread, node } => {
+            Record::Running { thread, .. } | Record::Sampled { thread, .. } => {
                 self.thread(thread)?;
-                self.running.insert(thread, node);
+                self.last_seen.put(&record);
                 Some(())
             }
             Record::Restart => {

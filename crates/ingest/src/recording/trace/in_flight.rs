@@ -1,23 +1,20 @@
 //! Calls that were running when their process was killed.
 
 use super::calls::{Calls, ThreadCalls};
-use crate::problems;
-use crate::recording::ends::running_words;
 use stackline_model::ReadReport;
 use stackline_recording::FrameKey;
 
 /// Says which calls never returned, with their callers.
 pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
-    for (&thread, &node) in calls.running.iter().filter(|&(_, &node)| node != 0) {
-        let Some(thread) = calls.threads.get(thread as usize) else { continue };
+    calls.last_seen.note(stream, report, |(thread, node)| {
+        let thread = calls.threads.get(thread as usize)?;
         let described = &thread.thread;
         let name = match described.name.as_str() {
             "" => described.tid.to_string(),
             name => format!("{name} ({})", described.tid),
         };
-        let words = running_words(stream, &name, &path(calls, thread, node));
-        problems::IN_FLIGHT.count(report, None, &words);
-    }
+        Some((described.tid, name, path(calls, thread, node)))
+    });
 }
 
 /// The frames of a node, the innermost first.

@@ -127,6 +127,7 @@ fn told_below(change: &Change, all: &[&Change]) -> bool {
 fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Step => "step",
+        Measure::StepAndBetween => "up to the next",
         Measure::Gpu => "GPU busy",
         Measure::Cpu | Measure::CpuTotal => "operators on host",
     }
@@ -203,11 +204,16 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
 
 /// The headline: what happened to the step.
 fn headline(shown: &Shown<'_>) -> String {
-    let steps = shown.changes(ChangeTable::Steps).iter().filter(|change| change.measure == Measure::Step);
+    let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
+    let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
     let Some(step) = largest else { return "no steps to compare".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
+    let rank = match step.measure {
+        Measure::StepAndBetween => format!("{rank}, with the time up to the next one,"),
+        _ => rank,
+    };
     match step.verdict {
         Verdict::Slower => format!("the step{rank} is {share:.1} % slower"),
         Verdict::Faster => format!("the step{rank} is {:.1} % faster", -share),

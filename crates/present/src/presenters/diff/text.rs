@@ -64,7 +64,7 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
         let mut line = Line { width: what.chars().count(), text: what, room: style.width };
         line.push(&format!("{share:<shares$}"), |text| text.to_owned());
         line.push(verdict, |text| colored(text, change.verdict, style));
-        if change.measure == Measure::Step {
+        if matches!(change.measure, Measure::Step | Measure::StepAndBetween) {
             line.push(&format!("({} and {} steps)", change.count_before, change.count_after), |text| dim(text, style));
         }
         out.push_str(&format!("{}\n", line.text));

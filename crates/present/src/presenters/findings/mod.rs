@@ -21,7 +21,7 @@ pub use uncovered::uncovered;
 
 use super::human::{self, signed_duration as signed};
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{Finding, Findings, Reason, Unchecked, ranges};
+use stackline_analyze::findings::{Finding, Findings, RankTimes, Reason, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
@@ -151,11 +151,14 @@ fn size(found: &Findings) -> String {
 
 fn length(found: &Findings) -> String {
     let with = if found.with_gpu_work { " with its GPU work" } else { "" };
-    let slowest = found.ranks.iter().max_by_key(|of| (of.step_ns, std::cmp::Reverse(of.rank)));
-    if let Some(slowest) = slowest {
+    if let Some(slowest) = RankTimes::slowest(&found.ranks) {
         let (ranks, ns) = (found.ranks.len(), human::duration(found.step_ns));
         let what = if found.steps > 0 { "a step" } else { "the trace" };
-        return format!("{ranks} ranks, of which rank {} is slowest: {what} takes {ns}{with}", slowest.rank);
+        let which = match RankTimes::are_equal(&found.ranks) {
+            true => "equally slow".to_owned(),
+            false => format!("of which rank {} is slowest", slowest.rank),
+        };
+        return format!("{ranks} ranks, {which}: {what} takes {ns}{with}");
     }
     match found.steps {
         0 if found.is_of_calls => format!("the thread that runs it takes {}", human::duration(found.step_ns)),

@@ -16,6 +16,9 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
     let what = match count {
+        0 if found.unchecked.len() == rules::ALL.len() && !found.peaks.is_empty() => {
+            "No rule could be checked; `stackline memory` says what the peak is made of".to_owned()
+        }
         0 if found.unchecked.len() == rules::ALL.len() => "No rule could be checked".to_owned(),
         0 => "No rule finds anything that would gain much".to_owned(),
         _ => counted(count, "finding"),

@@ -3,8 +3,7 @@
 use super::{bounds, of_what, percent};
 use crate::presenters::human::count;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Findings, LargeGroup, LargeKind};
-use std::cmp::Reverse;
+use stackline_analyze::findings::{Findings, LargeGroup, LargeKind, RankTimes};
 
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;
@@ -52,7 +51,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else if group.kind == LargeKind::Call && of_window > of_path {
         format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
     } else if group.kind == LargeKind::Frame {
-        format!("{of_window:.0} % of the window with what it calls, {of_path:.0} % of the critical path by itself")
+        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path is in it and what it calls")
     } else {
         format!("{of_path:.0} % of {all}")
     };
@@ -86,7 +85,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
 
 /// Of several ranks, the one that is told of.
 fn of_slowest(found: &Findings) -> String {
-    let slowest = found.ranks.iter().max_by_key(|times| (times.step_ns, Reverse(times.rank)));
+    let slowest = RankTimes::slowest(&found.ranks);
     slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
 }
 

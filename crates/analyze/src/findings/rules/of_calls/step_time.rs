@@ -15,6 +15,8 @@ pub struct StepTime {
     pub steps: usize,
     /// The rank whose step is longest, of the eight whose busiest threads have most time; `None` of a job without ranks.
     pub rank: Option<i64>,
+    /// Samples of the thread, in all steps, by which times are told; those of operators are measured from begin to end, too.
+    pub samples: usize,
     /// All of it.
     pub ns: i64,
     /// Operators, and all below them, while they had a processor.
@@ -77,9 +79,11 @@ fn busiest_ranks(tree: &CallTree) -> Vec<i64> {
 
 fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
     let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<CallFrameId, u64>) = (0, 0, BTreeMap::new());
+    let mut samples = 0u64;
     for node in called.nodes() {
         let time = called.thread.own[node.index()];
         waits = waits.saturating_add(time.waits_ns);
+        samples = samples.saturating_add(time.samples);
         if called.in_operator[node.index()] {
             operators = operators.saturating_add(time.computing().ns);
         }
@@ -91,6 +95,7 @@ fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
     StepTime {
         steps: called.steps.count,
         rank,
+        samples: usize::try_from(samples).unwrap_or(usize::MAX),
         ns,
         operators_ns,
         waits_ns: called.knows_waits().then_some(waits_ns),

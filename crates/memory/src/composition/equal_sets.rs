@@ -1,0 +1,87 @@
+//! Sets of the model's sizes that lines of the program made: state and temporaries of optimizers that are written by hand, copies of
+//! parameters, and sets of which only that they are equal is known.
+
+use super::lifetimes::Lifetimes;
+use super::sets::{Classes, Recognized, Sizes, large, of_line, sizes_of, take_any_type};
+use super::{Evidence, ObjectUse, Use};
+use crate::source_location::frame_of;
+use rustc_hash::FxHashSet;
+use stackline_model::{MemoryObjectId, MemoryTrace};
+
+/// Fewer different sizes may be equal by chance: a loop that makes the same size again and again.
+const FEWEST_SIZES: usize = 2;
+
+/// What the sets that lines of the program made are for, of objects that nothing else explains.
+pub(super) fn of_program(
+    trace: &MemoryTrace,
+    lifetimes: &Lifetimes<'_>,
+    classes: &Classes,
+    recognized: &Recognized,
+) -> Vec<ObjectUse> {
+    let known: FxHashSet<MemoryObjectId> = recognized.uses.iter().map(|(object, _)| *object).collect();
+    let left: Vec<MemoryObjectId> = classes.others.iter().copied().filter(|object| !known.contains(object)).collect();
+    let sets = match recognized.uses.is_empty() {
+        true => alike(trace, classes, &left),
+        false => of_sizes(trace, of_line(trace, &left), &recognized.sizes),
+    };
+    let is_state = |of: &Use| matches!(of, Use::FirstMoments | Use::OptimizerState);
+    let has_state = recognized.uses.iter().any(|(_, of)| is_state(of));
+    let states = sets.iter().filter(|set| !has_state && is_state_by_hand(trace, lifetimes, set)).count();
+    let mut names = match states {
+        0..=2 => vec![Use::SecondMoments, Use::FirstMoments],
+        _ => vec![Use::OptimizerState; states],
+    };
+    let mut uses = Vec::new();
+    for set in sets {
+        let (of, evidence) = if set.iter().all(|object| is_temporary_by_hand(lifetimes, *object)) {
+            (Use::OptimizerTemporaries, Evidence::Lifetime)
+        } else if !has_state && is_state_by_hand(trace, lifetimes, &set) {
+            (names.pop().unwrap_or(Use::OptimizerState), Evidence::EqualSizes)
+        } else {
+            (Use::EqualSets, Evidence::EqualSizes)
+        };
+        uses.extend(set.into_iter().map(|object| (object, of, evidence)));
+    }
+    uses
+}
+
+fn is_temporary_by_hand(lifetimes: &Lifetimes<'_>, object: MemoryObjectId) -> bool {
+    lifetimes.is_made_in_step(object) && lifetimes.is_temporary(object)
+}
+
+/// Whether a function `step` made a set between a backward and a forward pass, to last.
+fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[MemoryObjectId]) -> bool {
+    set.iter().all(|object| {
+        let frame = frame_of(trace, trace.objects.stack[object.index()]);
+        frame.is_some_and(|frame| trace.strings.get(frame.function) == "step")
+            && lifetimes.is_made_in_step(*object)
+            && !lifetimes.is_temporary(*object)
+    })
+}
+
+/// Every set of these sizes that a line made, also of another type.
+fn of_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes) -> Vec<Vec<MemoryObjectId>> {
+    let mut sets = Vec::new();
+    for mut line in lines {
+        while let Some(set) = take_any_type(trace, &line, sizes) {
+            let taken: FxHashSet<MemoryObjectId> = set.iter().copied().collect();
+            line.retain(|object| !taken.contains(object));
+            sets.push(set);
+        }
+    }
+    sets
+}
+
+/// The equal sets of which one line made all, of the sizes of which there are the most bytes; none where only one line has these sizes.
+fn alike(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+    let (lines, is_large) = (of_line(trace, objects), large(trace, classes));
+    let sizes = lines.iter().map(|line| sizes_of(trace, line));
+    let mut candidates: Vec<Sizes> = sizes.filter(|set| set.len() >= FEWEST_SIZES && is_large(set)).collect();
+    candidates.dedup();
+    let sets = candidates.iter().map(|sizes| of_sizes(trace, lines.clone(), sizes));
+    let bytes = |sets: &Vec<Vec<MemoryObjectId>>| {
+        sets.iter().flatten().map(|object| trace.objects.bytes[object.index()]).fold(0, u64::saturating_add)
+    };
+    // Of equal ones the first: `max_by_key` takes the last.
+    sets.filter(|sets| sets.len() > 1).rev().max_by_key(bytes).unwrap_or_default()
+}

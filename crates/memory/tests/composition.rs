@@ -1,0 +1,295 @@
+//! Composition of peaks: temporaries of an optimizer's step, optimizers written by hand, and programs without backward passes.
+
+use crate::snapshots::{BASE, MIB, event, frame, numbers, read, texts};
+use serde_json::{Value, json};
+use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
+use stackline_memory::curve::curves;
+use stackline_memory::tables::{composition_table, named_peaks, waste_table};
+use stackline_memory::{Origin, Study};
+use stackline_model::MemoryTrace;
+
+const KIB: u64 = 1024;
+const ADAM: &str = "/env/site-packages/torch/optim/adam.py";
+
+/// A program that allocates and frees; addresses are never used again.
+#[derive(Default)]
+struct Program {
+    events: Vec<Value>,
+    end: u64,
+}
+
+impl Program {
+    fn add(&mut self, action: &str, (address, bytes): (u64, u64), frames: &[Value]) {
+        self.events.push(event(action, address, bytes, self.events.len() as u64, frames));
+    }
+
+    fn make(&mut self, bytes: u64, frames: &[Value]) -> (u64, u64) {
+        let block = (BASE + self.end, bytes);
+        self.end += bytes;
+        self.add("alloc", block, frames);
+        block
+    }
+
+    /// One object of each size of the model, with elements of so many times the parameters' bytes.
+    fn set(&mut self, times: u64, frames: &[Value]) -> Vec<(u64, u64)> {
+        sizes().map(|bytes| self.make(times * bytes, frames)).collect()
+    }
+
+    fn free(&mut self, blocks: impl IntoIterator<Item = (u64, u64)>) {
+        for block in blocks {
+            self.add("free_requested", block, &[]);
+            self.add("free_completed", block, &[]);
+        }
+    }
+
+    /// Forward and backward; the gradients.
+    fn passes(&mut self) -> Vec<(u64, u64)> {
+        let node = "torch::autograd::generated::AddmmBackward0::apply(int)";
+        let activation = self.make(100 * KIB, &forward(33, "train"));
+        let gradients = self.set(1, &[frame("??", 0, node)]);
+        self.free([activation]);
+        gradients
+    }
+
+    fn trace(&self) -> MemoryTrace {
+        read(&json!({"segments": [], "device_traces": [self.events]}))
+    }
+}
+
+fn sizes() -> impl Iterator<Item = u64> {
+    (0..12).map(|at| (1 + at % 5) * 64 * KIB)
+}
+
+fn set() -> u64 {
+    sizes().sum()
+}
+
+fn forward(line: u32, caller: &str) -> [Value; 3] {
+    let call = frame("/env/site-packages/torch/nn/modules/module.py", 1800, "_call_impl");
+    [frame("model.py", line, "forward"), call, frame("train.py", 8, caller)]
+}
+
+fn build() -> [Value; 1] {
+    [frame("train.py", 3, "build")]
+}
+
+/// A line of `torch.optim`, called by the program.
+fn optim(line: u32, function: &str) -> [Value; 3] {
+    [frame(ADAM, line, function), frame(ADAM, 220, "step"), frame("train.py", 9, "main")]
+}
+
+/// A line of an optimizer that knows nothing of `torch.optim`.
+fn by_hand(line: u32, function: &str) -> [Value; 2] {
+    [frame("opt.py", line, function), frame("train.py", 9, "main")]
+}
+
+fn parts(trace: &MemoryTrace) -> Vec<Part> {
+    let curve = &curves(trace)[0];
+    composition(trace, curve.device, curve.peak().position)
+}
+
+fn of(parts: &[Part], wanted: Use) -> u64 {
+    parts.iter().filter(|part| part.of == wanted).map(|part| part.bytes).sum()
+}
+
+/// AdamW with `foreach`: five equal sets, of which the last one is gone after each step.
+fn foreach(steps: u32, function: &str, frees: bool) -> MemoryTrace {
+    let mut program = Program::default();
+    program.set(1, &build());
+    for step in 0..steps {
+        let gradients = program.passes();
+        if step == 0 {
+            program.set(1, &optim(170, "_init_group"));
+            program.set(1, &optim(175, "_init_group"));
+        }
+        let temporaries = program.set(1, &optim(640, function));
+        if frees || step + 1 < steps {
+            program.free(temporaries.into_iter().chain(gradients));
+        }
+    }
+    program.trace()
+}
+
+#[test]
+fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
+    let all = [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments, Use::OptimizerTemporaries];
+    // The records end after the step, within the second, or within the first one, where the function tells.
+    for (steps, function, frees) in
+        [(4, "_multi_tensor_adam", true), (2, "update", false), (1, "_multi_tensor_adam", false), (3, "update", true)]
+    {
+        let parts = parts(&foreach(steps, function, frees));
+        for wanted in all {
+            assert_eq!(of(&parts, wanted), set(), "{steps} {function} {frees} {wanted:?}: {parts:?}");
+        }
+        let temporaries = parts.iter().find(|part| part.of == Use::OptimizerTemporaries).unwrap();
+        assert_eq!(temporaries.evidence, Evidence::Lifetime);
+        let notes = remedies(&parts).join(" ");
+        assert!(notes.contains("optimizer state are 80.0 %"), "{notes}");
+        assert!(notes.contains("20.0 % of the peak (train.py:9 main)") && notes.contains("fused=True"), "{notes}");
+        assert!(notes.contains("foreach=False"), "{notes}");
+    }
+}
+
+/// SGD makes its momentum where others make temporaries; what the end of the program frees was no temporary.
+#[test]
+fn state_that_lasts_is_no_temporary() {
+    for function in ["_multi_tensor_sgd", "_init_group"] {
+        let mut program = Program::default();
+        let parameters = program.set(1, &build());
+        let gradients = program.passes();
+        let momentum = program.set(1, &optim(300, function));
+        program.free(gradients);
+        program.free(momentum.into_iter().chain(parameters));
+        let parts = parts(&program.trace());
+        assert_eq!([of(&parts, Use::FirstMoments), of(&parts, Use::OptimizerTemporaries)], [set(), 0], "{parts:?}");
+    }
+}
+
+/// What the next step makes anew, after it freed the last one's, is none either: gradients in float32, kept in a list.
+#[test]
+fn what_each_step_makes_anew_is_a_temporary() {
+    let mut program = Program::default();
+    program.set(1, &build());
+    program.set(2, &optim(170, "_init_group"));
+    let mut copies = Vec::new();
+    for _ in 0..4 {
+        let gradients = program.passes();
+        let made = program.set(2, &optim(200, "step"));
+        program.free(std::mem::replace(&mut copies, made));
+        program.free(gradients);
+    }
+    let parts = parts(&program.trace());
+    assert_eq!(of(&parts, Use::OptimizerTemporaries), 4 * set(), "{parts:?}");
+    assert_eq!(of(&parts, Use::FirstMoments), 2 * set(), "{parts:?}");
+}
+
+/// What a closure of the step runs (LBFGS, Lightning) is the model's.
+#[test]
+fn the_model_within_an_optimizers_step_makes_activations() {
+    let within = |frames: &[Value]| -> Vec<Value> { frames.iter().cloned().chain(optim(60, "step")).collect() };
+    let mut program = Program::default();
+    program.set(1, &build());
+    for _ in 0..3 {
+        let activations: Vec<_> = (0..9).map(|_| program.make(MIB, &within(&forward(33, "closure")))).collect();
+        let engine = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
+        let gradients = program.set(1, &within(&engine));
+        program.free(activations.into_iter().chain(gradients));
+    }
+    let parts = parts(&program.trace());
+    assert_eq!([of(&parts, Use::Activations), of(&parts, Use::Gradients)], [9 * MIB, set()], "{parts:?}");
+    assert_eq!(of(&parts, Use::OptimizerTemporaries), 0, "{parts:?}");
+}
+
+/// Mixed precision: weights in bfloat16, master weights, moments and float32 copies of gradients, all by lines of the program.
+#[test]
+fn optimizers_written_by_hand_are_recognized() {
+    let mut program = Program::default();
+    program.set(1, &build());
+    program.set(2, &by_hand(12, "__init__"));
+    for step in 0..3 {
+        let gradients = program.passes();
+        let copies = program.set(2, &by_hand(40, "step"));
+        if step == 0 {
+            program.set(2, &by_hand(44, "step"));
+            program.set(2, &by_hand(45, "step"));
+        }
+        let updates = program.set(2, &by_hand(50, "step"));
+        program.free(updates.into_iter().chain(copies).chain(gradients));
+    }
+    let parts = parts(&program.trace());
+    for (wanted, times, place) in [
+        (Use::Parameters, 1, "train.py:3 build"),
+        (Use::Gradients, 1, "AddmmBackward0"),
+        (Use::FirstMoments, 2, "opt.py:44 step"),
+        (Use::SecondMoments, 2, "opt.py:45 step"),
+        (Use::EqualSets, 2, "opt.py:12 __init__"),
+        (Use::OptimizerTemporaries, 4, ""),
+    ] {
+        let part = parts.iter().find(|part| part.of == wanted).unwrap();
+        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{wanted:?}: {parts:?}");
+    }
+    assert_eq!([of(&parts, Use::Other), of(&parts, Use::OptimizerState)], [0, 0]);
+    let notes = remedies(&parts).join(" ");
+    assert!(notes.contains("33.3 % of the peak, and gone after it. Update in place"), "{notes}");
+}
+
+/// Sets of which only that they are equal is known have a row each, by line.
+#[test]
+fn equal_sets_are_named_by_their_lines() {
+    let mut program = Program::default();
+    for line in [12, 44, 45] {
+        program.set(1, &by_hand(line, "setup"));
+    }
+    program.make(MIB, &by_hand(99, "other"));
+    let trace = program.trace();
+    let table = composition_table(&trace, &named_peaks(&trace, 1));
+    assert_eq!(texts(&table, "use"), ["equal set of sizes", "equal set of sizes", "equal set of sizes", "other"]);
+    assert_eq!(texts(&table, "place")[..3], ["opt.py:12 setup", "opt.py:44 setup", "opt.py:45 setup"]);
+    assert_eq!(numbers(&table, "bytes")[0], set() as i64);
+    let notes = table.notes.join(" ");
+    assert!(notes.contains("3 sets of equal sizes are ") && !notes.contains("optimizer state are"), "{notes}");
+    // One line alone, or one size alone, is equal to nothing.
+    let mut program = Program::default();
+    program.set(1, &by_hand(12, "setup"));
+    for line in [44, 45] {
+        (0..8).for_each(|_| _ = program.make(MIB, &by_hand(line, "setup")));
+    }
+    assert_eq!(of(&parts(&program.trace()), Use::EqualSets), 0);
+}
+
+/// An evaluation that keeps something of each batch, made at these frames.
+fn evaluation(batches: u32, kept: &[Value]) -> MemoryTrace {
+    let mut program = Program::default();
+    program.make(4 * MIB, &build());
+    for _ in 0..batches {
+        let hidden = program.make(MIB, &forward(33, "evaluate"));
+        program.make(2 * MIB, kept);
+        let head = program.make(MIB, &forward(40, "evaluate"));
+        program.free([hidden, head]);
+    }
+    program.trace()
+}
+
+#[test]
+fn results_that_an_evaluation_keeps_are_no_activations() {
+    let trace = evaluation(40, &forward(36, "evaluate"));
+    let parts = parts(&trace);
+    let kept = parts.iter().find(|part| part.of == Use::KeptResults).unwrap();
+    assert_eq!((kept.bytes, kept.place.as_str()), (80 * MIB, "model.py:36 forward"));
+    assert_eq!(kept.left_by_passes, Some((40, 2 * MIB)));
+    assert_eq!([of(&parts, Use::Activations), of(&parts, Use::Forward)], [0, 2 * MIB]);
+    let notes = remedies(&parts).join(" ");
+    assert!(notes.contains("grow by 2048 KiB with each forward pass (40 so far)"), "{notes}");
+    assert!(notes.contains(".cpu()") && !notes.contains("checkpoint"), "{notes}");
+    let study = Study::new(&trace, 1);
+    let waste = waste_table(&trace, &study.matches);
+    assert_eq!(
+        (texts(&waste, "code"), texts(&waste, "place")),
+        (vec!["SL055".into()], vec!["model.py:36 forward".into()])
+    );
+    assert_eq!(numbers(&waste, "grows_by"), [2 * MIB as i64]);
+    assert!(study.matches.iter().all(|found| found.model_call.is_none()), "no graph keeps them");
+    assert!(matches!(study.matches[0].measure, Some(stackline_memory::Measure::Growth { origin: Origin::Passes, .. })));
+}
+
+/// A cache of keys and values is there to grow; layers of one pass are no passes; few passes tell nothing.
+#[test]
+fn caches_layers_and_few_passes_are_no_growth() {
+    let mut cached = vec![frame("cache.py", 5, "update")];
+    cached.extend(forward(36, "evaluate"));
+    let mut one_pass = Program::default();
+    one_pass.make(MIB, &forward(10, "evaluate"));
+    for _ in 0..32 {
+        let hidden = one_pass.make(MIB, &forward(33, "evaluate"));
+        one_pass.make(2 * MIB, &forward(36, "evaluate"));
+        one_pass.free([hidden]);
+    }
+    one_pass.make(MIB, &forward(50, "evaluate"));
+    let few = evaluation(4, &forward(36, "evaluate"));
+    for (name, trace) in [("cache", evaluation(40, &cached)), ("layers", one_pass.trace()), ("few", few)] {
+        let parts = parts(&trace);
+        assert_eq!([of(&parts, Use::KeptResults), of(&parts, Use::Activations)], [0, 0], "{name}: {parts:?}");
+        assert!(of(&parts, Use::Forward) > 0, "{name}");
+        assert!(Study::new(&trace, 1).matches.is_empty(), "{name}");
+    }
+}

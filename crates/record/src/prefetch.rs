@@ -1,0 +1,19 @@
+//! Asking the processor to fetch memory ahead of its use.
+
+/// Begins to fetch the line of the processor's cache that a value lies in; changes nothing else.
+#[inline]
+pub(crate) fn prefetch<T>(value: &T) {
+    let at = std::ptr::from_ref(value);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, which neither faults nor reads what the program could see.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction is a hint: it neither faults nor changes registers or memory.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
