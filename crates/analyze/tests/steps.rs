@@ -4,6 +4,7 @@ use crate::corpus_support::for_each_trace;
 use crate::findings_support::read;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_analyze::diff::{self, Change, ChangeTable, Measure, Profile, compare};
 use stackline_analyze::findings::{Options, find};
 use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::{Looked, StartUp};
@@ -167,6 +168,93 @@ fn repeated_launches_are_the_steps_of_real_traces() {
         "schema-2021-v100-resnet50.json.gz",
     ];
     assert!(offered == expected || offered.is_empty(), "{offered:?}");
+}
+
+/// Times of day are more than a day after 0, in µs.
+const BASE: i64 = 100_000_000_000;
+
+/// Three steps of 100 µs, each with a kernel that runs in it; the launch of the second one begins at another time.
+fn launched_at(launched: i64) -> Trace {
+    let steps = [step(0, BASE, 100), step(1, BASE + 100, 100), step(2, BASE + 200, 100)];
+    let at = |number: i64| BASE + 10 + 100 * number;
+    let kernels =
+        [(1, at(0)), (2, launched), (3, at(2))].map(|(id, launched)| kernel(id, launched, at(id - 1) + 20, 30));
+    trace(steps.into_iter().chain(kernels.into_iter().flatten()))
+}
+
+#[test]
+fn a_launch_at_a_time_that_cannot_be_moves_no_step() {
+    let lengths = |trace: &Trace| {
+        let steps = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap();
+        let tables = (steps.run)(trace, &Scope::default());
+        match &tables[0].column("with_gpu_us").unwrap().values {
+            Values::F64(values) => values.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let hundred = vec![Some(100.0); 3];
+    assert_eq!(lengths(&launched_at(BASE + 110)), hundred);
+    for bad in [0, -5] {
+        let trace = launched_at(bad);
+        assert_eq!((window(&trace, &Scope::default()).0, lengths(&trace)), (3, hundred.clone()), "{bad}");
+    }
+}
+
+#[test]
+fn marks_without_a_duration_last_until_the_next_one_or_are_none() {
+    let lengths = |steps: [Value; 4]| -> Vec<(i64, i64)> {
+        let trace = trace(steps);
+        trace.steps.iter().map(|step| (step.number, (step.end - step.start) / 1000)).collect()
+    };
+    let of = |lengths: [i64; 4], between: i64| {
+        [0, 1, 2, 3].map(|at| step(at, 1000 + (100 + between) * at, lengths[at as usize]))
+    };
+    assert_eq!(lengths(of([100; 4], 1)), [(0, 100), (1, 100), (2, 100), (3, 100)]);
+    assert_eq!(
+        lengths(of([100, 0, 100, 0], 1)),
+        [(0, 100), (1, 101), (2, 100)],
+        "the end of the last one is not known"
+    );
+    assert_eq!(lengths(of([100, 0, 100, 100], 50)), [(0, 100), (2, 100), (3, 100)], "they do not follow one another");
+    assert_eq!(lengths(of([0; 4], 1)), [(0, 0), (1, 0), (2, 0), (3, 0)], "nothing is known");
+    let trace = trace(of([100, 0, 100, 100], 1));
+    assert_eq!(trace.report.count_of("step_without_duration"), 1);
+}
+
+#[test]
+fn steps_are_compared_with_what_lies_between_them_too() {
+    let profile = |between: i64| {
+        let steps = (0..6).map(|at| step(at, 1000 + (100 + between) * at, 100));
+        Profile::of(&trace(steps), 0, &Scope::default())
+    };
+    let changes = |before: i64, after: i64| {
+        let diff = compare(&vec![vec![profile(before)]], &vec![vec![profile(after)]], diff::Options::default());
+        let of =
+            |change: &Change| (change.measure, [change.before_ns, change.after_ns].map(|ns| ns.round() as i64 / 1000));
+        diff.changes[&ChangeTable::Steps].iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(changes(0, 1), [(Measure::Step, [100, 100])], "nothing to speak of");
+    assert_eq!(changes(0, 300), [(Measure::Step, [100, 100]), (Measure::StepAndBetween, [100, 400])]);
+}
+
+/// Launches of which the file has no operation, as where it breaks off.
+#[test]
+fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
+    let steps = [step(0, 1000, 100), step(1, 1100, 100), step(2, 1200, 100)];
+    let recorded = [kernel(1, 1010, 1030, 30), kernel(3, 1210, 1230, 30)];
+    let unrecorded = (10..14).map(|id| span("cudaLaunchKernel", "cuda_runtime", (1, 1100 + id, 1), id));
+    let trace = trace(steps.into_iter().chain(recorded.into_iter().flatten()).chain(unrecorded));
+    let run = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap().run;
+    let tables = run(&trace, &Scope::default());
+    for (column, expected) in
+        [("gpu_busy_us", [Some(30.0), None, Some(30.0)]), ("launched_gpu_us", [Some(30.0), None, Some(30.0)])]
+    {
+        match &tables[0].column(column).unwrap().values {
+            Values::F64(values) => assert_eq!(values[..], expected, "{column}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(trace.report.count_of("kernels_not_recorded"), 4);
 }
 
 /// Iterations of ten operations, as many as asked for; each copies its input first, or none does.

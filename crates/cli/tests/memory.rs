@@ -132,6 +132,9 @@ fn the_views() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["memory"], more].concat());
     insta::assert_snapshot!("memory_oom", view(&["oom.json"]));
+    let for_agent = shown(folder.path(), &["report", "oom.json", "--for-agent"]);
+    assert!(for_agent.len() <= 4096, "{}", for_agent.len());
+    insta::assert_snapshot!("report_for_agent_oom", for_agent);
     insta::assert_snapshot!(
         "memory_by_path",
         view(&["oom.json", "--by", "path", "--peaks", "1", "--table", "memory_at_peak"])

@@ -257,6 +257,20 @@ wait_for_nothing()
 const HANGING: [(&str, [&str; 2]); 2] =
     [(HANGS, ["in_flight", "a span without end on thread"]), (HANGS_IN_PYTHON, ["last_seen", ": wait_for_nothing ("])];
 
+/// The limit holds for the files of the launcher, too.
+#[test]
+fn where_no_file_may_be_written_the_command_runs_unrecorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = record(folder.path(), &[], "echo ran; exit 7");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""]).arg(recorded.get_program()).args(recorded.get_args());
+    limited.envs(recorded.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(folder.path());
+    let output = limited.output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"ran\n"[..]), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nothing is recorded"), "{}", stderr(&output));
+    assert_eq!(names(folder.path()), ["recorder.so"]);
+}
+
 #[test]
 fn a_call_in_flight_and_the_signal_are_told() {
     let Some(python) = torch() else { return };
@@ -305,6 +319,13 @@ fn a_real_training_program() {
         text.lines().filter(|line| line.contains("loss")).map(str::to_owned).collect()
     };
     assert_eq!(losses(&recorded), losses(&alone), "the program computes the same, bit by bit");
+    let step = |more: &[&str]| -> serde_json::Value {
+        let document = stdout(&[&["calls", run, "--format", "json"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&document).unwrap()["recording"]["step"].clone()
+    };
+    assert_eq!(step(&["--lines"]), step(&[]), "however it is shown");
+    let for_agent = stdout(&["report", run, "--for-agent"]);
+    assert!(for_agent.len() <= 4096 && for_agent.contains("train_gpt.py:"), "{for_agent}");
     let flat = stdout(&["calls", run, "--view", "flat", "--format", "json"]);
     let document: serde_json::Value = serde_json::from_str(&flat).unwrap();
     let rows = document["tables"]["calls"]["rows"].as_array().unwrap();

@@ -402,3 +402,22 @@ fn slices_may_be_filled_one_by_one() {
         assert!(of(&text, "split").is_empty(), "{whole}");
     }
 }
+
+/// A loop in which each object could take the memory of the one before: without a bound all would be looked at with each.
+#[test]
+fn only_so_many_objects_use_one_memory_in_turn() {
+    const OBJECTS: u64 = 300;
+    let text: Vec<String> = (0..OBJECTS).map(|at| format!("a o{at} 1000; k f >o{at}[:]; k g o{at}[:]>")).collect();
+    let trace = trace(&text.join("; "));
+    let facts = Facts::new(&trace, Rules::default());
+    let list: Vec<Suggestion> = suggestions(&facts, &patterns::find(&facts))
+        .into_iter()
+        .filter(|one| matches!(one.action, Action::Reuse { .. }))
+        .collect();
+    let mut replay = Replay::new(&trace, MemoryDeviceId(0), &list);
+    let applied = (0..list.len()).filter(|&one| replay.apply(one)).count() as u64;
+    let memories = replay.blocks().filter(|(_, spans)| !spans.is_empty()).count() as u64;
+    assert_eq!(memories + applied, OBJECTS, "each other one has that of another");
+    assert!((OBJECTS.div_ceil(64)..OBJECTS / 32).contains(&memories), "{memories}");
+    assert_eq!(replay.peak().bytes, 1000 * memories);
+}

@@ -208,6 +208,14 @@ fn head(tree: &CallTree, (run, metric): (&str, CallMetric), step: Option<&StepTi
     text
 }
 
+/// What was recorded, and of what a step consists.
+pub(super) fn head_for_agent(tree: &CallTree, step: Option<&StepTime>) -> String {
+    let command =
+        tree.processes.first().map(|process| terminal::shorten(&terminal::clean(&process.command.join(" ")), 120));
+    let step = step.map_or_else(String::new, |time| format!("{}\n", step_sentence(time)));
+    format!("Command: {}; {}\n{step}", command.unwrap_or_default(), processes(tree))
+}
+
 /// Fewer samples do not tell how time divides.
 const LEAST_SAMPLES: usize = 10;
 

@@ -39,6 +39,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         Command::Report(args) => {
             let held = match report::run(args, common) {
                 Ok(held) => held,
+                Err(error) if report::for_agent_instead(args, common, &error)?.is_some() => false,
                 Err(error) => {
                     let (held, next) = match report::instead(args, common, &error)? {
                         Some(Command::Memory(args)) => (memory::run(&args, common)?, "view"),

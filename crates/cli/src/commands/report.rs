@@ -90,6 +90,21 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
+/// The text for a language model of an input that holds no trace; none of others.
+pub(crate) fn for_agent_instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<()>> {
+    let text = match error.downcast_ref::<stackline_engine::Error>() {
+        _ if !args.for_agent => return Ok(None),
+        Some(stackline_engine::Error::OnlyMemory { path }) if path.as_os_str() != "-" => {
+            super::report_for_agent::of_memory(path, common)?
+        }
+        Some(stackline_engine::Error::OnlyCalls { path, .. }) if path.as_os_str() != "-" => {
+            super::report_for_agent::of_calls(path)?
+        }
+        _ => return Ok(None),
+    };
+    to_output(common, |out| out.write_all(text.as_bytes())).map(Some)
+}
+
 /// The command that answers in place of `report` where an input holds no trace: of memory `memory`, of sums of calls `calls`.
 pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<Command>> {
     let (name, path) = match error.downcast_ref::<stackline_engine::Error>() {

@@ -194,6 +194,19 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
     all
 }
 
+/// What a language model is told: the peaks, what they are made of and what to do about that, and where they come from.
+pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, study: &Study<'_>) -> Vec<Table> {
+    let mut tables = overview((args, common), study);
+    tables.sort_by_key(|table| match table.name.as_str() {
+        "memory_peaks" => 0,
+        "memory_composition" => 1,
+        "memory_suggestions" => 2,
+        _ => 3,
+    });
+    tables.iter_mut().for_each(for_people);
+    tables
+}
+
 /// That what is told to do together is not all to be seen, where the table is cut.
 fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<String> {
     let rows = common.limit.unwrap_or(ROWS);
@@ -247,7 +260,7 @@ pub(in crate::commands) fn described(memory: &MemoryTrace) -> Trace {
 }
 
 /// What was read.
-fn head(trace: &MemoryTrace) -> String {
+pub(super) fn head(trace: &MemoryTrace) -> String {
     let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
     let count = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })

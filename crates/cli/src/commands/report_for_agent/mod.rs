@@ -1,5 +1,9 @@
 //! `report --for-agent`: the report as little text for a language model.
 
+mod instead;
+
+pub(super) use instead::{of_calls, of_memory};
+
 use crate::session::Session;
 use crate::view::{number, text, top};
 use stackline_analyze::findings::{self, Finding, Findings, Options};
@@ -45,7 +49,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, content: &Content) -> String
     if let (None, Some(operators)) = (find("gpu_kernels"), find("operators")) {
         operators_of(operators, &mut out);
     }
-    cut(out)
+    cut(out, "stackline findings TRACE, stackline report TRACE --format json")
 }
 
 /// Traces, windows, steps, critical paths, and what was lost.
@@ -227,17 +231,17 @@ fn short(text: &str, most: usize) -> String {
     stackline_present::terminal::shorten(&stackline_present::terminal::clean(text), most)
 }
 
-/// As many whole lines as fit, and a last one that says where to find the rest.
-fn cut(mut text: String) -> String {
-    const MORE: &str = "\nMore: stackline findings TRACE, stackline report TRACE --format json\n";
-    if text.len() + MORE.len() > MOST {
-        let mut end = MOST - MORE.len();
+/// As many whole lines as fit, and a last one that says which commands show the rest.
+fn cut(mut text: String, commands: &str) -> String {
+    let more = format!("\nMore: {}\n", short(commands, MOST / 2));
+    if text.len() + more.len() > MOST {
+        let mut end = MOST - more.len();
         while !text.is_char_boundary(end) {
             end -= 1;
         }
         text.truncate(text[..end].rfind('\n').map_or(0, |at| at + 1));
     }
-    text.push_str(MORE);
+    text.push_str(&more);
     text
 }
 
@@ -248,10 +252,10 @@ mod tests {
     #[test]
     fn it_ends_with_a_whole_line() {
         let lines = "a kernel of some name – 100 µs\n".repeat(300);
-        let text = cut(lines);
+        let text = cut(lines, "stackline");
         assert!(text.len() <= MOST && text.len() > MOST - 100, "{}", text.len());
         let mut whole = text.lines().filter(|line| !line.is_empty());
         assert!(whole.all(|line| line == "a kernel of some name – 100 µs" || line.starts_with("More: ")));
-        assert!(cut("one\n".into()).starts_with("one\n\nMore"));
+        assert!(cut("one\n".into(), "stackline").starts_with("one\n\nMore"));
     }
 }
