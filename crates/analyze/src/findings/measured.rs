@@ -245,9 +245,8 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL029",
         &[Replay],
-        "Calls that log, print or save take no time, waits for the GPU inside them included (`remove`). Where only samples saw them, \
-         between two operators, the time between these shrinks by as much as the samples count for (`scale`); the bounds are the error \
-         of counting samples.",
+        "Calls that log, print or save take no time, with the waits for the GPU in them (`remove`). Where only samples saw them, between two \
+         operators, the time between shrinks as far as these count (`scale`): by all, waits included, where hardly any saw anything else.",
     ),
     (
         "SL030",
@@ -341,8 +340,9 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL044",
         &[Replay],
-        "All collectives of the kind take less time (`scale`): the length of the shortest one each, but for one a bucket of 25 MB. The lower \
-         bound holds half of that.",
+        "All but one collective for each bucket of 25 MB go, with their operators, their launches and the short pauses between them \
+         (`remove`); those that are left carry all data: they take the time of all less a latency each (`scale`), which is the length of the \
+         shortest one. The lower bound holds half of the latencies alone, the upper one all of their time.",
     ),
     (
         "SL045",
@@ -350,7 +350,7 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "Its share is the critical path inside the function, where it does nothing else, else inside the builtin functions and operators. They \
          take no time, nor does the GPU work that they launch (`remove`). The bounds hold the operators alone, and also what is done from \
          the first of them to the last. Without a GPU, what `torch.tensor` of a list does from its first operator to its last counts, too, and \
-         as much of the time before the first as samples say (`scale`); at most all of it.",
+         of the time before the first 1.2 times as much, at most twice: so long PyTorch takes for the sizes of a list.",
     ),
     (
         "SL046",
