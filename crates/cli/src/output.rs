@@ -96,13 +96,14 @@ fn shifted_clocks(set: &TraceSet) -> String {
 }
 
 /// Checks on which tables and findings depend, by the codes of the read report that say that they failed.
-const CHECKS: [(&str, &str); 7] = [
+const CHECKS: [(&str, &str); 8] = [
     ("kernel_before_launch", "kernel_before_launch"),
     ("kernel_after_wait", "sync_ends_early"),
     ("sequence_number_twice", "sequence_number_twice"),
     ("zero_time", "times_left_out"),
     ("zero_duration", "times_left_out"),
     ("step_without_duration", "times_left_out"),
+    ("out_of_stream_order", "times_left_out"),
     ("kernels_not_recorded", "launch_without_record"),
 ];
 /// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.

@@ -69,6 +69,8 @@ codes! {
         "GPU records before the recording, long after it or absurdly long were kept but count nowhere";
     ZERO_STEP "step_without_duration" Repaired
         "marks of steps have no duration: such a step lasts until the next one begins where marks follow one another, and is none elsewhere";
+    OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
+        "GPU operations start over a second before or after those of their stream that were launched next to them: kept, but count nowhere";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note

@@ -12,6 +12,7 @@ mod ownership;
 mod plausible;
 mod rank;
 pub(crate) mod steps;
+mod stream_order;
 mod streams;
 mod unclosed;
 pub(crate) mod unset;
@@ -36,7 +37,7 @@ const BEFORE: [Pass; 6] = [
 ];
 
 /// What needs the times of devices as they are used from then on.
-const AFTER: [Pass; 2] = [plausible::mark, plausible::mark_covering];
+const AFTER: [Pass; 3] = [plausible::mark, plausible::mark_covering, stream_order::mark];
 
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {

@@ -1,0 +1,88 @@
+//! GPU operations whose times break the order of their stream.
+//!
+//! A stream runs its operations in the order of their launches. One that starts long after those that were launched behind it, or long
+//! before those that were launched before it, has a time that cannot be.
+
+use crate::places::{Places, Tally};
+use crate::problems;
+use stackline_model::{EventId, Key, Trace, TrackId, flags};
+use std::collections::BTreeMap;
+
+/// Further off than threads that launch into one stream, or a clock that is set right, could make it.
+const FAR_NS: i64 = 1_000_000_000;
+/// So many neighbors in the order of launches say when an operation can have run.
+const NEIGHBORS: usize = 3;
+
+/// An operation: when it was launched, when it starts, and its event.
+type Launched = (i64, i64, EventId);
+
+/// Marks such operations.
+pub(super) fn mark(trace: &mut Trace, places: &Places) {
+    let mut marked = Tally::default();
+    for event in of_streams(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
+        trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
+        marked.add(event, || trace.name(event).to_owned());
+    }
+    marked.tell(problems::OUT_OF_STREAM_ORDER, places, &mut trace.report);
+}
+
+/// Operations of each stream that one process launches.
+fn of_streams(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
+    let events = &trace.events;
+    let mut streams: BTreeMap<TrackId, (Option<Key>, Vec<Launched>)> = BTreeMap::new();
+    for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
+        let event = trace.gpu.event[gpu];
+        let Some(call) = trace.gpu.launch[gpu].some().filter(|&call| events.is_plausible(call)) else { continue };
+        if events.is_plausible(event) {
+            let process = trace.tracks.pid(events.track[call.index()]);
+            let (of, stream) = streams.entry(events.track[event.index()]).or_insert((Some(process), Vec::new()));
+            *of = of.filter(|of| *of == process);
+            stream.push((events.start[call.index()], events.start[event.index()], event));
+        }
+    }
+    streams.into_iter().filter_map(|(track, (process, stream))| process.map(|_| (track, stream))).collect()
+}
+
+fn out_of_order(stream: &mut [Launched]) -> Vec<EventId> {
+    stream.sort_unstable();
+    let middle = |neighbors: &[Launched]| {
+        let mut starts: Vec<i64> = neighbors.iter().map(|&(_, start, _)| start).collect();
+        starts.sort_unstable();
+        (starts.len() == NEIGHBORS).then(|| starts[NEIGHBORS / 2])
+    };
+    let is_out = |&at: &usize| {
+        let (_, start, _) = stream[at];
+        let before = middle(&stream[at.saturating_sub(NEIGHBORS)..at]);
+        let behind = middle(&stream[at + 1..(at + 1 + NEIGHBORS).min(stream.len())]);
+        behind.is_some_and(|behind| start.saturating_sub(behind) > FAR_NS)
+            || before.is_some_and(|before| before.saturating_sub(start) > FAR_NS)
+    };
+    (0..stream.len()).filter(is_out).map(|at| stream[at].2).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAR_NS, out_of_order};
+    use proptest::prelude::*;
+    use stackline_model::EventId;
+
+    proptest! {
+        #[test]
+        fn only_what_breaks_the_order_is_found(
+            of in prop::collection::vec((0_i64..3 * FAR_NS, 0_i64..FAR_NS), 8..40), bad in 4_usize..36, off in prop::bool::ANY,
+        ) {
+            let (mut launched, mut free) = (0, 0);
+            let mut stream: Vec<_> = (0..).zip(of).map(|(id, (between, length))| {
+                launched += between;
+                let start = launched.max(free);
+                free = start + length;
+                (launched, start, EventId(id))
+            }).collect();
+            prop_assert_eq!(out_of_order(&mut stream.clone()), []);
+            let bad = bad.min(stream.len() - 4);
+            let (last, first) = (stream[stream.len() - 1].1, stream[0].1);
+            stream[bad].1 = if off { last + 10 * FAR_NS } else { first - 10 * FAR_NS };
+            prop_assert_eq!(out_of_order(&mut stream), [EventId(bad as u32)]);
+        }
+    }
+}
