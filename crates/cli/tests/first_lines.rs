@@ -109,11 +109,13 @@ fn the_path_of_several_ranks_is_that_of_the_slowest() {
 fn snapshots_say_what_to_run() {
     let Some(one) = corpus("memory/snapshot-forward-bf16.pickle") else { return };
     let Some(other) = corpus("memory/snapshot-forward-fp32.pickle") else { return };
-    for arguments in [&["doctor", &one][..], &["check", &one], &["report", &one, "--for-agent"]] {
+    for arguments in [&["doctor", &one], &["check", &one]] {
         let (code, error) = failure(arguments);
         assert_eq!(code, Some(2), "{error}");
         assert!(error.ends_with(&format!("Next: stackline memory {one}\n")), "{arguments:?}: {error}");
     }
+    let for_agent = stdout(&["report", &one, "--for-agent"]);
+    assert!(for_agent.len() <= 4096 && for_agent.ends_with(&format!("More: stackline memory {one}\n")), "{for_agent}");
     let shown = run(&["report", &one]);
     assert!(String::from_utf8_lossy(&shown.stderr).ends_with(&format!("Next: stackline view {one}\n")));
     let (_, error) = failure(&["report", &one, &other]);

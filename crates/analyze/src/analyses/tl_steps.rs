@@ -5,7 +5,7 @@ use crate::stats;
 use crate::steps::with_gpu_work;
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{EventId, EventKind, GpuId, Step, Table, Trace, TrackId, Unit};
+use stackline_model::{EventId, EventKind, GpuId, Step, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const STEPS: Analysis = Analysis {
@@ -92,21 +92,12 @@ fn work(trace: &Trace) -> Vec<Work> {
     let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
     for call in without.chain(untimed) {
         let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
-        let process = |track: TrackId| trace.tracks.pid(track);
-        let begun = trace.steps.partition_point(|step| step.start <= at);
-        let is_around = |&row: &usize| {
-            let step = &trace.steps[row];
-            at < step.end && process(trace.events.track[step.event.index()]) == process(track)
-        };
-        if let Some(row) = (0..begun).rev().take(NESTED).find(is_around) {
-            work[row].unrecorded += 1;
+        if let Some(step) = trace.step_at(at, trace.tracks.pid(track)) {
+            work[step as usize].unrecorded += 1;
         }
     }
     work
 }
-
-/// Steps of other processes that may begin within one.
-const NESTED: usize = 4096;
 
 /// The two lengths of each step, in µs.
 struct Times {

@@ -46,9 +46,10 @@ fn of_streams(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
 fn out_of_order(stream: &mut [Launched]) -> Vec<EventId> {
     stream.sort_unstable();
     let middle = |neighbors: &[Launched]| {
-        let mut starts: Vec<i64> = neighbors.iter().map(|&(_, start, _)| start).collect();
+        let neighbors: &[Launched; NEIGHBORS] = neighbors.try_into().ok()?;
+        let mut starts = neighbors.map(|(_, start, _)| start);
         starts.sort_unstable();
-        (starts.len() == NEIGHBORS).then(|| starts[NEIGHBORS / 2])
+        Some(starts[NEIGHBORS / 2])
     };
     let is_out = |&at: &usize| {
         let (_, start, _) = stream[at];
