@@ -29,6 +29,12 @@ fn loops_of_small_operators() {
     assert!((688..=702).contains(&only(&found)), "{}", text(&found));
     assert_eq!(in_loop(20, 5).of("SL038"), [], "few");
     assert_eq!(in_loop(100, 60).of("SL038"), [], "not small");
+    let of_cells = |us: i64| {
+        steps(move |p| {
+            p.python("train.py(7): forward", |p| (0..63).for_each(|_| p.op("aten::lstm_cell", |p| p.work(us))));
+        })
+    };
+    assert_eq!([60, 600].map(|us| of_cells(us).of("SL038").len()), [1, 0], "there is a layer for all of them");
     let different = steps(|p| {
         for i in 0..100 {
             p.python(&format!("nn.Module: Linear_{i}"), |p| p.op("aten::addmm", |p| p.work(5)));

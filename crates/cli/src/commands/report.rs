@@ -90,30 +90,19 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
-/// The text for a language model of an input that holds no trace; none of others.
-pub(crate) fn for_agent_instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<()>> {
-    let text = match error.downcast_ref::<stackline_engine::Error>() {
-        _ if !args.for_agent => return Ok(None),
-        Some(stackline_engine::Error::OnlyMemory { path }) if path.as_os_str() != "-" => {
-            super::report_for_agent::of_memory(path, common)?
-        }
-        Some(stackline_engine::Error::OnlyCalls { path, .. }) if path.as_os_str() != "-" => {
-            super::report_for_agent::of_calls(path)?
-        }
-        _ => return Ok(None),
-    };
-    to_output(common, |out| out.write_all(text.as_bytes())).map(Some)
-}
-
-/// The command that answers in place of `report` where an input holds no trace: of memory `memory`, of sums of calls `calls`.
-pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<Command>> {
+/// The only input, if it holds no trace, and the command that shows what it holds: of memory `memory`, of sums of calls `calls`.
+fn without_trace<'e>(
+    args: &ReportArgs,
+    common: &Common,
+    error: &'e anyhow::Error,
+) -> Result<Option<(&'static str, &'e Path)>> {
     let (name, path) = match error.downcast_ref::<stackline_engine::Error>() {
         Some(stackline_engine::Error::OnlyMemory { path }) => ("memory", path),
         Some(stackline_engine::Error::OnlyCalls { path, .. }) => ("calls", path),
         _ => return Ok(None),
     };
     // Standard input was read to its end.
-    if args.for_agent || !args.fail_on.is_empty() || path.as_os_str() == "-" {
+    if !args.fail_on.is_empty() || path.as_os_str() == "-" {
         return Ok(None);
     }
     one_alone(&args.inputs.inputs, path)?;
@@ -126,6 +115,25 @@ pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error)
             refused.join(", ")
         )));
     }
+    Ok(Some((name, path)))
+}
+
+/// Writes the text for a language model of an input that holds no trace; none of others.
+pub(crate) fn for_agent_instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<()>> {
+    if !args.for_agent {
+        return Ok(None);
+    }
+    let Some((name, path)) = without_trace(args, common, error)? else { return Ok(None) };
+    let text = match name {
+        "memory" => super::report_for_agent::of_memory(path, common)?,
+        _ => super::report_for_agent::of_calls(path)?,
+    };
+    to_output(common, |out| out.write_all(text.as_bytes())).map(Some)
+}
+
+/// The command that answers in place of `report` where an input holds no trace.
+pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<Command>> {
+    let Some((name, path)) = without_trace(args, common, error)? else { return Ok(None) };
     let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
     let cli = Cli::try_parse_from(words)?;
     let holds = if name == "memory" { "memory alone" } else { "sums of calls, not each call" };

@@ -65,7 +65,7 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
     }
 }
 
-/// More launches of kernels without an operation are more than the end of a recording cuts off, in percent.
+/// A profiler may lose so many records of kernels, in percent, without changing what is computed.
 const MOST_UNRECORDED_PERCENT: u64 = 2;
 
 fn is_kernel_launch(trace: &Trace, call: EventId) -> bool {
@@ -80,16 +80,22 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
         let event = trace.gpu.event[gpu];
         missing.add(event, || trace.name(event).to_owned());
     }
+    let recorded: FxHashSet<EventId> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
+    let start = |call: EventId| trace.events.start[call.index()];
+    // What is launched behind that runs after the end of the recording.
+    let mut last: FxHashMap<Key, i64> = FxHashMap::default();
+    for call in trace.gpu.launch.iter().filter_map(|call| call.some()) {
+        let last = last.entry(pid(trace, call)).or_insert(i64::MIN);
+        *last = start(call).max(*last);
+    }
     for call in trace.launches_without_work() {
         unrecorded.add(call, || trace.name(call).to_owned());
-        if is_kernel_launch(trace, call) {
+        if is_kernel_launch(trace, call) && last.get(&pid(trace, call)).is_some_and(|last| start(call) < *last) {
             kernels.add(call, || trace.name(call).to_owned());
         }
     }
-    let recorded: FxHashSet<EventId> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
     let recorded = recorded.into_iter().filter(|&call| is_kernel_launch(trace, call)).count() as u64;
-    // A few at the end of a recording are usual.
-    if kernels.count() > MOST_UNRECORDED_PERCENT * (recorded + kernels.count()) / 100 && recorded > 0 {
+    if kernels.count() > MOST_UNRECORDED_PERCENT * (recorded + kernels.count()) / 100 {
         kernels.tell(problems::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
     missing.tell(problems::NO_LAUNCH, places, &mut trace.report);

@@ -119,6 +119,11 @@ pub(crate) fn is_attention(operator: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
+/// Whether an operator is one step of a recurrent layer, of which there is an operator for the whole sequence.
+pub(crate) fn is_recurrent_cell(operator: &str) -> bool {
+    matches!(short_name(operator), Some("lstm_cell" | "gru_cell" | "rnn_tanh_cell" | "rnn_relu_cell"))
+}
+
 /// Whether an operator may multiply a matrix of each sample with another one of it.
 pub(crate) fn is_batched_product(operator: &str) -> bool {
     matches!(short_name(operator), Some("bmm" | "baddbmm" | "matmul" | "einsum"))

@@ -12,6 +12,7 @@ use stackline_engine::OpenOptions;
 use stackline_memory::{Rules, Study};
 use stackline_model::{CallMetric, CallTree, Table, Unit, Values};
 use stackline_present::human;
+use stackline_present::terminal::clean_lines;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -78,7 +79,7 @@ pub(in crate::commands) fn of_memory(path: &Path, common: &Common) -> Result<Str
     let study = Study::by_rules(&trace, PEAKS, Rules::default());
     let mut out =
         String::from("Report of memory of a device. All numbers are those of the file; savings are replayed.\n");
-    out.push_str(&memory::head(&trace));
+    out.push_str(&clean_lines(&memory::head(&trace)));
     if let Command::Memory(args) = &asked.command {
         for table in memory::overview_for_agent(args, &asked.common, &study) {
             rows(&table, &mut out);
