@@ -40,6 +40,12 @@ pub fn is_launch(call: &str) -> bool {
             .any(|part| call.contains(part))
 }
 
+/// Whether a launch fills memory ([`is_launch`]): profilers may leave out what it does, which takes no time to speak of.
+#[must_use]
+pub fn is_fill_launch(call: &str) -> bool {
+    call.contains("Memset")
+}
+
 /// Whether a runtime or driver call begins (`true`) or ends (`false`) the capture of a stream into a graph.
 #[must_use]
 pub fn captures(call: &str) -> Option<bool> {

@@ -5,6 +5,7 @@ use crate::stats;
 use crate::steps::with_gpu_work;
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
+use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, EventKind, GpuId, Step, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -88,7 +89,7 @@ fn work(trace: &Trace) -> Vec<Work> {
         trace.kind(event) == EventKind::Kernel && !trace.events.is_plausible(event)
     };
     let untimed = trace.gpu.ids().filter(is_without_time).filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
-    let is_fill = |call: &EventId| trace.name(*call).contains("Memset");
+    let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
     let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
     for call in without.chain(untimed) {
         let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);

@@ -1,6 +1,7 @@
 //! Launch calls and the operations that they launched.
 
 use super::{Check, Outcome};
+use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, Trace};
 
 /// No operation starts before the call that launches it begins.
@@ -31,8 +32,7 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     rule: "launch calls have an operation on a device, but for those captured into a graph and for fills, which profilers may leave out",
     consequence: "GPU time of operators is too small, idle time too large",
     run: |trace| {
-        // Fills take no time to speak of.
-        let is_fill = |call: &EventId| trace.name(*call).contains("Memset");
+        let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
         let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
         let with: std::collections::BTreeSet<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
         let breaches = without.map(|call| (call, "no operation has its correlation id".to_owned()));

@@ -36,12 +36,7 @@ impl Pair<'_> {
         let name = |text: &String| (text.as_str().into(), None);
         match table {
             Table::Steps => {
-                let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
-                let rows = |side: &[&Profile]| side.iter().map(|p| p.totals.iter().collect()).collect::<Vec<Row>>();
-                let (before, after) = (rows(&self.before), rows(&self.after));
-                let (before, after): (Vec<_>, Vec<_>) =
-                    (before.iter().map(Some).collect(), after.iter().map(Some).collect());
-                let mut changes = self.row(("".into(), None), &before, &after, &measures);
+                let mut changes = self.whole(|p| &p.totals, &[Measure::Step, Measure::Gpu, Measure::Cpu]);
                 let at = changes.iter().take_while(|change| change.measure == Measure::Step).count();
                 changes.splice(at..at, self.with_between());
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
@@ -83,11 +78,15 @@ impl Pair<'_> {
         if !known || !all.any(|profile| is_more(&profile)) {
             return Vec::new();
         }
-        let rows =
-            |side: &[&Profile]| side.iter().map(|p| p.totals_with_between.iter().collect()).collect::<Vec<Row>>();
+        self.whole(|p| &p.totals_with_between, &[Measure::StepAndBetween])
+    }
+
+    /// The measures of steps as a whole, of which each profile has a cell.
+    fn whole(&self, cells: impl Fn(&Profile) -> &[Cell], measures: &[Measure]) -> Vec<Change> {
+        let rows = |side: &[&Profile]| side.iter().map(|p| cells(p).iter().collect()).collect::<Vec<Row>>();
         let (before, after) = (rows(&self.before), rows(&self.after));
         let (before, after): (Vec<_>, Vec<_>) = (before.iter().map(Some).collect(), after.iter().map(Some).collect());
-        self.row(("".into(), None), &before, &after, &[Measure::StepAndBetween])
+        self.row(("".into(), None), &before, &after, measures)
     }
 
     fn rows<K: Ord>(

@@ -8,6 +8,7 @@ use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::estimate::shared;
 use crate::findings::work::Runs;
 use crate::findings::{Fact, Place, Subject};
+use crate::steps::middle;
 use crate::vocabulary::aten::{self, constants};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind};
@@ -102,7 +103,7 @@ impl Lists {
         let events = &subject.trace().events;
         let Runs { runs, neighbours, ns } = subject.runs_of(operators);
         let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
-        let usual = median(runs.iter().map(length).collect());
+        let usual = usual(runs.iter().map(length));
         let second_pass = Self::second_pass(subject, operators, (&runs, reads));
         let gap = |&(before, first): &(EventId, EventId)| events.start[first.index()] - events.end(before);
         let firsts = runs.iter().zip(neighbours);
@@ -134,7 +135,7 @@ impl Lists {
         let starts: FxHashSet<EventId> = runs.iter().map(|run| run.0).collect();
         let first = |last: &EventId| Some((*reads.0.get(last)?, *last));
         let firsts = operators.iter().filter_map(first).filter(|(first, _)| starts.contains(first));
-        median(firsts.map(|(first, last)| events.start[last.index()] - events.end(first)).collect())
+        usual(firsts.map(|(first, last)| events.start[last.index()] - events.end(first)))
     }
 
     /// How long all of it takes in the window, in ns.
@@ -173,9 +174,9 @@ fn seen_at(subject: &Subject<'_>, place: &Place, between: &[(EventId, EventId)])
     shared(seen, all).1
 }
 
-fn median(mut all: Vec<i64>) -> i64 {
-    all.sort_unstable();
-    all.get(all.len() / 2).copied().unwrap_or(0)
+/// The middle one of some times, in ns; 0 of none.
+fn usual(times: impl Iterator<Item = i64>) -> i64 {
+    middle(&times.collect::<Vec<i64>>()).unwrap_or(0)
 }
 
 /// The lines that make tensors of lists in each step, and do hardly anything else between the operator before and their first one.
@@ -199,9 +200,9 @@ pub(in crate::findings::rules) fn list_lines(subject: &Subject<'_>) -> BTreeSet<
         let events = &trace.events;
         let firsts = runs.iter().map(|run| run.0).zip(neighbours.iter().map(|(before, _)| *before));
         let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));
-        let gaps = median(firsts.filter_map(gap).collect());
+        let gaps = usual(firsts.filter_map(gap));
         let pass = |last: &EventId| events.start[last.index()] - events.end(reads.0[last]);
-        gaps <= ALONE * median(lasts.iter().map(pass).collect())
+        gaps <= ALONE * usual(lasts.iter().map(pass))
     };
     by_line.into_iter().filter(|(_, lasts)| is_alone(lasts)).map(|(place, _)| place).collect()
 }
