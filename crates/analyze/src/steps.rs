@@ -297,6 +297,17 @@ impl LaunchedWork {
     }
 }
 
+/// How long after the end of each step the next one of its process begins, in ns; none of last ones.
+pub(crate) fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
+    let mut begins: BTreeMap<Key, i64> = BTreeMap::new();
+    let mut between = vec![None; spans.len()];
+    for (at, &(from, to)) in spans.iter().enumerate().rev() {
+        let next = begins.insert(process_of(trace, &trace.steps[at]), from);
+        between[at] = next.map(|next| next.saturating_sub(to).max(0));
+    }
+    between
+}
+
 /// Whether the first step is a warm-up beside the others, in their order.
 pub(crate) fn is_warm_up(first: i64, others: &[i64]) -> bool {
     middle(others).is_some_and(|middle| first > middle.saturating_mul(FAR_OFF)) && !comes_again(first, others)

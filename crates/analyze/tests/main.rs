@@ -37,6 +37,7 @@ mod findings_cpu;
 mod findings_damaged;
 mod findings_docs;
 mod findings_eager;
+mod findings_embeddings;
 mod findings_host;
 mod findings_inference;
 mod findings_kernels;

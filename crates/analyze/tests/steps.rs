@@ -216,9 +216,36 @@ fn marks_without_a_duration_last_until_the_next_one_or_are_none() {
         "the end of the last one is not known"
     );
     assert_eq!(lengths(of([100, 0, 100, 100], 50)), [(0, 100), (2, 100), (3, 100)], "they do not follow one another");
-    assert_eq!(lengths(of([0; 4], 1)), [(0, 0), (1, 0), (2, 0), (3, 0)], "nothing is known");
+    assert_eq!(lengths(of([0; 4], 1)), [(0, 101), (1, 101), (2, 101)], "of none the duration was filled in");
     let trace = trace(of([100, 0, 100, 100], 1));
     assert_eq!(trace.report.count_of("step_without_duration"), 1);
+}
+
+#[test]
+fn marks_that_are_written_twice_count_once() {
+    let twice = trace([step(0, 1000, 100), step(0, 1000, 100), step(1, 1100, 100)]);
+    assert_eq!((twice.steps.len(), twice.report.count_of("step_mark_repeated")), (2, 1));
+    let once = trace([step(0, 1000, 100), step(1, 1100, 100)]);
+    assert_eq!((once.steps.len(), once.report.count_of("step_mark_repeated")), (2, 0));
+}
+
+#[test]
+fn time_between_steps_is_told() {
+    let measures = |between: i64| {
+        let trace = trace((0..4).map(|at| step(at, 1000 + (100 + between) * at, 100)));
+        let steps = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap();
+        let tables = (steps.run)(&trace, &Scope::default());
+        let of = |name: &str| tables[1].column(name).unwrap().values.clone();
+        match (of("measure"), of("steps"), of("mean_us")) {
+            (Values::Str(names), Values::I64(counts), Values::F64(means)) => {
+                (0..names.len()).map(|at| (names[at].clone().unwrap(), counts[at], means[at])).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let time = ("time".to_owned(), Some(4), Some(100.0));
+    assert_eq!(measures(2), std::slice::from_ref(&time));
+    assert_eq!(measures(40), [time, ("between".to_owned(), Some(3), Some(40.0))]);
 }
 
 #[test]

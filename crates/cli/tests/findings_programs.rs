@@ -116,6 +116,12 @@ fn padding() {
 }
 
 #[test]
+#[ignore = "long: ./dev test --long"]
+fn embedding_gradient() {
+    finds(&["--mode", "trace", "--shapes"], "embedding_gradient.py");
+}
+
+#[test]
 fn waits_are_seen_as_users_record() {
     finds(TRACE, "waits.py");
 }

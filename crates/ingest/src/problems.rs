@@ -73,6 +73,8 @@ codes! {
         "GPU operations start over a second before or after those of their stream that were launched next to them: kept, but count nowhere";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
+    REPEATED_MARK "step_mark_repeated" Note
+        "marks of steps stand in the file more than once, with the same times: each counts once";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note
@@ -81,6 +83,8 @@ codes! {
         "the clock of a device was off; its times were shifted as launches and waits allow, before anything was computed";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
         "the clock of a device was off and no launch of its work is recorded; its times were aligned by order, so idle time before its first operation is not known";
+    CLOCK_CONTRADICTED "device_clock_contradicted" Note
+        "no shift of a device's clock fits both its launches and the calls that waited for it (it may have jumped): its times stay as recorded, and steps and idle time near the jump are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations that last longer than many later ones of their own stream were kept but count nowhere";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped

@@ -5,7 +5,8 @@
 //! the device's streams counts by the operation that ends the gap: `idle_host_wait` if its launch call started only
 //! within the gap or never (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
 //! between operations), else `idle_other` (it waited for something else). Without a launch record the cause is
-//! `idle_unknown`. The rows of a device add up to its window.
+//! `idle_unknown`, and so it is from the launch of an operation on that must have run in the gap, and of which the trace has no record, or
+//! none with a time that can be true. The rows of a device add up to its window.
 //!
 //! `gpu_kernels`: the same operations by name.
 
@@ -15,8 +16,8 @@ use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::steps::Looked;
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow};
-use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
-use std::collections::BTreeMap;
+use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
@@ -43,6 +44,8 @@ const CATEGORIES: [&str; 7] =
 
 /// Index of `idle_host_wait`.
 const HOST_WAIT: usize = 3;
+/// Index of `idle_unknown`.
+const UNKNOWN: usize = 6;
 
 #[derive(Clone, Copy)]
 struct Operation {
@@ -73,10 +76,37 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     operations
 }
 
+/// When operations were launched, by host thread, that have no record or none with a time that can be true, ascending.
+fn launches_of_lost(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
+    let is_fill = |call: &EventId| names::is_fill_launch(trace.name(*call));
+    let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
+    let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
+    let untimed = untimed.filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
+    let mut lost: BTreeMap<TrackId, Vec<i64>> = BTreeMap::new();
+    for call in without.chain(untimed).filter(|call| trace.events.is_plausible(*call)) {
+        lost.entry(trace.events.track[call.index()]).or_default().push(trace.events.start[call.index()]);
+    }
+    lost.values_mut().for_each(|starts| starts.sort_unstable());
+    lost
+}
+
+/// Those of the threads that launch the operations of a device.
+fn lost_of_device(trace: &Trace, operations: &[Operation], lost: &BTreeMap<TrackId, Vec<i64>>) -> Vec<i64> {
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let launches = operations.iter().filter_map(|o| trace.gpu.launch[o.gpu.index()].some());
+    let tracks: BTreeSet<TrackId> = launches.map(|launch| trace.events.track[launch.index()]).collect();
+    let mut starts: Vec<i64> = tracks.iter().filter_map(|track| lost.get(track)).flatten().copied().collect();
+    starts.sort_unstable();
+    starts
+}
+
 fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table {
     let window = looked.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     let mut unknown = Vec::new();
+    let lost = launches_of_lost(trace);
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
         let id = of_device[0].device;
         let is_kernel = |gpu: &GpuId| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel;
@@ -90,7 +120,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
             ));
             continue;
         }
-        let times = device(trace, of_device, window);
+        let times = device(trace, of_device, window, &lost_of_device(trace, of_device, &lost));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
@@ -122,22 +152,28 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
     looked.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }
 
-/// Time per category of one device's operations, which are sorted by start; of the window, if there is one.
-fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -> [i64; 7] {
+/// Time per category of one device's operations, which are sorted by start; of the window, if there is one. `lost` is when operations
+/// were launched of which nothing is known, ascending.
+fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, lost: &[i64]) -> [i64; 7] {
     let mut times = [0i64; 7];
     // Until when something of this class or of one before it runs.
     let mut until = [i64::MIN; 3];
     let (first, last) = window.unwrap_or((operations.first().map_or(0, |o| o.start), i64::MAX));
+    let launch =
+        |o: &Operation| trace.gpu.launch[o.gpu.index()].some().map(|launch| trace.events.start[launch.index()]);
+    let earlier = operations.iter().take_while(|o| o.start < first).filter(|o| o.end <= first).filter_map(launch).max();
+    let mut launched = earlier.unwrap_or(first);
     let mut at = first;
     let clipped = operations.iter().filter(|o| o.end > first && o.start < last || window.is_none());
     for operation in clipped.map(|o| Operation { start: o.start.max(first), end: o.end.min(last), ..*o }) {
         advance(&mut times, &until, at, operation.start);
         let busy_until = until.iter().copied().max().unwrap_or(i64::MIN);
         if at < operation.start && busy_until < operation.start {
-            let gap_start = busy_until.max(at);
-            let cause = cause(trace, &operation, gap_start);
-            times[cause] = times[cause].saturating_add(operation.start.saturating_sub(gap_start));
+            let gap = (busy_until.max(at), operation.start);
+            let next = launch(&operation).unwrap_or(operation.start);
+            idle(&mut times, gap, cause(trace, &operation, gap.0), lost_from(lost, (launched, next), gap));
         }
+        launched = launched.max(launch(&operation).unwrap_or(launched));
         at = at.max(operation.start);
         if let Some(class) = class(operation.kind) {
             until[class] = until[class].max(operation.end);
@@ -147,9 +183,23 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>) -
     advance(&mut times, &until, at, end);
     if window.is_some() {
         // Nothing that ends this gap was launched within the window.
-        times[HOST_WAIT] = times[HOST_WAIT].saturating_add(last.saturating_sub(end.max(at)));
+        let gap = (end.max(at), last.max(end.max(at)));
+        idle(&mut times, gap, HOST_WAIT, lost_from(lost, (launched, last), gap));
     }
     times
+}
+
+/// From when on a lost operation may have run in a gap, which was launched between the operations before and behind it; the end of the
+/// gap if there is none.
+fn lost_from(lost: &[i64], (after, before): (i64, i64), gap: (i64, i64)) -> i64 {
+    let next = lost.get(lost.partition_point(|&launched| launched <= after));
+    next.filter(|&&launched| launched < before).map_or(gap.1, |&launched| launched.clamp(gap.0, gap.1))
+}
+
+/// Adds a gap: by its cause up to when something unknown may have run, and unknown behind that.
+fn idle(times: &mut [i64; 7], (start, end): (i64, i64), cause: usize, unknown_from: i64) {
+    times[cause] = times[cause].saturating_add(unknown_from.saturating_sub(start));
+    times[UNKNOWN] = times[UNKNOWN].saturating_add(end.saturating_sub(unknown_from));
 }
 
 /// Adds the busy time from `from` to `to`, during which nothing starts.
@@ -177,7 +227,7 @@ fn class(kind: KernelType) -> Option<usize> {
 /// Index into [`CATEGORIES`] of why the device idled before `next`.
 fn cause(trace: &Trace, next: &Operation, gap_start: i64) -> usize {
     match trace.gpu.launch[next.gpu.index()].some() {
-        None => 6,
+        None => UNKNOWN,
         Some(launch) if trace.events.start[launch.index()] > gap_start => HOST_WAIT,
         Some(_) if next.start.saturating_sub(gap_start) < KERNEL_WAIT_NS => 4,
         Some(_) => 5,
@@ -225,7 +275,7 @@ mod tests {
         Operation { device: 0, start, end: start + dur, gpu: GpuId(0), kind }
     }
 
-    fn trace_with_launch(launch: stackline_model::EventId, start: i64) -> Trace {
+    fn trace_with_launch(launch: EventId, start: i64) -> Trace {
         let mut trace = Trace::default();
         trace.events.start.push(start);
         trace.gpu.launch.push(launch);
@@ -240,7 +290,7 @@ mod tests {
             let kinds = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
             let mut operations: Vec<_> = spans.iter().map(|&(s, d, k)| operation(s, d, kinds[k])).collect();
             operations.sort_by_key(|o| o.start);
-            let times = device(&trace_with_launch(stackline_model::EventId::NONE, 0), &operations, None);
+            let times = device(&trace_with_launch(EventId::NONE, 0), &operations, None, &[]);
             let mut covered = Vec::new();
             for (class, kind) in kinds.into_iter().enumerate() {
                 let own = union(operations.iter().filter(|o| o.kind == kind).map(|o| (o.start, o.end)));
@@ -255,10 +305,10 @@ mod tests {
     #[test]
     fn idleness_has_a_cause() {
         let gap = |launch_start: Option<i64>, length: i64| {
-            let launch = launch_start.map(|_| stackline_model::EventId(0)).into();
+            let launch = launch_start.map(|_| EventId(0)).into();
             let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
             let compute = KernelType::Computation;
-            let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None);
+            let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None, &[]);
             let found = times.iter().enumerate().skip(3).find(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
             found.unwrap()
         };
@@ -271,15 +321,31 @@ mod tests {
     #[test]
     fn a_window_cuts_what_runs_and_idles_to_its_ends() {
         let compute = KernelType::Computation;
-        let trace = trace_with_launch(stackline_model::EventId::new(0), 15);
+        let trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
         // 10 to 12 something runs; up to 20 the host launches; 30 to 90 the next one was launched long before; 90 to 100 it runs.
-        assert_eq!(device(&trace, &operations, Some((10, 100))), [22, 0, 0, 8, 60, 0, 0]);
+        assert_eq!(device(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 8, 60, 0, 0]);
         assert_eq!(
-            device(&trace, &operations[..2], Some((10, 100))),
+            device(&trace, &operations[..2], Some((10, 100)), &[]),
             [12, 0, 0, 78, 0, 0, 0],
             "nothing more was launched"
         );
-        assert_eq!(device(&trace, &operations[..1], Some((50, 100))), [0, 0, 0, 50, 0, 0, 0], "nothing at all");
+        assert_eq!(device(&trace, &operations[..1], Some((50, 100)), &[]), [0, 0, 0, 50, 0, 0, 0], "nothing at all");
+    }
+
+    #[test]
+    fn what_may_have_run_in_a_gap_is_not_known() {
+        let compute = KernelType::Computation;
+        let trace = trace_with_launch(EventId::new(0), 50);
+        let operations = [operation(0, 12, compute), operation(60, 10, compute)];
+        let times = |lost: &[i64]| device(&trace, &operations, Some((0, 100)), lost);
+        assert_eq!(times(&[]), [22, 0, 0, 78, 0, 0, 0]);
+        assert_eq!(times(&[70]), [22, 0, 0, 48, 0, 0, 30], "launched behind both");
+        assert_eq!(times(&[100]), [22, 0, 0, 78, 0, 0, 0], "launched behind the window");
+        assert_eq!(
+            times(&[40, 45]),
+            [22, 0, 0, 78, 0, 0, 0],
+            "the first one was launched at 50, too: they come before it"
+        );
     }
 }

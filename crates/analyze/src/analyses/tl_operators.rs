@@ -95,8 +95,8 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
         cost.host_self = dur.saturating_sub(cost.host_self).max(0);
         cost.gpu_self = gpu;
         cost.gpu_total = cost.gpu_total.saturating_add(gpu);
-        cost.launches_self = calls.len() as i64;
-        cost.launches_total += calls.len() as i64;
+        cost.launches_self = calls.len() as i64 + cost.unrecorded_self;
+        cost.launches_total += cost.launches_self;
         cost.work_self = own.len() as i64;
         cost.work_total += cost.work_self;
         cost.unrecorded_total += cost.unrecorded_self;
@@ -246,14 +246,17 @@ fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
     let gpu = |part: fn(&Cost, bool) -> Option<i64>| {
         rows.iter().map(move |r| part(&r.cost, is_linked).map(|ns| ns as f64 / 1e3)).collect::<Vec<_>>()
     };
+    // Work without a launch: calls of the runtime were not recorded.
+    let has_launches = trace.gpu.is_empty() || trace.events.kind.iter().any(|kind| kind.is_api_call());
+    let launches = |f: fn(&Cost) -> i64| rows.iter().map(move |r| has_launches.then(|| f(&r.cost))).collect::<Vec<_>>();
     table
         .i64("calls", Unit::None, count(|c| c.calls))
         .f64("host_self_us", Unit::Us, us(|c| c.host_self))
         .f64("host_total_us", Unit::Us, us(|c| c.host_total))
         .f64("gpu_self_us", Unit::Us, gpu(Cost::gpu_self))
         .f64("gpu_total_us", Unit::Us, gpu(Cost::gpu_total))
-        .i64("launches_self", Unit::None, count(|c| c.launches_self))
-        .i64("launches_total", Unit::None, count(|c| c.launches_total))
+        .i64("launches_self", Unit::None, launches(|c| c.launches_self))
+        .i64("launches_total", Unit::None, launches(|c| c.launches_total))
         .i64("shapes", Unit::None, rows.iter().map(|r| r.shapes.count.len() as i64))
         .text("common_shape", rows.iter().map(|r| text(r.shapes.common())))
 }

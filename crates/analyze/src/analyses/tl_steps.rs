@@ -2,7 +2,7 @@
 
 use crate::intervals::{total, union};
 use crate::stats;
-use crate::steps::with_gpu_work;
+use crate::steps::{between, with_gpu_work};
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::names::is_fill_launch;
@@ -56,7 +56,9 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());
     let with_gpu_us: Vec<Option<f64>> = selected.iter().map(with_gpu).collect();
     let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
-    let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu) };
+    let gaps = between(trace, &spans);
+    let between_us = selected.iter().filter_map(|(i, _)| gaps[*i]).map(|ns| ns as f64 / 1e3).collect();
+    let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
     vec![steps(trace, &selected, &times, &work), spread(&selected, &times, &work)]
 }
 
@@ -106,10 +108,15 @@ struct Times {
     time_us: Vec<f64>,
     /// With the GPU work that it launched, where the file has any of it; none in traces without GPUs.
     with_gpu_us: Option<Vec<Option<f64>>>,
+    /// From the end of a step with its GPU work to the begin of the next one of its process, of all but last ones.
+    between_us: Vec<f64>,
 }
 
+/// Time between steps is told where it is more than this part of them.
+const LEAST_BETWEEN: f64 = 0.05;
+
 fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
-    let Times { time_us, with_gpu_us } = times;
+    let Times { time_us, with_gpu_us, .. } = times;
     let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied().flatten());
     // As the critical path of the whole trace counts.
     let origin = trace.span().map_or(0, |span| span.0);
@@ -150,6 +157,9 @@ fn spread(selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     measures.extend(with_gpu.as_ref().map(|us| ("with_gpu", &us[..])));
     if times.with_gpu_us.is_some() {
         measures.push(("gpu_busy", &busy[..]));
+    }
+    if times.between_us.iter().sum::<f64>() > LEAST_BETWEEN * times.time_us.iter().sum::<f64>() {
+        measures.push(("between", &times.between_us[..]));
     }
     measures.retain(|(_, values)| !values.is_empty());
     let stats: Vec<Summary> = measures.iter().map(|(_, v)| Summary::of(v)).collect();

@@ -36,7 +36,12 @@ impl Pair<'_> {
         let name = |text: &String| (text.as_str().into(), None);
         match table {
             Table::Steps => {
-                let mut changes = self.whole(|p| &p.totals, &[Measure::Step, Measure::Gpu, Measure::Cpu]);
+                // Profiles may not say how long the program ran: that is no length of 0.
+                let has_length = |profile: &&Profile| profile.totals.iter().any(|total| total.cpu_total > 0);
+                let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
+                let known =
+                    if self.before.iter().chain(&self.after).all(has_length) { &measures[..] } else { &measures[1..] };
+                let mut changes = self.whole(|p| &p.totals, known);
                 let at = changes.iter().take_while(|change| change.measure == Measure::Step).count();
                 changes.splice(at..at, self.with_between());
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;

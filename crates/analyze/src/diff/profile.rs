@@ -7,11 +7,11 @@ use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
-use crate::steps::{FAR_OFF, is_warm_up, middle, spans};
+use crate::steps::{FAR_OFF, between, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, GpuId, Key, StrId, Trace, flags};
+use stackline_model::{EventId, GpuId, StrId, Trace, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -239,12 +239,15 @@ impl Units {
 fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
-    let between = between(trace, &spans);
+    let gaps = between(trace, &spans);
+    // A last one is followed by as much as the middle one of the others.
+    let known: Vec<i64> = gaps.iter().copied().flatten().collect();
+    let usual = middle(&known).unwrap_or(0);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths = Vec::new();
     let mut position = Vec::new();
     for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
-        let with_between_ns = ns[at].saturating_add(between[at]);
+        let with_between_ns = ns[at].saturating_add(gaps[at].unwrap_or(usual));
         lengths.push(StepLength { number: step.number, ns: ns[at], with_between_ns, left_out: None });
         position.push(at);
     }
@@ -267,20 +270,6 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
         of_step[at] = Some(unit);
     }
     (lengths, Units { of_step, whole: trace.steps.is_empty() })
-}
-
-/// How long after the end of each step the next one of its process begins, in ns; after a last one as long as after the middle one of
-/// the others.
-fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<i64> {
-    let process = |at: usize| trace.tracks.pid(trace.events.track[trace.steps[at].event.index()]);
-    let mut begins: FxHashMap<Key, i64> = FxHashMap::default();
-    let mut between: Vec<Option<i64>> = vec![None; spans.len()];
-    for (at, &(from, to)) in spans.iter().enumerate().rev() {
-        between[at] = begins.insert(process(at), from).map(|next| next.saturating_sub(to).max(0));
-    }
-    let known: Vec<i64> = between.iter().copied().flatten().collect();
-    let usual = middle(&known).unwrap_or(0);
-    between.into_iter().map(|ns| ns.unwrap_or(usual)).collect()
 }
 
 /// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU

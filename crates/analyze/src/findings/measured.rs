@@ -459,6 +459,12 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         &[Hope],
         "Copies of one direction and kind of memory go, with their calls (`remove`), and at most the operators that do nothing but copy. Nobody knows how much of what they copy can stay on the GPU.",
     ),
+    (
+        "SL065",
+        &[Replay],
+        "Operators (on a GPU their kernels) whose first input has the table's shape, but for the lookup itself, take three times the share of rows that a batch looks \
+         up (`scale`); bounds: that share, and ten times of it. Of an operator that takes a list of tensors the table's part of their elements.",
+    ),
 ];
 
 #[cfg(test)]

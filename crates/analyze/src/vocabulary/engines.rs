@@ -26,6 +26,7 @@ pub(super) const RULES: &[Rule] = &[
     (ContainsAnyCase("allreduceFusion"), Communication),
     (ContainsAnyCase("customAllReduce"), Communication),
     (ContainsAnyCase("moeAllToAll"), Communication),
+    (ContainsAnyCase("moeA2A"), Communication),
     (ContainsAnyCase("moe_comm::"), Communication),
     (ContainsAnyCase("userbuffers"), Communication),
     // Barriers of symmetric memory, which wait for the other devices.

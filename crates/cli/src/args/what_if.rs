@@ -27,7 +27,8 @@ pub(crate) struct WhatIfArgs {
     /// Each of these kernels or spans takes this many ns.
     #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) set: Vec<String>,
-    /// These are gone: kernels with their launches, synchronisations with their waits, spans with all that they do.
+    /// These are gone: kernels with their launches, synchronizations with their waits, spans with the GPU work that they
+    /// launch and the waits in them.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) remove: Vec<String>,
     /// The kernels that one such span launches on its first stream become one.

@@ -57,7 +57,11 @@ pub(super) type Shifts = BTreeMap<i32, i64>;
 /// Moves the times of devices whose clocks are off. Needs launches, the time order of tracks and parents; gives the shifts.
 pub(super) fn apply(trace: &mut Trace) -> Shifts {
     let Some(host) = host_span(trace) else { return Shifts::new() };
-    let shifts = find(trace, host);
+    let Found { shifts, contradicted } = find(trace, host);
+    for (device, by) in contradicted {
+        let example = format!("device {device}: launches ask for {:.6} s, which waits rule out", by as f64 / 1e9);
+        problems::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
+    }
     if shifts.is_empty() {
         return Shifts::new();
     }
@@ -76,7 +80,15 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
     shifts.into_iter().map(|(device, shift)| (device, shift.by)).collect()
 }
 
-fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
+/// What was found of the devices' clocks.
+#[derive(Default)]
+struct Found {
+    shifts: BTreeMap<i32, Shift>,
+    /// Devices whose times no shift makes possible, with the one that their launches ask for, in ns.
+    contradicted: Vec<(i32, i64)>,
+}
+
+fn find(trace: &Trace, host: (i64, i64)) -> Found {
     let group = GROUP_NS.max(host.1.saturating_sub(host.0));
     let Work { mut launched, unlinked } = work(trace);
     let linked: BTreeMap<i32, usize> = launched.iter().map(|(&device, all)| (device, all.len())).collect();
@@ -94,7 +106,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
             lateness.entry(wait.device).or_default().push(trace.events.end(wait.call).saturating_sub(wait.ended));
         }
     }
-    let mut found = BTreeMap::new();
+    let mut found = Found::default();
     for (&device, all) in &launched {
         let kept = largest_group(all, group);
         let waits = lateness.remove(&device).unwrap_or_default();
@@ -105,18 +117,30 @@ fn find(trace: &Trace, host: (i64, i64)) -> BTreeMap<i32, Shift> {
             missing,
         };
         if let Some(by) = shift(&all, &waits, host).filter(|by| by.saturating_abs() >= LEAST_NS) {
+            if rule_out(&waits, by) {
+                found.contradicted.push((device, by));
+                continue;
+            }
             let starts = || kept.iter().map(|l| l.ran.0);
             let (Some(first), Some(last)) = (starts().min(), starts().max()) else { continue };
             let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
-            found.insert(device, Shift { by, from, to, is_by_order: false });
+            found.shifts.insert(device, Shift { by, from, to, is_by_order: false });
         }
     }
     for (device, all) in unlinked.into_iter().filter(|(device, _)| !launched.contains_key(device)) {
         if let Some(shift) = by_order(trace, all, host, group) {
-            found.insert(device, shift);
+            found.shifts.insert(device, shift);
         }
     }
     found
+}
+
+/// Whether waits tell against a shift: a tenth of them, and no fewer than [`WITNESSES`], would return before the end of what they waited
+/// for, and did not before. Such a clock jumped in the middle, or its times are wrong otherwise.
+fn rule_out(waits: &[i64], by: i64) -> bool {
+    let is_early = |late: i64| late < -LEAST_NS;
+    let against = waits.iter().filter(|&&late| !is_early(late) && is_early(late.saturating_sub(by))).count();
+    against >= WITNESSES && against * 10 >= waits.len()
 }
 
 /// Operations of each device, with the calls that launched them and without.
@@ -386,6 +410,14 @@ mod tests {
         assert_eq!(shift_of(&busy, &[], host), None);
         assert_eq!(shift_of(&busy, &[-100 * MS], host), None, "one wait may be odd");
         assert_eq!(shift_of(&busy, &[-100 * MS; 3], host), Some(-100 * MS));
+    }
+
+    #[test]
+    fn waits_rule_out_what_launches_ask_for() {
+        assert!(!rule_out(&[100 * MS; 5], 100 * MS), "the whole device is behind");
+        assert!(rule_out(&[2 * MS, 2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "the clock jumped in the middle");
+        assert!(!rule_out(&[2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "two waits may be odd");
+        assert!(!rule_out(&[-99 * MS; 3], -99 * MS));
     }
 
     #[test]

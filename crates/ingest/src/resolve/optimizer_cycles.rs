@@ -105,11 +105,23 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
 
 /// The same of cycles that are all alike, but for a last one if it may be cut off.
 fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
-    let is_last = |&at: &usize| names.get(at + 1).is_none_or(|next| Some(next) == names.first());
+    let is_first = |at: usize| names.get(at) == names.first();
+    let is_last = |at: &usize| *at + 1 == names.len() || is_first(*at + 1);
     let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
-    if let [usual, .., last] = ends[..]
+    // The first optimizer may step several times in each cycle, as a critic does.
+    let in_cycle = |at: usize| (at..names.len()).take_while(|&at| is_first(at)).count();
+    let begins = |&at: &usize| is_first(at) && (at == 0 || !is_first(at - 1));
+    let counts: Vec<usize> = (0..names.len()).filter(begins).map(in_cycle).collect();
+    if let [first, middle @ .., last] = &counts[..]
+        && middle.iter().all(|count| count == first)
+        && (last == first || last < first && !middle.is_empty())
+    {
+        ends.retain(|&at| !is_first(at) || at + 1 == names.len());
+    }
+    if let [others @ .., last] = &ends[..]
         && may_be_cut
-        && names[usual] != names[last]
+        && !others.is_empty()
+        && others.iter().all(|&at| names[at] != names[*last])
     {
         ends.pop();
     }
@@ -126,6 +138,9 @@ mod tests {
         assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
         assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
         assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last cycle is cut off");
+        assert_eq!(ends(&[7, 7, 8, 7, 7, 8, 7, 7, 8]), [2, 5, 8], "a critic that steps twice");
+        assert_eq!(ends(&[7, 7, 8, 7, 7, 8, 7]), [2, 5], "and a last cycle that is cut off");
+        assert_eq!(ends(&[7, 7, 7, 8, 7, 8, 7, 8]), [0, 1, 3, 5, 7], "one that trains alone first");
         assert_eq!(ends(&[7, 8, 8]), [2], "one cycle");
         assert_eq!(ends(&[7, 7, 7, 8, 8, 8]), [0, 1, 2, 3, 4, 5], "another optimizer from then on");
         assert_eq!(ends(&[7, 8, 7, 8, 9, 9, 8, 9]), [1, 3, 4, 6, 7]);

@@ -71,6 +71,9 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     for number in repeated_numbers(trace) {
         problems::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
     }
+    for number in written_twice(trace) {
+        problems::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
+    }
 }
 
 /// The steps of the first kind of marks that the trace has. Numbers in arguments come second: whoever profiles a step names it.
@@ -94,7 +97,7 @@ const BETWEEN_PERCENT: i64 = 5;
 /// otherwise, and at the end, its length is not known, and it is no step.
 fn mend_lengths(trace: &mut Trace) {
     let is_empty = |step: &Step| step.end <= step.start;
-    if !trace.steps.iter().any(is_empty) || trace.steps.iter().all(is_empty) {
+    if !trace.steps.iter().any(is_empty) {
         return;
     }
     let process = |step: &Step| trace.tracks.pid(trace.events.track[step.event.index()]);
@@ -233,6 +236,20 @@ fn repeated_numbers(trace: &Trace) -> Vec<i64> {
         seen.into_iter().filter(|(_, count)| *count > 1).map(|((_, number), _)| number).collect();
     repeated.sort_unstable();
     repeated
+}
+
+/// Numbers of steps whose mark the file holds more than once, with the same times.
+fn written_twice(trace: &Trace) -> Vec<i64> {
+    let events = &trace.events;
+    let mark = |event: EventId| {
+        let row = event.index();
+        (events.name[row], events.track[row], events.start[row], events.end(event))
+    };
+    let steps: FxHashMap<_, &Step> = trace.steps.iter().map(|step| (mark(step.event), step)).collect();
+    let names: FxHashSet<StrId> = trace.steps.iter().map(|step| events.name[step.event.index()]).collect();
+    let others = events.ids().filter(|event| names.contains(&events.name[event.index()]));
+    let repeats = others.filter_map(|event| Some((event, steps.get(&mark(event))?)));
+    repeats.filter(|(event, step)| *event != step.event).map(|(_, step)| step.number).collect()
 }
 
 /// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes

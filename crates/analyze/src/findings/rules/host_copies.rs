@@ -72,7 +72,7 @@ fn draft(subject: &Subject<'_>, name: &str, copies: Vec<EventId>) -> Option<Draf
     let all = subject.total(&copies);
     let mut facts = vec![
         Fact::count("copies", copies.len()),
-        Fact::time("on the critical path, a step", subject.per_step(ns)),
+        Fact::time("on the critical path with the gap before each, a step", subject.per_step(ns)),
         Fact::time("all of them, a step", subject.per_step(all)),
     ];
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(subject, copy)).collect();

@@ -10,6 +10,7 @@ mod collective_not_overlapped;
 mod collective_waits;
 mod copy_chains;
 mod dataloader_starved;
+mod dense_embedding_gradient;
 mod eager_not_compiled;
 mod evaluation_in_step;
 mod few_blocks;
@@ -127,6 +128,7 @@ pub const ALL: &[Rule] = &[
     autotuning::RULE,
     misaligned_products::RULE,
     host_copies::RULE,
+    dense_embedding_gradient::RULE,
 ];
 
 /// Whether a finding is about waits for other ranks, which one of them may explain.

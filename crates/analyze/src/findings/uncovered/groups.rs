@@ -223,7 +223,8 @@ fn kind_without_event(hop: &Hop, is_python: bool) -> LargeKind {
         Category::HostPython if is_python => LargeKind::UnrecordedPython,
         Category::HostPython => LargeKind::UnrecordedHost,
         Category::HostOperator | Category::HostRuntime | Category::HostDataLoading => LargeKind::UnrecordedNative,
-        Category::Unknown => LargeKind::Wait,
+        // What a thread did before another one went on is not recorded either.
+        Category::Unknown | Category::ThreadHandover => LargeKind::Wait,
         _ => LargeKind::Lag,
     }
 }

@@ -13,12 +13,12 @@ use super::rank::{Proposal, within_step};
 use super::rules;
 use super::subject::{Ground, Subject};
 use crate::critical_path::CriticalPathError;
-use crate::critical_path::exact::WindowChoice;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
+use crate::critical_path::exact::{Category, WindowChoice};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::vocabulary::{aten, python};
 use groups::{Group, Groups};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind};
 
 /// What a group of events of one name is.
@@ -113,8 +113,8 @@ pub struct LargeGroup {
     pub count: usize,
     /// Their time within the window on the thread or stream that has most of it, in percent of the window.
     pub percent: f64,
-    /// Their time on the critical path with what they call and launch, in percent of it; of functions without other ones that they
-    /// call, and of all events without waits whose cause is not recorded.
+    /// Time of the critical path in them and in what they call and launch, in percent of it, also where findings cover it; of events
+    /// without waits whose cause is not recorded.
     pub path_percent: f64,
     /// Waits on the path whose cause is not recorded, in percent of it: calls that were in progress meanwhile have them.
     pub wait_percent: f64,
@@ -293,7 +293,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         count: group.count(),
         percent: subject.percent(group.wall_ns),
         // An event does not take the path that waits meanwhile; a wait is that path.
-        path_percent: of_path(if is_of_events { group.path_ns - group.wait_ns } else { group.path_ns }),
+        path_percent: of_path(if is_of_events { path_inside(subject, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
         meanwhile: meanwhile::longest_span(subject, group)
             .map(|(name, percent)| (subject.trace().strings.get(name).to_owned(), percent)),
@@ -307,6 +307,19 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         () => gap_advice(subject, group.kind),
     };
     row
+}
+
+/// Time of the path in the events of a group and in what they call and launch, in ns.
+fn path_inside(subject: &Subject<'_>, group: &Group) -> i64 {
+    let events: FxHashSet<EventId> = group.events.iter().copied().collect();
+    // Paths come back to the same spans.
+    let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+    let mut is_inside = |event: EventId| {
+        let inside = || events.contains(&event) || subject.stack(event).any(|around| events.contains(&around));
+        *known.entry(event).or_insert_with(inside)
+    };
+    let hops = subject.path().hops.iter().filter(|hop| hop.category != Category::Unknown && hop.event.is_some());
+    hops.filter(|hop| is_inside(hop.event)).map(|hop| hop.end - hop.start).sum()
 }
 
 /// Whether a program is known to run Python.

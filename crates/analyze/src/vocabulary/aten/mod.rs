@@ -28,6 +28,15 @@ pub(crate) const FOREACH_ZERO: &str = "aten::_foreach_zero_";
 /// How names of operators on lists of tensors begin.
 pub(crate) const FOREACH: &str = "aten::_foreach_";
 
+/// Look rows of a table up; the backward of that with a dense gradient.
+pub(crate) const EMBEDDING: &[&str] =
+    &["aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::index_select"];
+pub(crate) const EMBEDDING_BACKWARD: &[&str] =
+    &["aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"];
+/// Multiply by a matrix, or turn it for that.
+pub(crate) const MULTIPLIES: &[&str] =
+    &["aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::t", "aten::transpose", "aten::einsum"];
+
 /// Cross entropy: its parts, its whole, and how names of the loss itself begin.
 pub(crate) const LOG_SOFTMAX: &str = "aten::_log_softmax";
 pub(crate) const LOG_SOFTMAX_BACKWARD: &str = "aten::_log_softmax_backward_data";

@@ -133,7 +133,11 @@ impl Applier<'_, '_> {
             };
         };
         let mut selected = select(self.exact, self.index, selector, self.stop)?;
-        if selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
+        let goes_whole = selected.is_of_name && edit.action == Action::Remove;
+        if goes_whole {
+            selected.calls = self.waits_in(&selected.stretches);
+        }
+        if goes_whole || selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
             let inside = selected.stretches.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
             selected.gpu = inside.collect();
             selected.gpu.sort_unstable();
@@ -166,6 +170,28 @@ impl Applier<'_, '_> {
             Action::MoreWorkers(_) => {}
         }
         Ok(selected.count)
+    }
+
+    /// Calls in these stretches that wait for the GPU.
+    fn waits_in(&self, stretches: &[Stretch]) -> Vec<EventId> {
+        let trace = self.exact.trace;
+        let is_inside = |call: &EventId| {
+            let Some(lane) = self.index.lane(trace, *call) else { return false };
+            let at = trace.events.start[call.index()];
+            let begun = stretches.partition_point(|&(of, from, _)| (of, from) <= (lane, at));
+            begun.checked_sub(1).is_some_and(|last| stretches[last].0 == lane && at < stretches[last].2)
+        };
+        let mut calls: Vec<EventId> = self
+            .index
+            .sync_nodes
+            .iter()
+            .map(|&(_, call)| call)
+            .filter(|call| call.is_some())
+            .filter(is_inside)
+            .collect();
+        calls.sort_unstable();
+        calls.dedup();
+        calls
     }
 
     /// An event that is scaled by one edit may be scaled by another one; all else contradicts.

@@ -31,6 +31,8 @@ pub(super) struct Selected {
     pub(super) partly: Vec<Partly>,
     /// Whether the stretches are modules or annotations, whose GPU work belongs to them.
     pub(super) owns_gpu: bool,
+    /// Whether the stretches are spans of a name: what they launch and wait for goes with them.
+    pub(super) is_of_name: bool,
     /// Whether the stretches are time between operators, of which some is scaled: the waits in it, as samples tell.
     pub(super) is_between: bool,
     /// How many events, operations or stretches were found.
@@ -164,7 +166,7 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), st
         gaps = partly(exact, index, &stretches, &|name| wanted.contains(&name));
         stretches = outside(&stretches, &gaps);
     }
-    Selected { stretches, partly: gaps, owns_gpu, count, ..Selected::default() }
+    Selected { stretches, partly: gaps, owns_gpu, is_of_name: true, count, ..Selected::default() }
 }
 
 /// Stretches that lie in no other one.
