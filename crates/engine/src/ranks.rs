@@ -45,7 +45,7 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
 
 /// Keeps the trace of one rank. The rank of a trace that no file names is its position; from here on it is the trace's
 /// own, so that a run made of it keeps it.
-pub fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
+pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
     let available = ranks(&set);
     let Some(at) = available.iter().position(|&r| r == wanted) else {
         let mut available = available;

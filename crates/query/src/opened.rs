@@ -19,8 +19,8 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_analyze::steps::Looked;
-use stackline_engine::{Error, OpenOptions, Parts, RunOptions};
-use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, MemoryTrace, Table, Trace, TraceSet};
+use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
+use stackline_model::{CallFrameKind, CallMetric, CallTree, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
 pub struct Opened {
     /// Its name for people.
     pub(crate) name: String,
-    pub(crate) set: TraceSet,
+    pub(crate) set: Arc<TraceSet>,
     pub(crate) infos: Vec<TraceInfo>,
     /// The calls of a recording.
     pub(crate) recording: Option<CallTree>,
@@ -44,8 +44,7 @@ pub struct Opened {
     pub(crate) baseline: Option<Box<Self>>,
     /// Below these, source text may be read.
     pub(crate) source_roots: SourceRoots,
-    inputs: Vec<PathBuf>,
-    opening: OpenOptions,
+    run: Run,
     options: RunOptions,
     hash: String,
     memory: OnceLock<Result<Memory, String>>,
@@ -70,18 +69,21 @@ impl Opened {
     /// # Errors
     /// If nothing of an input can be read.
     pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
-        let Parts { traces: set, calls, memory, .. } = Parts::open_with_calls(inputs, options)?;
-        let recording = calls.map(fold_imports);
+        let run = Run::open(inputs, options)?;
+        run.read_with_profile()?;
+        let parts = run.parts()?;
+        let set = if parts.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
+        let recording = if parts.contains(&Part::Profile) { Some(fold_imports(run.profile()?)) } else { None };
+        let memory = if run.is_memory_alone()? { Some(run.memory(None)?) } else { None };
         let ranks = stackline_engine::ranks(&set);
         let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();
-        let name = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ");
+        let name = run.name();
         let opened = Self {
             hash: hash(&name, &set, recording.as_ref(), memory.as_ref()),
             derived: set.traces.iter().map(|_| Derived::default()).collect(),
             memory: memory.map_or_else(OnceLock::new, |trace| Ok(Memory::new(trace)).into()),
             source_roots: SourceRoots::new(inputs),
-            inputs: inputs.to_vec(),
-            opening: options.clone(),
+            run,
             options: RunOptions { threads: options.threads, watch: options.watch.clone(), scope: Scope::default() },
             name,
             set,
@@ -165,23 +167,18 @@ impl Opened {
     pub(crate) fn has_memory(&self) -> bool {
         match &self.recording {
             Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
-            None => {
-                let is_kept = || matches!(&self.inputs[..], [path] if stackline_engine::keeps_memory(path));
-                self.is_memory_alone() || self.set.traces.iter().any(tells_of_memory) || is_kept()
-            }
+            None => self.run.parts().is_ok_and(|parts| parts.contains(&Part::Memory)),
         }
     }
 
     /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the process with the highest peak.
     pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
         let study = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
-        let all = || study(stackline_engine::memory_of(&self.inputs, &self.set.traces, &self.opening));
         let kept = if rank.is_none() || self.set.traces.len() < 2 {
-            self.memory.get_or_init(all)
+            self.memory.get_or_init(|| study(self.run.memory(None)))
         } else {
-            let (at, trace) = self.trace(rank)?;
-            let own = || study(stackline_engine::memory_of_rank(&self.inputs, trace, &self.opening));
-            self.derived[at].memory.get_or_init(own)
+            let (at, _) = self.trace(rank)?;
+            self.derived[at].memory.get_or_init(|| study(self.run.memory(rank)))
         };
         kept.as_ref().map_err(QueryError::unavailable)
     }
@@ -434,11 +431,6 @@ impl Opened {
             files
         })
     }
-}
-
-/// Whether a trace has events of memory.
-fn tells_of_memory(trace: &Trace) -> bool {
-    trace.events.kind.contains(&EventKind::Memory)
 }
 
 /// Name, sizes and times: another run, or the same one recorded again, has another hash.

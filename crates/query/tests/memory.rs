@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{document, memory, numbers};
 use serde_json::{Value, json};
-use stackline_engine::{OpenOptions, WriteOptions};
+use stackline_engine::{OpenOptions, Run, WriteOptions};
 use stackline_query::{Answer, Arguments, Opened, ask};
 use std::path::{Path, PathBuf};
 
@@ -130,8 +130,8 @@ fn each_rank_has_its_own_memory_also_once_it_is_imported() {
     let folder = tempfile::tempdir().expect("a folder");
     let inputs = [rank(folder.path(), 0, 1024), rank(folder.path(), 1, 2048)];
     let options = OpenOptions::default();
-    let set = stackline_engine::open(&inputs, &options).expect("opens");
-    let kept = stackline_engine::all_memory(&inputs, &set, &options).expect("memory");
+    let job = Run::open(&inputs, &options).expect("inputs");
+    let (set, kept) = (job.traces().expect("opens"), job.memories().expect("memory"));
     let run = folder.path().join("job.stackline");
     stackline_engine::save_with(&set, &kept, &run, &WriteOptions::default()).expect("saved");
     for opened in [Opened::open(&inputs, &options), Opened::open(&[run], &options)] {
@@ -153,7 +153,7 @@ fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
     std::fs::write(&program, "a x 4096\nk one x\nf x\nend\n").expect("written");
     let options = OpenOptions::default();
     let set = stackline_engine::open(&[trace], &options).expect("opens");
-    let kept = stackline_engine::open_memory(&program, &options).expect("memory");
+    let kept = Run::open(&[program], &options).and_then(|run| run.memory(None)).expect("memory");
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
     let opened = Opened::open(&[run], &options).expect("opens");
