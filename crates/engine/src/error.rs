@@ -85,6 +85,14 @@ impl From<Lacks> for Error {
 }
 
 impl Error {
+    /// The error of one of so many inputs.
+    pub(crate) fn of_one_of(mut self, count: usize) -> Self {
+        if let Self::Lacks(lacks) = &mut self {
+            lacks.is_one_of_several = count > 1 && lacks.paths.len() == 1;
+        }
+        self
+    }
+
     /// Whether the input is at fault (rather than the request or the tool).
     pub fn is_unreadable(&self) -> bool {
         use stackline_store::Error as Store;

@@ -48,20 +48,29 @@ impl Lacks {
         }
     }
 
-    /// What the input is, by what it holds.
-    fn kind(&self, path: &Path) -> String {
+    /// What the input is, by what it holds, and where to look at that.
+    fn held(&self, path: &Path) -> (String, String) {
+        let shown = path.display();
         match self.has.first() {
-            None => String::new(),
-            Some(Part::Traces) => " is a trace, and".to_owned(),
-            Some(Part::Memory) => " is of memory, and".to_owned(),
-            Some(Part::Profile) if !path.is_dir() => {
-                " is a profile (it has sums of calls, and not when each was), and".to_owned()
+            None => Default::default(),
+            Some(Part::Traces) => (" is a trace, and".to_owned(), format!("`stackline report {shown}`")),
+            Some(Part::Memory) => (
+                " is of memory, and".to_owned(),
+                format!(
+                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or keep that page with `stackline report \
+                     {shown} --html out.html`"
+                ),
+            ),
+            Some(Part::Profile) => {
+                let kind = match (path.is_dir(), self.needed) {
+                    (false, _) => "profile (it has sums of calls, and not when each was)".to_owned(),
+                    (true, Part::Traces) => {
+                        format!("recording without single calls ({})", stackline_ingest::no_single_calls(&self.report))
+                    }
+                    (true, _) => "recording of calls".to_owned(),
+                };
+                (format!(" is a {kind}, and"), format!("`stackline calls {shown}`"))
             }
-            Some(Part::Profile) if self.needed == Part::Traces => {
-                let why = stackline_ingest::no_single_calls(&self.report);
-                format!(" is a recording without single calls ({why}), and")
-            }
-            Some(Part::Profile) => " is a recording of calls, and".to_owned(),
         }
     }
 }
@@ -77,7 +86,7 @@ impl fmt::Display for Lacks {
             );
         }
         let path = self.paths.first().map_or(Path::new(""), PathBuf::as_path);
-        let (kind, path) = (self.kind(path), path.display());
+        let ((kind, look), path) = (self.held(path), path.display());
         let (missing, how) = match self.needed {
             Part::Traces => {
                 ("trace of what ran", "record one with `stackline record --mode trace` or `torch.profiler.profile`")
@@ -90,15 +99,8 @@ impl fmt::Display for Lacks {
             ),
         };
         write!(f, "{path}{kind} holds no {missing}; ")?;
-        match self.has.first() {
-            Some(Part::Traces) => write!(f, "look at it with `stackline report {path}`; ")?,
-            Some(Part::Profile) => write!(f, "look at it with `stackline calls {path}`; ")?,
-            Some(Part::Memory) => write!(
-                f,
-                "look at it with `stackline memory {path}`, in the browser with `stackline view {path}`, or keep that page with \
-                 `stackline report {path} --html out.html`; "
-            )?,
-            None => {}
+        if !look.is_empty() {
+            write!(f, "look at it with {look}; ")?;
         }
         if self.is_one_of_several {
             write!(f, "only traces are looked at together: give one input at a time, or `stackline diff` two; ")?;

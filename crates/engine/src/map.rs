@@ -67,7 +67,7 @@ fn of_many<T: Send, E: Send + From<Error>>(
         }
         let mut skipped = Vec::new();
         let mut mapped = Vec::new();
-        for trace in open_group(&groups[at], &alone.0, &mut skipped)? {
+        for trace in open_group(&groups[at], &alone.0, &mut skipped).map_err(|error| error.of_one_of(groups.len()))? {
             let result = map(&trace, &alone.1)?;
             mapped.push((without_events(trace), result));
         }

@@ -1,7 +1,7 @@
 //! Memory traces that inputs hold beside their traces, and memory files.
 
-use crate::open::{read_options, runs_below, size};
-use crate::{Error, OpenOptions, is_run};
+use crate::open::{read_options, size};
+use crate::{Error, OpenOptions, Part, is_run};
 use stackline_ingest::memory::{asked_for_memory, from_trace, is_memory_file, one_trace};
 use stackline_ingest::recording::{has_streams, read_memory};
 use stackline_ingest::{problems, read_traces_and_memory};
@@ -9,32 +9,20 @@ use stackline_memory::curve::curves;
 use stackline_model::MemoryTrace;
 use std::path::Path;
 
-/// Memory of a file, archive or folder without traces opened before.
-pub(crate) enum Found {
-    Memory(MemoryTrace),
-    /// Traces without memory events.
-    Traces,
-    Profile,
-}
-
-/// Read the memory trace of a file, an archive, or a folder of traces: its own, or that of the first trace with memory events.
-pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Found, Error> {
+/// Read the memory trace of a file, an archive, or a folder of traces: its own, or that of the first trace with memory events. Without
+/// one, what there is.
+pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTrace, Part>, Error> {
     options.watch.expect(size(path, 0));
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
         // What is packed beside traces is not what a folder of traces is asked for.
         Ok((set, memory)) if memory.is_empty() || path.is_dir() && !set.traces.is_empty() => {
-            Ok(set.traces.iter().find_map(from_trace).map_or(Found::Traces, Found::Memory))
+            Ok(set.traces.iter().find_map(from_trace).ok_or(Part::Traces))
         }
-        Ok((_, memory)) => Ok(Found::Memory(one_trace(path, memory)?)),
+        Ok((_, memory)) => Ok(Ok(one_trace(path, memory)?)),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-        Err(stackline_ingest::Error::OnlyCalls { .. }) if path.is_file() => Ok(Found::Profile),
+        Err(stackline_ingest::Error::OnlyCalls { .. }) if path.is_file() => Ok(Err(Part::Profile)),
         Err(error) => Err(asked_for_memory(error).into()),
     }
-}
-
-/// Whether the traces of an input are read on their own, before their memory: run directories, and folders of some.
-pub(crate) fn is_within_runs(path: &Path) -> bool {
-    is_run(path) || path.is_dir() && !runs_below(path).is_empty()
 }
 
 /// Whether an input is of memory alone, by its first bytes or its manifest. Standard input is not looked at.

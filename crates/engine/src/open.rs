@@ -97,7 +97,8 @@ pub(crate) fn open_ranks<E: From<Error>>(
     let groups = file_groups(inputs)?;
     let (mut job, mut skipped, mut opened) = (Job::default(), Vec::new(), opened);
     for group in &groups {
-        let traces = opened.take().map_or_else(|| open_group(group, options, &mut skipped), |set| Ok(set.traces))?;
+        let open = || open_group(group, options, &mut skipped).map_err(|error| error.of_one_of(groups.len()));
+        let traces = opened.take().map_or_else(open, |set| Ok(set.traces))?;
         let several = traces.len() > 1;
         for trace in traces {
             job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;

@@ -2,10 +2,9 @@
 
 use crate::calls::{is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
-use crate::memory::{self, Found};
-use crate::open::open_ranks;
+use crate::open::{open_ranks, runs_below};
 use crate::ranks::select_rank;
-use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, open, ranks};
+use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, open, position_of_rank};
 use stackline_analyze::Scope;
 use stackline_ingest::memory::{asked_for_memory, from_trace};
 use stackline_ingest::recording::{has_streams, is_shown_by};
@@ -22,8 +21,6 @@ pub struct Run {
     inputs: Vec<PathBuf>,
     options: OpenOptions,
     timeline: Mutex<Timeline>,
-    /// The profile that was read together with the traces, until it is asked for.
-    profile: Mutex<Option<CallTree>>,
 }
 
 /// What is known of the traces.
@@ -47,7 +44,7 @@ impl Run {
             return Err(Error::NoInput);
         }
         let (inputs, options) = (inputs.to_vec(), options.clone());
-        Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread), profile: Mutex::default() })
+        Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread) })
     }
 
     /// The same run with absolute paths, which hold wherever the program goes.
@@ -63,7 +60,7 @@ impl Run {
     pub fn watched_by(&self, watch: &Watch) -> Self {
         let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
         let timeline = Mutex::new(lock(&self.timeline).clone());
-        Self { inputs: self.inputs.clone(), options, timeline, profile: Mutex::default() }
+        Self { inputs: self.inputs.clone(), options, timeline }
     }
 
     /// The inputs.
@@ -109,7 +106,7 @@ impl Run {
     fn is_one_input(&self) -> bool {
         let [input] = &self.inputs[..] else { return false };
         let is_whole = |files: Vec<(PathBuf, String)>| matches!(&files[..], [(file, _)] if file == input);
-        !input.is_dir() || crate::is_run(input) || stackline_ingest::files(input, &[]).is_ok_and(is_whole)
+        !input.is_dir() || is_run(input) || stackline_ingest::files(input, &[]).is_ok_and(is_whole)
     }
 
     /// The traces, one per rank or file.
@@ -123,32 +120,26 @@ impl Run {
             Timeline::Lacking(lacks) => return Err((**lacks).clone().into()),
             Timeline::Unread | Timeline::Passed(_) => {}
         }
-        Ok(Arc::new(open(&self.inputs, &self.options).map_err(|error| self.one_of_several(error))?))
+        self.open_traces().map(Arc::new)
     }
 
     /// Reads the traces, if they were not read before.
     fn read(&self) -> Result<(), Error> {
         let mut timeline = lock(&self.timeline);
         if matches!(*timeline, Timeline::Unread) {
-            *timeline = match open(&self.inputs, &self.options) {
+            *timeline = match self.open_traces() {
                 // Of several inputs, or a directory of runs, one must not stand for all.
                 Err(Error::Lacks(lacks)) if self.inputs.len() == 1 && lacks.paths == self.inputs => {
                     Timeline::Lacking(lacks)
                 }
-                opened => Timeline::Traces(Arc::new(opened.map_err(|error| self.one_of_several(error))?)),
+                opened => Timeline::Traces(Arc::new(opened?)),
             };
         }
         Ok(())
     }
 
-    fn one_of_several(&self, error: Error) -> Error {
-        match error {
-            Error::Lacks(mut lacks) => {
-                lacks.is_one_of_several = self.inputs.len() > 1 && lacks.paths.len() == 1;
-                Error::Lacks(lacks)
-            }
-            other => other,
-        }
+    fn open_traces(&self) -> Result<TraceSet, Error> {
+        open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.len()))
     }
 
     /// Keeps the traces of one rank alone.
@@ -208,7 +199,7 @@ impl Run {
             Some(set) => set,
             None => match map_many(&self.inputs, (&self.options, &options), map)? {
                 Some(mapped) => return Ok(mapped),
-                None => open(&self.inputs, &self.options).map_err(|error| self.one_of_several(error))?,
+                None => self.open_traces()?,
             },
         };
         map_few(set, &options, map)
@@ -219,9 +210,6 @@ impl Run {
     /// # Errors
     /// If it has none, nothing of it can be read, or the watch was cancelled.
     pub fn profile(&self) -> Result<CallTree, Error> {
-        if let Some(tree) = lock(&self.profile).take() {
-            return Ok(tree);
-        }
         let [input] = &self.inputs[..] else { return Err(self.lacks(Part::Profile)) };
         open_calls(input, &self.options).map(|tree| self.with_losses(tree))
     }
@@ -234,11 +222,11 @@ impl Run {
         tree
     }
 
-    /// Reads the traces, and the profile of a recording beside them: both stand in the same streams, and are read at the same time.
+    /// Reads the traces and gives the profile, if there is one: in recordings both stand in the same streams, and are read at the same time.
     ///
     /// # Errors
     /// If nothing of an input can be read, or its profile cannot.
-    pub fn read_with_profile(&self) -> Result<(), Error> {
+    pub fn read_with_profile(&self) -> Result<Option<CallTree>, Error> {
         let (profile, read) = std::thread::scope(|scope| {
             let profile = match &self.inputs[..] {
                 [input] if is_calls(input) => Some(scope.spawn(|| open_calls(input, &self.options))),
@@ -247,9 +235,13 @@ impl Run {
             let read = self.read();
             (profile.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))), read)
         });
-        let profile = profile.transpose()?.map(|tree| self.with_losses(tree));
-        *lock(&self.profile) = profile;
-        read
+        let profile = profile.transpose()?;
+        read?;
+        match profile {
+            Some(tree) => Ok(Some(self.with_losses(tree))),
+            None if self.parts()?.contains(&Part::Profile) => self.profile().map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The memory trace of one rank, or of the run: that of the first input that holds one beside its traces (of a recording of several
@@ -262,8 +254,9 @@ impl Run {
             return Ok(memory);
         }
         let Some(rank) = rank else { return Err(self.lacks(Part::Memory)) };
-        let name = self.trace_of_rank(rank, |trace| trace.meta.name.clone())?;
-        Err(Lacks::new(Path::new(&name), Part::Memory, []).into())
+        let set = self.traces()?;
+        let trace = &set.traces[position_of_rank(&set, rank)?];
+        Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
     }
 
     /// The same; `None` if it has none.
@@ -272,7 +265,8 @@ impl Run {
     /// If it cannot be read, or there is no such rank.
     pub fn find_memory(&self, rank: Option<i64>) -> Result<Option<MemoryTrace>, Error> {
         if let Some(rank) = rank {
-            return self.trace_of_rank(rank, |trace| self.memory_of_trace(trace))?;
+            let set = self.traces()?;
+            return self.memory_of_trace(&set.traces[position_of_rank(&set, rank)?]);
         }
         for input in &self.inputs {
             if let Some(beside) = memory::beside(input, &self.options)? {
@@ -283,21 +277,11 @@ impl Run {
             Timeline::Traces(set) => return Ok(set.traces.iter().find_map(from_trace)),
             Timeline::Passed(within) => return Ok(within.as_deref().cloned()),
             Timeline::Lacking(lacks) if lacks.has != [Part::Memory] => return Ok(None),
+            // Standard input was read to its end.
+            Timeline::Lacking(lacks) if lacks.paths == [Path::new("-")] => return Err((**lacks).clone().into()),
             Timeline::Lacking(_) | Timeline::Unread => {}
         }
         self.read_memory()
-    }
-
-    fn trace_of_rank<T>(&self, wanted: i64, of: impl FnOnce(&Trace) -> T) -> Result<T, Error> {
-        let set = self.traces()?;
-        let mut available = ranks(&set);
-        match available.iter().position(|&rank| rank == wanted) {
-            Some(at) => Ok(of(&set.traces[at])),
-            None => {
-                available.sort_unstable();
-                Err(Error::NoRank { wanted, available })
-            }
-        }
     }
 
     /// Of its processes that with the highest peak in a recording, what a run keeps under the name of its trace, else what the trace
@@ -316,25 +300,25 @@ impl Run {
     fn read_memory(&self) -> Result<Option<MemoryTrace>, Error> {
         let path = match &self.inputs[..] {
             [path] if has_streams(path) => return Ok(None),
-            [path] if !memory::is_within_runs(path) => path,
+            [path] if !is_run(path) && (!path.is_dir() || runs_below(path).is_empty()) => path,
             _ => {
                 self.read().map_err(|error| match error {
                     Error::Ingest(error) => asked_for_memory(error).into(),
                     other => other,
                 })?;
-                return match &*lock(&self.timeline) {
-                    Timeline::Traces(set) => Ok(set.traces.iter().find_map(from_trace)),
-                    _ => Ok(None),
-                };
+                return Ok(match &*lock(&self.timeline) {
+                    Timeline::Traces(set) => set.traces.iter().find_map(from_trace),
+                    _ => None,
+                });
             }
         };
-        let (known, memory) = match memory::read(path, &self.options)? {
-            Found::Memory(memory) => return Ok(Some(memory)),
-            Found::Traces => (Timeline::Passed(None), None),
-            Found::Profile => (Timeline::Lacking(Box::new(Lacks::new(path, Part::Traces, [Part::Profile]))), None),
+        let found = memory::read(path, &self.options)?;
+        *lock(&self.timeline) = match found {
+            Ok(memory) => return Ok(Some(memory)),
+            Err(Part::Traces) => Timeline::Passed(None),
+            Err(part) => Timeline::Lacking(Box::new(Lacks::new(path, Part::Traces, [part]))),
         };
-        *lock(&self.timeline) = known;
-        Ok(memory)
+        Ok(None)
     }
 
     /// The memory traces of all processes: those that recordings and runs hold, and those of traces with memory events that are not

@@ -30,8 +30,6 @@ pub(crate) struct NativeRun {
     pub(crate) calls: Option<Arc<Held>>,
     /// Memory of a file that is of nothing else.
     pub(crate) memory: Option<Arc<MemoryTrace>>,
-    /// What to say where traces are needed and there are none.
-    without_traces: Option<String>,
 }
 
 /// A problem of the read report, with the trace and rank that it is of.
@@ -67,8 +65,7 @@ pub(crate) fn open(
     let read = interruptible(py, &watch, tell, move || {
         let run = Run::open(&paths, &options)?;
         let parts = run.parts()?;
-        let has_traces = parts.contains(&Part::Traces);
-        let set = if has_traces { run.traces()? } else { Arc::default() };
+        let set = if parts.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
         let calls = if parts == [Part::Profile] { Some(run.profile()?) } else { None };
         let memory = if parts == [Part::Memory] { Some(run.memory(None)?) } else { None };
         let held = |tree| {
@@ -81,11 +78,6 @@ pub(crate) fn open(
             threads,
             calls: calls.map(held).map(Arc::new),
             memory: memory.map(Arc::new),
-            without_traces: if has_traces {
-                None
-            } else {
-                run.traces().err().map(|error| without_traces(&error, &parts))
-            },
             run: run.absolute(),
             set,
         })
@@ -93,13 +85,6 @@ pub(crate) fn open(
     let run = read.map_err(|e| engine_error(py, &e, &first))?;
     tell(py)?;
     Ok(run)
-}
-
-/// What a run without traces says where they are needed.
-fn without_traces(error: &Error, parts: &[Part]) -> String {
-    let is_memory = parts.contains(&Part::Memory);
-    let instead = if is_memory { "Run.memory() has it" } else { "Run.call_tree() has its calls" };
-    format!("{error}. In Python, {instead}")
 }
 
 /// Name and one line of description of every registered analysis, in the order of registration.
@@ -278,17 +263,16 @@ impl NativeRun {
 
     /// An error that says what there is instead, if it has no traces.
     pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
-        self.without_traces.as_ref().map_or(Ok(()), |reason| Err(analysis_error(py, reason)))
+        let Err(error) = self.run.traces() else { return Ok(()) };
+        let instead = if self.memory.is_some() { "Run.memory() has it" } else { "Run.call_tree() has its calls" };
+        Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
     /// Position of a rank's trace.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
-        self.ranks.iter().position(|&r| r == rank).ok_or_else(|| {
-            let mut available = self.ranks.clone();
-            available.sort_unstable();
-            engine_error(py, &Error::NoRank { wanted: rank, available }, Path::new(""))
-        })
+        let at = stackline_engine::position_of_rank(&self.set, rank);
+        at.map_err(|error| engine_error(py, &error, Path::new("")))
     }
 }
 

@@ -70,10 +70,8 @@ impl Opened {
     /// If nothing of an input can be read.
     pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
         let run = Run::open(inputs, options)?;
-        run.read_with_profile()?;
-        let parts = run.parts()?;
-        let set = if parts.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
-        let recording = if parts.contains(&Part::Profile) { Some(fold_imports(run.profile()?)) } else { None };
+        let recording = run.read_with_profile()?.map(fold_imports);
+        let set = if run.parts()?.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
         let memory = if run.is_memory_alone()? { Some(run.memory(None)?) } else { None };
         let ranks = stackline_engine::ranks(&set);
         let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();

@@ -118,8 +118,8 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         )));
     }
     if args.for_agent {
-        let of_part = if is_memory { super::report_for_agent::of_memory } else { super::report_for_agent::of_calls };
-        let text = of_part(run, common)?;
+        use super::report_for_agent::{of_calls, of_memory};
+        let text = if is_memory { of_memory(run)? } else { of_calls(run)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };

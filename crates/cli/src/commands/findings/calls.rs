@@ -20,10 +20,6 @@ pub(super) fn of_run<'a>(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<(Session<'a>, Findings)> {
     let path = &run.inputs()[0];
-    // Standard input was read to its end.
-    if path.as_os_str() == "-" {
-        run.traces()?;
-    }
     let tree = fold_imports(reading(run, Run::profile)?);
     suppressions.note_files(files_of_calls(&tree));
     let others = own.map(OwnRules::finish).transpose()?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `report --for-agent` of inputs that hold no trace: recordings of sums of calls, and files of memory.
 
 use super::{FINDINGS, KERNELS, NAME, TITLE, cut, findings_of, short};
-use crate::args::{Cli, Command, Common};
+use crate::args::{Cli, Command};
 use crate::commands::how_it_ended::how_it_ended;
 use crate::commands::memory;
 use anyhow::Result;
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 /// If it cannot be read.
-pub(in crate::commands) fn of_calls(run: &Run, _: &Common) -> Result<String> {
+pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
     let (tree, name) = (fold_imports(run.profile()?), run.name());
     let mut out = format!(
         "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
@@ -69,7 +69,7 @@ fn lines(tree: &CallTree, out: &mut String) {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(in crate::commands) fn of_memory(run: &Run, _: &Common) -> Result<String> {
+pub(in crate::commands) fn of_memory(run: &Run) -> Result<String> {
     let (trace, path) = (run.memory(None)?, &run.inputs()[0]);
     let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
     let study = Study::by_rules(&trace, PEAKS, Rules::default());
