@@ -8,7 +8,7 @@ use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, 
 use stackline_analyze::Scope;
 use stackline_ingest::memory::{asked_for_memory, from_trace};
 use stackline_ingest::recording::{has_streams, is_shown_by};
-use stackline_model::{CallTree, EventKind, MemoryTrace, Problem, ReadReport, Severity, Trace, TraceSet};
+use stackline_model::{CallTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -147,10 +147,8 @@ impl Run {
     /// # Errors
     /// As [`Self::traces`]; and if there is no such rank.
     pub fn select_rank(&mut self, rank: i64) -> Result<(), Error> {
-        let set = self.traces()?;
-        self.timeline = Mutex::new(Timeline::Unread);
-        let selected = select_rank(Arc::unwrap_or_clone(set), rank)?;
-        self.timeline = Mutex::new(Timeline::Traces(Arc::new(selected)));
+        let set = self.take_traces()?.map_or_else(|| self.open_traces(), Ok)?;
+        self.timeline = Mutex::new(Timeline::Traces(Arc::new(select_rank(set, rank)?)));
         Ok(())
     }
 
@@ -217,7 +215,10 @@ impl Run {
     /// Adds what was lost of a recording's streams, and its tables do not know.
     fn with_losses(&self, mut tree: CallTree) -> CallTree {
         if let Timeline::Lacking(lacks) = &*lock(&self.timeline) {
-            note_lost(&mut tree.report, &lacks.report);
+            let is_new = |p: &&Problem| p.severity == Severity::Lost && tree.report.count_of(&p.code) == 0;
+            let lost: Vec<Problem> = lacks.report.problems.iter().filter(is_new).cloned().collect();
+            tree.report.problems.extend(lost);
+            tree.report.sort();
         }
         tree
     }
@@ -259,14 +260,22 @@ impl Run {
         Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
     }
 
-    /// The same; `None` if it has none.
+    /// The same; `None` if it has none. Of a rank it is what a run keeps under the name of its trace, of its processes in a recording
+    /// that with the highest peak, else what the trace tells itself.
     ///
     /// # Errors
     /// If it cannot be read, or there is no such rank.
     pub fn find_memory(&self, rank: Option<i64>) -> Result<Option<MemoryTrace>, Error> {
         if let Some(rank) = rank {
             let set = self.traces()?;
-            return self.memory_of_trace(&set.traces[position_of_rank(&set, rank)?]);
+            let trace = &set.traces[position_of_rank(&set, rank)?];
+            for input in &self.inputs {
+                let beside = memory::all_beside(input, &self.options)?;
+                if let Some(own) = beside.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
+                    return Ok(Some(own));
+                }
+            }
+            return Ok(from_trace(trace));
         }
         for input in &self.inputs {
             if let Some(beside) = memory::beside(input, &self.options)? {
@@ -282,18 +291,6 @@ impl Run {
             Timeline::Lacking(_) | Timeline::Unread => {}
         }
         self.read_memory()
-    }
-
-    /// Of its processes that with the highest peak in a recording, what a run keeps under the name of its trace, else what the trace
-    /// tells itself.
-    fn memory_of_trace(&self, trace: &Trace) -> Result<Option<MemoryTrace>, Error> {
-        for input in &self.inputs {
-            let beside = memory::all_beside(input, &self.options)?;
-            if let Some(own) = beside.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
-                return Ok(Some(own));
-            }
-        }
-        Ok(from_trace(trace))
     }
 
     /// The memory of inputs that hold none beside traces, whose traces were not read.
@@ -338,10 +335,7 @@ impl Run {
         if found.is_empty() && self.is_memory_alone()? {
             return Ok(vec![self.memory(None)?]);
         }
-        // What a run keeps was worked out of the traces beside it.
-        let of_traces = self.memories_within()?;
-        let is_new = |memory: &MemoryTrace| found.iter().all(|known| known.label != memory.label);
-        let of_traces: Vec<MemoryTrace> = of_traces.into_iter().filter(is_new).collect();
+        let of_traces = self.memories_beyond(&found)?;
         found.extend(of_traces);
         Ok(found)
     }
@@ -351,8 +345,16 @@ impl Run {
     /// # Errors
     /// If an input cannot be read.
     pub fn memories_within(&self) -> Result<Vec<MemoryTrace>, Error> {
-        let has_traces = self.parts()?.contains(&Part::Traces);
-        Ok(if has_traces { self.traces()?.traces.iter().filter_map(from_trace).collect() } else { Vec::new() })
+        self.memories_beyond(&[])
+    }
+
+    fn memories_beyond(&self, known: &[MemoryTrace]) -> Result<Vec<MemoryTrace>, Error> {
+        if !self.parts()?.contains(&Part::Traces) {
+            return Ok(Vec::new());
+        }
+        // What a run keeps was worked out of the traces beside it.
+        let is_new = |trace: &&Trace| known.iter().all(|known| known.label != trace.meta.name);
+        Ok(self.traces()?.traces.iter().filter(is_new).filter_map(from_trace).collect())
     }
 
     /// The memory traces of all processes that the inputs hold beside their traces, that with the highest peak first. The read report
@@ -404,11 +406,4 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Whether a trace has events of memory.
 fn tells_of_memory(trace: &Trace) -> bool {
     trace.events.kind.contains(&EventKind::Memory)
-}
-
-fn note_lost(sums: &mut ReadReport, streams: &ReadReport) {
-    let is_new = |problem: &&Problem| problem.severity == Severity::Lost && sums.count_of(&problem.code) == 0;
-    let lost: Vec<Problem> = streams.problems.iter().filter(is_new).cloned().collect();
-    sums.problems.extend(lost);
-    sums.sort();
 }

@@ -13,7 +13,7 @@ use stackline_analyze::calls::{CallIndex, fold_imports};
 use stackline_analyze::findings::steps_of_calls;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
-use stackline_engine::{Error, OF_WHOLE_TRACE, OpenOptions, Part, Run, RunOptions, Watch, WriteOptions};
+use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, Part, Run, RunOptions, Watch, WriteOptions};
 use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

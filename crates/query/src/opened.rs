@@ -113,13 +113,11 @@ impl Opened {
 
     /// The runs as comparisons see them: a profile of each rank, or of a recording.
     pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
-        if self.is_memory_alone() {
-            return Err(self.no_trace());
-        }
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let none = |_| QueryError::unavailable("the recording has no times to compare");
             return Ok(vec![Profile::of_calls(tree, &self.name).map_err(none)?]);
         }
+        self.trace(None)?;
         let traces = self.set.traces.iter().zip(&self.infos);
         Ok(traces.map(|(trace, info)| Profile::of(trace, info.rank, &Scope::default())).collect())
     }
@@ -144,16 +142,11 @@ impl Opened {
                 .position(|info| info.rank == rank)
                 .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
         };
-        let trace = self.set.traces.get(at).ok_or_else(|| self.no_trace())?;
-        Ok((at, trace))
-    }
-
-    fn no_trace(&self) -> QueryError {
-        QueryError::unavailable(if self.is_memory_alone() {
-            "this file is of memory alone, and holds no trace of what ran: only the page Memory has something to show"
-        } else {
-            "this recording holds sums of calls and no single ones: record with --mode trace to see when they ran"
-        })
+        match (self.set.traces.get(at), self.run.traces()) {
+            (Some(trace), _) => Ok((at, trace)),
+            (None, Err(lacks)) => Err(QueryError::unavailable(lacks)),
+            (None, Ok(_)) => Err(QueryError::unavailable("the run is empty")),
+        }
     }
 
     /// Whether all that was opened is a file of memory.
