@@ -35,7 +35,7 @@ enum Timeline {
 }
 
 impl Run {
-    /// A run of these inputs, in the order given.
+    /// A run of these inputs, in the order given. A folder with a run directory and nothing else stands for that.
     ///
     /// # Errors
     /// If there is no input.
@@ -43,7 +43,8 @@ impl Run {
         if inputs.is_empty() {
             return Err(Error::NoInput);
         }
-        let (inputs, options) = (inputs.to_vec(), options.clone());
+        let only = if let [folder] = inputs { only_run(folder) } else { None };
+        let (inputs, options) = (only.map_or_else(|| inputs.to_vec(), |run| vec![run]), options.clone());
         Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread) })
     }
 
@@ -401,6 +402,13 @@ impl Run {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The run directory in a folder that holds nothing else.
+fn only_run(folder: &Path) -> Option<PathBuf> {
+    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
+    let is_alone = runs.len() == 1 && stackline_ingest::files(folder, &runs).is_err();
+    runs.pop().filter(|_| is_alone)
 }
 
 /// Whether a trace has events of memory.

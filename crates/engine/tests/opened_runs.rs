@@ -95,6 +95,21 @@ fn of_several_inputs_none_stands_for_all() {
 }
 
 #[test]
+fn a_folder_with_one_run_alone_is_that_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = run(&[written(folder.path(), "p.memory", MEMORY)]).memories().unwrap();
+    let runs = folder.path().join("runs");
+    std::fs::create_dir(&runs).unwrap();
+    for (name, parts) in [("one.stackline", vec![Part::Memory]), ("two.stackline", vec![Part::Traces])] {
+        let (kept, options) = (runs.join(name), stackline_engine::WriteOptions::default());
+        stackline_engine::save_with(&stackline_model::TraceSet::default(), &memory, &kept, &options).unwrap();
+        // Of two, none stands for both.
+        let run = run(std::slice::from_ref(&runs));
+        assert_eq!((run.parts().unwrap(), run.traces().is_err()), (parts, true));
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(&[written(folder.path(), "x.json", "{\"a\": 1}")]);
