@@ -32,7 +32,7 @@ pub struct OpenOptions {
 ///
 /// # Errors
 /// If there is no input, if one cannot be read at all, or if the watch was cancelled.
-pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
+pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     if inputs.is_empty() {
         return Err(Error::NoInput);
     }

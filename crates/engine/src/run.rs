@@ -2,9 +2,9 @@
 
 use crate::calls::{is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
-use crate::open::{open_ranks, runs_below};
+use crate::open::{open, open_ranks, runs_below};
 use crate::ranks::select_rank;
-use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, open, position_of_rank};
+use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, position_of_rank};
 use stackline_analyze::Scope;
 use stackline_ingest::memory::{asked_for_memory, from_trace};
 use stackline_ingest::recording::{has_streams, is_shown_by};

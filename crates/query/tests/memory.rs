@@ -152,7 +152,7 @@ fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
     let program = folder.path().join("program.memory");
     std::fs::write(&program, "a x 4096\nk one x\nf x\nend\n").expect("written");
     let options = OpenOptions::default();
-    let set = stackline_engine::open(&[trace], &options).expect("opens");
+    let set = Run::open(&[trace], &options).and_then(|run| run.traces()).expect("opens");
     let kept = Run::open(&[program], &options).and_then(|run| run.memory(None)).expect("memory");
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
