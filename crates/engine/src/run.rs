@@ -407,7 +407,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The run directory in a folder that holds nothing else.
 fn only_run(folder: &Path) -> Option<PathBuf> {
     let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
-    let is_alone = runs.len() == 1 && stackline_ingest::files(folder, &runs).is_err();
+    let has_no_files =
+        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
+    let is_alone = runs.len() == 1 && has_no_files();
     runs.pop().filter(|_| is_alone)
 }
 
