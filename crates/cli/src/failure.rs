@@ -3,7 +3,7 @@
 use anyhow::Error;
 use stackline_present::terminal::{clean, clean_lines};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -100,25 +100,8 @@ pub(crate) fn report(error: &Error) -> u8 {
 
 /// The command that answers where this one cannot.
 fn next(error: &Error) -> Option<String> {
-    use stackline_engine::Error as Engine;
-    let (command, paths) = match error.downcast_ref::<Engine>()? {
-        Engine::OnlyCalls { path, .. } => ("calls", std::slice::from_ref(path)),
-        Engine::OnlyMemory { path } => ("memory", std::slice::from_ref(path)),
-        Engine::SeveralMemory { paths } => ("diff", &paths[..paths.len().min(2)]),
-        _ => return None,
-    };
-    Some(command_line(command, paths))
-}
-
-/// Refuses inputs beside one without a trace: it would be the only one that is looked at.
-pub(crate) fn one_alone(inputs: &[PathBuf], without_trace: &Path) -> anyhow::Result<()> {
-    if inputs.len() < 2 {
-        return Ok(());
-    }
-    Err(wrong_use(format!(
-        "{}: there is no trace in it, and only traces are looked at together; give one input at a time, or `stackline diff` two",
-        without_trace.display()
-    )))
+    let stackline_engine::Error::Lacks(lacks) = error.downcast_ref()? else { return None };
+    lacks.next().map(|(command, paths)| command_line(command, paths))
 }
 
 /// A command as a shell takes it.

@@ -7,10 +7,11 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, Scope};
-use stackline_engine::{Mapped, OpenOptions, RunOptions, Watch};
+use stackline_engine::{Error, Mapped, OpenOptions, Run, RunOptions, Watch};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Refuses a target that is one of the inputs: the trace would be gone.
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
@@ -31,6 +32,20 @@ pub(crate) fn open_options(common: &Common) -> OpenOptions {
     }
 }
 
+/// The run of a command's inputs, opened as the user wants it.
+pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
+    if let Some(target) = &common.output {
+        not_an_input(target, inputs)?;
+    }
+    Ok(Run::open(inputs, &open_options(common))?)
+}
+
+/// Reads a part of a run, and shows how far that is.
+pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>) -> Result<T> {
+    let _progress = Progress::start(&run.options().watch);
+    Ok(read(run)?)
+}
+
 /// Why what was read is too little to say that nothing is wrong; none if all of it was read.
 pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
@@ -45,7 +60,7 @@ pub(crate) fn analyses(names: &[&str]) -> Vec<&'static Analysis> {
 
 /// Opened traces and the options that go with them.
 pub(crate) struct Session<'a> {
-    pub(crate) set: TraceSet,
+    pub(crate) set: Arc<TraceSet>,
     pub(crate) infos: Vec<TraceInfo>,
     pub(crate) scope: Scope,
     pub(crate) common: &'a Common,
@@ -55,47 +70,42 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Opens the inputs of a command.
     pub(crate) fn open(inputs: &[PathBuf], common: &'a Common) -> Result<Self> {
-        if let Some(target) = &common.output {
-            not_an_input(target, inputs)?;
-        }
-        let watch = Watch::new();
-        let progress = Progress::start(&watch);
-        let options = OpenOptions { watch: watch.clone(), ..open_options(common) };
-        let opened = stackline_engine::open(inputs, &options);
-        drop(progress);
-        let mut set = opened?;
+        Self::of(&mut run_of(inputs, common)?, common)
+    }
+
+    /// Reads the traces of a run; those of the rank that was chosen.
+    pub(crate) fn of(run: &mut Run, common: &'a Common) -> Result<Self> {
+        let mut set = reading(run, Run::traces)?;
         // Ranks are numbered and described before one is picked: a rank that no file names keeps its position.
         let ranks = stackline_engine::ranks(&set);
         let mut infos: Vec<_> = set.traces.iter().zip(ranks).map(|(t, rank)| TraceInfo::new(t, rank)).collect();
         if let Some(rank) = common.rank {
-            set = stackline_engine::select_rank(set, rank)?;
+            drop(set);
+            run.select_rank(rank)?;
+            set = run.traces()?;
             infos.retain(|info| info.rank == rank);
         }
         let scope = common.scope();
         stackline_engine::check_steps(&set.traces, &scope)?;
-        Ok(Self { set, infos, scope, common, watch })
+        Ok(Self { set, infos, scope, common, watch: run.options().watch.clone() })
     }
 
-    /// Opens the inputs of a command and maps each trace as it is read: of the traces only their descriptions are kept.
+    /// Maps each trace of a run as it is read: of the traces only their descriptions are kept.
     pub(crate) fn map<T: Send>(
-        inputs: &[PathBuf],
+        mut run: Run,
         common: &'a Common,
         map: &(dyn Fn(&Trace, &RunOptions) -> Result<T> + Sync),
     ) -> Result<(Self, Vec<T>)> {
         // All others would be worked out for nothing.
         if common.rank.is_some() {
-            let session = Self::open(inputs, common)?;
+            let session = Self::of(&mut run, common)?;
             let results = stackline_engine::map(&session.set, &session.run_options(), map)?;
             return Ok((session, results));
         }
-        if let Some(target) = &common.output {
-            not_an_input(target, inputs)?;
-        }
-        let watch = Watch::new();
+        let (watch, scope) = (run.options().watch.clone(), common.scope());
         let progress = Progress::start(&watch);
-        let (options, scope) = (OpenOptions { watch: watch.clone(), ..open_options(common) }, common.scope());
         let described = |trace: &Trace, options: &RunOptions| Ok((TraceInfo::new(trace, 0), map(trace, options)?));
-        let mapped: Result<Mapped<_>> = stackline_engine::open_and_map(inputs, &options, scope, &described);
+        let mapped: Result<Mapped<_>> = run.map_traces(scope, &described);
         drop(progress);
         let Mapped { set, results } = mapped?;
         stackline_engine::check_steps(&set.traces, &scope)?;
@@ -104,7 +114,7 @@ impl<'a> Session<'a> {
             info.rank = rank;
             info.rank_from_file = trace.meta.rank == Some(rank);
         }
-        Ok((Self { set, infos, scope, common, watch }, results))
+        Ok((Self { set: Arc::new(set), infos, scope, common, watch }, results))
     }
 
     /// Traces of which only the description is at hand, in the order of the infos.
@@ -116,13 +126,17 @@ impl<'a> Session<'a> {
             trace.report = report.clone();
             trace
         };
-        let traces = infos.iter().zip(reports).map(describe).collect();
-        Self { set: TraceSet { traces }, infos: infos.to_vec(), ..Self::empty(common) }
+        Self { infos: infos.to_vec(), ..Self::of_reports(infos.iter().zip(reports).map(describe).collect(), common) }
+    }
+
+    /// Traces that are nothing but read reports: for commands that answer from something else.
+    pub(crate) fn of_reports(traces: Vec<Trace>, common: &'a Common) -> Self {
+        Self { set: Arc::new(TraceSet { traces }), ..Self::empty(common) }
     }
 
     /// No traces: for commands that answer from something else.
     pub(crate) fn empty(common: &'a Common) -> Self {
-        let (set, infos, scope) = (TraceSet::default(), Vec::new(), Scope::default());
+        let (set, infos, scope) = (Arc::default(), Vec::new(), Scope::default());
         Self { set, infos, scope, common, watch: Watch::new() }
     }
 
@@ -164,7 +178,8 @@ impl<'a> Session<'a> {
         let lengths: Vec<(i64, usize)> = self.set.traces.iter().map(length).collect();
         let slowest = (0..lengths.len()).max_by_key(|&at| (lengths[at].0, std::cmp::Reverse(at)))?;
         let ranks = self.ranks();
-        self.set.traces = vec![self.set.traces.swap_remove(slowest)];
+        let set = Arc::make_mut(&mut self.set);
+        set.traces = vec![set.traces.swap_remove(slowest)];
         self.infos = vec![self.infos.swap_remove(slowest)];
         let (length, steps) = lengths[slowest];
         let (rank, took) = (self.infos.first()?.rank, human::duration(length));

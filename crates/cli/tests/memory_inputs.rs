@@ -29,6 +29,10 @@ fn an_archive_holds_one_memory_trace() {
     let packed = stdout(&["memory", one.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
     let rows = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["tables"].clone();
     assert_eq!(rows(&packed), rows(&plain));
+    let imported = folder.path().join("one.stackline");
+    stdout(&["import", one.to_str().unwrap(), "-o", imported.to_str().unwrap()]);
+    let kept = stdout(&["memory", imported.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
+    assert_eq!(rows(&kept), rows(&plain));
     let (code, said) = failure(&["memory", two.to_str().unwrap()]);
     assert!(code == Some(3) && said.contains("2 memory traces in one input"), "{code:?} {said}");
 }

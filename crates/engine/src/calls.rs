@@ -1,7 +1,7 @@
 //! Sums of calls: opens the tables of recordings, or their streams where there are no tables that hold all of them, and profiles.
 
 use crate::open::read_options;
-use crate::{Error, OpenOptions, symbols};
+use crate::{Error, Lacks, OpenOptions, Part, symbols};
 use stackline_ingest::recording;
 use stackline_model::CallTree;
 use stackline_store::{CallsEntry, WriteOptions};
@@ -9,8 +9,8 @@ use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whether an input has sums of calls: a recording, merged or not, or a profile.
-pub fn has_calls(run: &Path) -> bool {
+/// Whether an input is a recording, merged or not, or a profile by its first bytes.
+pub(crate) fn is_calls(run: &Path) -> bool {
     is_recording(run) || stackline_ingest::is_profile(run)
 }
 
@@ -22,30 +22,21 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 /// The calling context tree of a recording or a profile.
 ///
 /// # Errors
-/// If it is neither, or nothing of it can be read.
-pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
-    open_calls_watched(run, &OpenOptions::default())
-}
-
-/// The same; the caller may see how much of a profile was read, and stop.
-///
-/// # Errors
-/// As [`open_calls`]; and if the watch was cancelled.
-pub fn open_calls_watched(run: &Path, options: &OpenOptions) -> Result<CallTree, Error> {
+/// If it is neither, nothing of it can be read, or the watch was cancelled.
+pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallTree, Error> {
+    let lacks = |has: &[Part]| Err(Lacks::new(run, Part::Profile, has).into());
     let is_file_or_pipe = run.exists() && !run.is_dir() || run == Path::new("-");
     if is_file_or_pipe {
         return match stackline_ingest::read_profile(run, &read_options(options)) {
             Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-            Err(stackline_ingest::Error::OnlyMemory { .. }) if run.is_file() => {
-                Err(Error::OnlyMemory { path: run.to_owned() })
-            }
-            Err(stackline_ingest::Error::NoCalls { .. }) => Err(Error::NoCalls { path: run.to_owned() }),
+            Err(stackline_ingest::Error::OnlyMemory { .. }) if run.is_file() => lacks(&[Part::Memory]),
+            Err(stackline_ingest::Error::NoCalls { .. }) => lacks(&[Part::Traces]),
             other => Ok(other?),
         };
     }
     if !recording::has_streams(run) {
-        let tree = stackline_store::read_calls(run)?;
-        return tree.ok_or_else(|| Error::NoCalls { path: run.to_owned() });
+        let has = if crate::memory::is_alone(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
+        return stackline_store::read_calls(run)?.map_or_else(|| lacks(&[has]), Ok);
     }
     // A process may have written on since the tables were made, and whoever made them may have been killed half-way.
     // Streams name native code, which older tables did not.

@@ -1,43 +1,38 @@
 //! Runs as comparisons keep them: opened one by one, so that memory holds one at a time.
 
-use crate::{Error, OpenOptions, check_steps, note_lost, open, open_calls, ranks, select_rank};
+use crate::{Error, Part, Run, check_steps, ranks};
 use stackline_analyze::Scope;
 use stackline_analyze::diff::Profile;
-use stackline_model::{ReadReport, Trace, TraceSet};
-use std::path::Path;
+use stackline_model::Trace;
 
-/// The profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
+/// The compared profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
 /// `seen` gets each trace with its rank (of a recording one that is nothing but its name and read report).
 ///
 /// # Errors
 /// If it cannot be read, or does not have the rank or the steps.
 pub fn profiles(
-    input: &Path,
-    options: &OpenOptions,
+    mut run: Run,
     scope: &Scope,
     rank: Option<i64>,
     seen: &mut dyn FnMut(&Trace, i64),
 ) -> Result<Vec<Profile>, Error> {
-    let mut set = match open(&[input.to_owned()], options) {
-        Err(Error::OnlyCalls { report, .. }) => return of_calls((input, &report), scope, rank, seen),
-        other => other?,
-    };
-    let mut numbers = ranks(&set);
-    if let Some(rank) = rank {
-        set = select_rank(set, rank)?;
-        numbers = vec![rank];
+    if run.parts()?.first() == Some(&Part::Profile) {
+        return of_calls(&run, scope, rank, seen);
     }
+    if let Some(rank) = rank {
+        run.select_rank(rank)?;
+    }
+    let set = run.traces()?;
     check_steps(&set.traces, scope)?;
-    let TraceSet { traces } = set;
-    let profile = |(trace, rank): (Trace, i64)| {
-        seen(&trace, rank);
-        Profile::of(&trace, rank, scope)
+    let profile = |(trace, rank): (&Trace, i64)| {
+        seen(trace, rank);
+        Profile::of(trace, rank, scope)
     };
-    Ok(traces.into_iter().zip(numbers).map(profile).collect())
+    Ok(set.traces.iter().zip(ranks(&set)).map(profile).collect())
 }
 
 fn of_calls(
-    (input, streams): (&Path, &ReadReport),
+    run: &Run,
     scope: &Scope,
     rank: Option<i64>,
     seen: &mut dyn FnMut(&Trace, i64),
@@ -48,13 +43,12 @@ fn of_calls(
     if let Some(wanted) = rank {
         return Err(Error::NoRank { wanted, available: Vec::new() });
     }
-    let tree = open_calls(input)?;
+    let tree = run.profile()?;
     let mut trace = Trace::default();
-    trace.meta.name = input.display().to_string();
+    trace.meta.name = run.name();
     trace.meta.format = "recording".to_owned();
     trace.report = tree.report.clone();
-    note_lost(&mut trace.report, streams);
     seen(&trace, 0);
     let profile = Profile::of_calls(&tree, &trace.meta.name);
-    Ok(vec![profile.map_err(|_| Error::NoTimes { path: input.to_owned() })?])
+    Ok(vec![profile.map_err(|_| Error::NoTimes { path: trace.meta.name.into() })?])
 }

@@ -1,6 +1,6 @@
 //! Why the engine could not answer.
 
-use stackline_model::ReadReport;
+use crate::Lacks;
 use std::path::{Path, PathBuf};
 
 /// A sentence that says what, where, and what to do.
@@ -34,38 +34,9 @@ pub enum Error {
         /// Steps that there are, ascending.
         available: Vec<i64>,
     },
-    /// The input is a recording of calls, or a profile, and holds no trace.
-    #[error("{}", only_calls(path, report))]
-    OnlyCalls {
-        /// The run directory, or the profile.
-        path: PathBuf,
-        /// What was met in its streams.
-        report: Box<ReadReport>,
-    },
-    /// The run holds traces, but no recording of calls.
-    #[error("{} holds no recording of calls, and is no profile; `stackline record -o RUN -- COMMAND` makes one", path.display())]
-    NoCalls {
-        /// The run directory.
-        path: PathBuf,
-    },
-    /// The file is of memory alone: a snapshot, a timeline, an execution trace.
-    #[error("{} is of memory, and holds no trace of what ran; look at it with `stackline memory {}`, in the browser with `stackline view {}`, or keep that page with `stackline report {} --html out.html`", path.display(), path.display(), path.display(), path.display())]
-    OnlyMemory {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Files of memory alone, several.
-    #[error("these are {} files of memory, and none of them holds a trace of what ran; look at one with `stackline memory {}`, or compare two with `stackline diff {} {}`", paths.len(), first(paths, 0), first(paths, 0), first(paths, 1))]
-    SeveralMemory {
-        /// The files.
-        paths: Vec<PathBuf>,
-    },
-    /// The trace tells nothing of memory.
-    #[error("{}: no memory events in it; record with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or give a memory snapshot (`torch.cuda.memory._dump_snapshot()`)", path.display())]
-    NoMemory {
-        /// The trace.
-        path: PathBuf,
-    },
+    /// The input holds other parts than the one that is needed.
+    #[error(transparent)]
+    Lacks(Box<Lacks>),
     /// No times were recorded in the run, which a comparison needs.
     #[error("{}: {}", path.display(), no_times(path))]
     NoTimes {
@@ -94,25 +65,6 @@ fn no_times(path: &Path) -> &'static str {
     "no times were recorded in it that could be compared; record it without leaving their sources out"
 }
 
-fn only_calls(path: &Path, report: &ReadReport) -> String {
-    let path_text = path.display();
-    if path.is_file() {
-        return format!(
-            "{path_text} is a profile: it has sums of calls, and not when each was; look at it with `stackline calls {path_text}`"
-        );
-    }
-    let why = stackline_ingest::no_single_calls(report);
-    format!(
-        "{path_text} is a recording without single calls, of which traces are made: {why}; look at it with `stackline calls \
-         {path_text}`, or record single calls with `stackline record --mode trace`"
-    )
-}
-
-/// A path of a list, as a message names it.
-fn first(paths: &[PathBuf], at: usize) -> String {
-    paths.get(at).map(|path| path.display().to_string()).unwrap_or_default()
-}
-
 /// So many files are named.
 const NAMED: usize = 12;
 
@@ -126,7 +78,21 @@ fn instead(choices: &[String], several: bool) -> String {
     format!("give one of the files: {}{more}", named.join(", "))
 }
 
+impl From<Lacks> for Error {
+    fn from(lacks: Lacks) -> Self {
+        Self::Lacks(Box::new(lacks))
+    }
+}
+
 impl Error {
+    /// The error of one of so many inputs.
+    pub(crate) fn of_one_of(mut self, count: usize) -> Self {
+        if let Self::Lacks(lacks) = &mut self {
+            lacks.is_one_of_several = count > 1 && lacks.paths.len() == 1;
+        }
+        self
+    }
+
     /// Whether the input is at fault (rather than the request or the tool).
     pub fn is_unreadable(&self) -> bool {
         use stackline_store::Error as Store;
@@ -146,12 +112,8 @@ impl Error {
                 | Self::NoRank { .. }
                 | Self::NotOneJob { .. }
                 | Self::NoStep { .. }
-                | Self::OnlyCalls { .. }
-                | Self::NoCalls { .. }
+                | Self::Lacks(_)
                 | Self::NoTimes { .. }
-                | Self::NoMemory { .. }
-                | Self::OnlyMemory { .. }
-                | Self::SeveralMemory { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }

@@ -1,9 +1,8 @@
 //! Opens traces and maps each as it comes: of many inputs no more are in memory at once than threads work.
 
-use crate::open::{Part, open_part, parts};
-use crate::run::parallel;
-use crate::{Error, OpenOptions, RunOptions, open, ranks};
-use stackline_analyze::Scope;
+use crate::open::{FileGroup, file_groups, open_group};
+use crate::run_analyses::parallel;
+use crate::{Error, OpenOptions, RunOptions, ranks};
 use stackline_ingest::problems;
 use stackline_model::{Trace, TraceSet};
 use stackline_store::thread_count;
@@ -21,25 +20,14 @@ pub struct Mapped<T> {
     pub results: Vec<T>,
 }
 
-/// Opens inputs as [`open()`] does and calls `map` with each trace, and with the options of an analysis of it alone. Traces lose their
-/// events then. Which rank a trace is shows only when all are known ([`crate::ranks()`]).
-///
-/// # Errors
-/// As [`open()`], and what `map` fails with.
-pub fn open_and_map<T: Send, E: Send + From<Error>>(
+/// Maps many inputs, each as it is read. `None` of few inputs, and where nothing can be listed or read: opening them says why.
+pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     inputs: &[PathBuf],
-    options: &OpenOptions,
-    scope: Scope,
+    (options, run): (&OpenOptions, &RunOptions),
     map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
-) -> Result<Mapped<T>, E> {
-    let run = RunOptions { scope, threads: options.threads, watch: options.watch.clone() };
-    if inputs.is_empty() {
-        return Err(Error::NoInput.into());
-    }
-    let parts = parts(inputs).unwrap_or_default();
-    let mapped = if parts.len() > FEW { of_many(&parts, (options, &run), map)? } else { None };
-    // Where nothing could be listed or read, it says why.
-    mapped.map_or_else(|| of_few(open(inputs, options)?, &run, map), Ok)
+) -> Result<Option<Mapped<T>>, E> {
+    let groups = file_groups(inputs).unwrap_or_default();
+    if groups.len() > FEW { of_many(&groups, (options, run), map) } else { Ok(None) }
 }
 
 /// Calls `map` with each trace of a set, and with the options of an analysis of it alone.
@@ -56,7 +44,8 @@ pub fn map<T: Send, E: Send>(
     parallel(set.traces.len(), threads, |at| map(&set.traces[at], &alone)).into_iter().collect()
 }
 
-fn of_few<T: Send, E: Send + From<Error>>(
+/// Maps a set, and drops the events of its traces.
+pub(crate) fn map_few<T: Send, E: Send + From<Error>>(
     set: TraceSet,
     options: &RunOptions,
     to: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
@@ -67,26 +56,26 @@ fn of_few<T: Send, E: Send + From<Error>>(
 
 /// None if nothing was a trace.
 fn of_many<T: Send, E: Send + From<Error>>(
-    parts: &[Part],
+    groups: &[FileGroup],
     (options, run): (&OpenOptions, &RunOptions),
     map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
 ) -> Result<Option<Mapped<T>>, E> {
     let alone = (OpenOptions { threads: 1, ..options.clone() }, RunOptions { threads: 1, ..run.clone() });
-    let mapped = parallel(parts.len(), thread_count(options.threads), |at| -> Result<_, E> {
+    let mapped = parallel(groups.len(), thread_count(options.threads), |at| -> Result<_, E> {
         if options.watch.is_cancelled() {
             return Err(Error::Cancelled.into());
         }
         let mut skipped = Vec::new();
         let mut mapped = Vec::new();
-        for trace in open_part(&parts[at], &alone.0, &mut skipped)? {
+        for trace in open_group(&groups[at], &alone.0, &mut skipped).map_err(|error| error.of_one_of(groups.len()))? {
             let result = map(&trace, &alone.1)?;
             mapped.push((without_events(trace), result));
         }
         Ok((mapped, skipped))
     });
     let (mut set, mut results, mut skipped) = (TraceSet::default(), Vec::new(), Vec::new());
-    for part in mapped {
-        let (mapped, not_read) = part?;
+    for of_group in mapped {
+        let (mapped, not_read) = of_group?;
         skipped.extend(not_read);
         for (trace, result) in mapped {
             set.traces.push(trace);

@@ -1,11 +1,11 @@
 //! Opens anything: run directories from the store, everything else through the readers.
 
 use crate::ranks::Job;
-use crate::{Error, Watch, ranks};
+use crate::{Error, Lacks, Part, Watch, ranks};
 use regex_lite::Regex;
 use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, problems, run_of};
-use stackline_model::{MemoryTrace, Problem, ReadReport, Severity, Trace, TraceSet};
+use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct OpenOptions {
 ///
 /// # Errors
 /// If there is no input, if one cannot be read at all, or if the watch was cancelled.
-pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
+pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     if inputs.is_empty() {
         return Err(Error::NoInput);
     }
@@ -71,14 +71,14 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
     let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
     match (&error, paths) {
         (Error::Ingest(Read::OnlyCalls { .. }), [path]) if path.is_file() => {
-            Error::OnlyCalls { path: path.clone(), report: Box::default() }
+            Lacks::new(path, Part::Traces, [Part::Profile]).into()
         }
         // Of what lies in a folder, the folder's name would say nothing.
         (Error::Ingest(Read::OnlyMemory { path: found, .. }), [path]) if path.is_file() || found == path => {
-            Error::OnlyMemory { path: path.clone() }
+            Lacks::new(path, Part::Traces, [Part::Memory]).into()
         }
-        (Error::Ingest(Read::OnlyMemory { .. }), [_, _, ..]) if paths.iter().all(is_memory) => {
-            Error::SeveralMemory { paths: paths.to_vec() }
+        (Error::Ingest(Read::OnlyMemory { .. }), [first, _, ..]) if paths.iter().all(is_memory) => {
+            Lacks { paths: paths.to_vec(), ..Lacks::new(first, Part::Traces, [Part::Memory]) }.into()
         }
         _ => error,
     }
@@ -89,21 +89,19 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
 ///
 /// # Errors
 /// As [`open`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
-pub fn open_ranks<E: From<Error>>(
+pub(crate) fn open_ranks<E: From<Error>>(
     inputs: &[PathBuf],
-    options: &OpenOptions,
+    (opened, options): (Option<TraceSet>, &OpenOptions),
     take: &mut dyn FnMut(Trace) -> Result<(), E>,
 ) -> Result<Vec<String>, E> {
-    if inputs.is_empty() {
-        return Err(Error::NoInput.into());
-    }
-    let parts = parts(inputs)?;
-    let (mut job, mut skipped) = (Job::default(), Vec::new());
-    for part in &parts {
-        let traces = open_part(part, options, &mut skipped)?;
+    let groups = file_groups(inputs)?;
+    let (mut job, mut skipped, mut opened) = (Job::default(), Vec::new(), opened);
+    for group in &groups {
+        let open = || open_group(group, options, &mut skipped).map_err(|error| error.of_one_of(groups.len()));
+        let traces = opened.take().map_or_else(open, |set| Ok(set.traces))?;
         let several = traces.len() > 1;
         for trace in traces {
-            job.add(&trace.meta).map_err(|reason| not_one_job(reason, &parts, several))?;
+            job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
             take(trace)?;
         }
     }
@@ -113,24 +111,28 @@ pub fn open_ranks<E: From<Error>>(
     }
 }
 
-/// The traces of a part, named as the directory knows them; none, with the reason noted, of a file that may turn out to be no trace.
-pub(crate) fn open_part(part: &Part, options: &OpenOptions, skipped: &mut Vec<String>) -> Result<Vec<Trace>, Error> {
-    let opened = match open(&part.paths, options) {
+/// The traces of a group, named as the directory knows them; none, with the reason noted, of a file that may turn out to be no trace.
+pub(crate) fn open_group(
+    group: &FileGroup,
+    options: &OpenOptions,
+    skipped: &mut Vec<String>,
+) -> Result<Vec<Trace>, Error> {
+    let opened = match open(&group.paths, options) {
         // One that cannot be read does not take the others of its run away.
-        Err(Error::Ingest(_)) if part.paths.len() > 1 => open(&readable(part, options, skipped), options),
+        Err(Error::Ingest(_)) if group.paths.len() > 1 => open(&readable(group, options, skipped), options),
         other => other,
     };
     let mut traces = match opened {
         Ok(set) => set.traces,
-        Err(error) if part.is_optional && is_no_trace(&error) => {
-            skipped.push(format!("{}: {error}", part.label));
+        Err(error) if group.is_optional && is_no_trace(&error) => {
+            skipped.push(format!("{}: {error}", group.label));
             return Ok(Vec::new());
         }
         Err(error) => return Err(error),
     };
     for trace in &mut traces {
-        if let Some(rest) = trace.meta.name.strip_prefix(run_of(&part.file)) {
-            trace.meta.name = format!("{}{rest}", run_of(&part.label));
+        if let Some(rest) = trace.meta.name.strip_prefix(run_of(&group.file)) {
+            trace.meta.name = format!("{}{rest}", run_of(&group.label));
         }
     }
     Ok(traces)
@@ -138,13 +140,13 @@ pub(crate) fn open_part(part: &Part, options: &OpenOptions, skipped: &mut Vec<St
 
 /// Whether a file cannot be read, or holds something else than a trace.
 fn is_no_trace(error: &Error) -> bool {
-    matches!(error, Error::Ingest(_) | Error::OnlyMemory { .. } | Error::OnlyCalls { .. })
+    matches!(error, Error::Ingest(_) | Error::Lacks(_))
 }
 
-/// The files of a part that can be read by themselves; all others are noted.
-fn readable(part: &Part, options: &OpenOptions, skipped: &mut Vec<String>) -> Vec<PathBuf> {
+/// The files of a group that can be read by themselves; all others are noted.
+fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>) -> Vec<PathBuf> {
     let mut good = Vec::new();
-    for path in &part.paths {
+    for path in &group.paths {
         match open(std::slice::from_ref(path), options) {
             Err(error) if is_no_trace(&error) => skipped.push(error.to_string()),
             _ => good.push(path.clone()),
@@ -159,7 +161,7 @@ pub fn note_skipped(report: &mut ReadReport, skipped: &[String]) {
 }
 
 /// One file, archive or run directory, or several files of one run.
-pub(crate) struct Part {
+pub(crate) struct FileGroup {
     paths: Vec<PathBuf>,
     /// Name of the file as a trace has it that is read alone, and the one that it has in its directory.
     file: String,
@@ -168,16 +170,16 @@ pub(crate) struct Part {
     is_optional: bool,
 }
 
-pub(crate) fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
+pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
     let file =
         |path: &Path| path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
-    let whole = |path: &Path, is_optional: bool| Part {
+    let whole = |path: &Path, is_optional: bool| FileGroup {
         paths: vec![path.to_owned()],
         file: file(path),
         label: file(path),
         is_optional,
     };
-    let mut parts: Vec<Part> = Vec::new();
+    let mut groups: Vec<FileGroup> = Vec::new();
     for input in inputs {
         match Input::of(input) {
             Input::Files(path) | Input::WithRuns(path, _) if path.is_dir() => {
@@ -186,45 +188,45 @@ pub(crate) fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
                     Err(stackline_ingest::Error::NoTrace { .. }) if !runs.is_empty() => Vec::new(),
                     files => files?,
                 };
-                let part = |(path, label): (PathBuf, String)| Part {
+                let group = |(path, label): (PathBuf, String)| FileGroup {
                     file: file(&path),
                     paths: vec![path],
                     label,
                     is_optional: true,
                 };
-                parts.extend(files.into_iter().map(part));
-                parts.extend(runs.iter().map(|run| whole(run, false)));
+                groups.extend(files.into_iter().map(group));
+                groups.extend(runs.iter().map(|run| whole(run, false)));
             }
-            other => parts.push(whole(other.path(), false)),
+            other => groups.push(whole(other.path(), false)),
         }
     }
-    Ok(together(parts))
+    Ok(together(groups))
 }
 
-/// Makes one part of files that are read together.
-fn together(parts: Vec<Part>) -> Vec<Part> {
-    let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
+/// Makes one group of files that are read together.
+fn together(groups: Vec<FileGroup>) -> Vec<FileGroup> {
+    let mut joined: Vec<FileGroup> = Vec::with_capacity(groups.len());
     let mut at: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
-    for mut part in parts {
-        let Some(path) = part.paths.first().filter(|path| path.is_file()) else {
-            joined.push(part);
+    for mut group in groups {
+        let Some(path) = group.paths.first().filter(|path| path.is_file()) else {
+            joined.push(group);
             continue;
         };
-        let (folder, run) = (path.parent().unwrap_or(path), run_of(&part.file));
+        let (folder, run) = (path.parent().unwrap_or(path), run_of(&group.file));
         let known = *at.entry((folder.to_owned(), run.to_owned())).or_insert(joined.len());
         match joined.get_mut(known) {
             Some(first) => {
-                first.paths.append(&mut part.paths);
-                first.is_optional &= part.is_optional;
+                first.paths.append(&mut group.paths);
+                first.is_optional &= group.is_optional;
             }
-            None => joined.push(part),
+            None => joined.push(group),
         }
     }
     joined
 }
 
-fn not_one_job(reason: String, parts: &[Part], several: bool) -> Error {
-    let choices = if parts.len() > 1 { parts.iter().map(|part| part.label.clone()).collect() } else { Vec::new() };
+fn not_one_job(reason: String, groups: &[FileGroup], several: bool) -> Error {
+    let choices = if groups.len() > 1 { groups.iter().map(|group| group.label.clone()).collect() } else { Vec::new() };
     Error::NotOneJob { reason, choices, several }
 }
 
@@ -340,8 +342,8 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
         return open_recording(path, options);
     }
     let set = stackline_store::read_run(path, &ReadSelection { threads: options.threads, ..ReadSelection::all() })?;
-    if set.traces.is_empty() && crate::memory::keeps_memory(path) {
-        return Err(Error::OnlyMemory { path: path.to_owned() });
+    if set.traces.is_empty() && crate::memory::is_kept(path) {
+        return Err(Lacks::new(path, Part::Traces, [Part::Memory]).into());
     }
     options.watch.add(size(path, 0));
     Ok(set)
@@ -349,26 +351,17 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
 
 /// The traces of a recording with single calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
-    if !stackline_ingest::recording::has_streams(path) {
-        return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
-    }
+    use stackline_ingest::recording::{has_streams, is_of_sums, read_traces};
+    let lacks = Lacks::new(path, Part::Traces, [Part::Profile]);
     // What was recorded in sums is not read twice.
-    if stackline_ingest::recording::is_of_sums(path) {
-        return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
+    if !has_streams(path) || is_of_sums(path) {
+        return Err(lacks.into());
     }
-    match stackline_ingest::recording::read_traces(path, &read_options(options)) {
-        Err(stackline_ingest::Error::NoSingleCalls { path, report }) => Err(Error::OnlyCalls { path, report }),
+    match read_traces(path, &read_options(options)) {
+        Err(stackline_ingest::Error::NoSingleCalls { report, .. }) => Err(Lacks { report: *report, ..lacks }.into()),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         other => Ok(other?),
     }
-}
-
-/// Adds what was lost of a recording's streams, and its tables do not know, to what is said of its sums.
-pub fn note_lost(sums: &mut ReadReport, streams: &ReadReport) {
-    let is_new = |problem: &&Problem| problem.severity == Severity::Lost && sums.count_of(&problem.code) == 0;
-    let lost: Vec<Problem> = streams.problems.iter().filter(is_new).cloned().collect();
-    sums.problems.extend(lost);
-    sums.sort();
 }
 
 /// Directories within directories deeper than this are not counted.

@@ -43,15 +43,22 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
     problems::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
 }
 
+/// The position of a rank's trace.
+///
+/// # Errors
+/// If there is no such rank.
+pub fn position_of_rank(set: &TraceSet, wanted: i64) -> Result<usize, Error> {
+    let mut available = ranks(set);
+    available.iter().position(|&rank| rank == wanted).ok_or_else(|| {
+        available.sort_unstable();
+        Error::NoRank { wanted, available }
+    })
+}
+
 /// Keeps the trace of one rank. The rank of a trace that no file names is its position; from here on it is the trace's
 /// own, so that a run made of it keeps it.
-pub fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
-    let available = ranks(&set);
-    let Some(at) = available.iter().position(|&r| r == wanted) else {
-        let mut available = available;
-        available.sort_unstable();
-        return Err(Error::NoRank { wanted, available });
-    };
+pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
+    let at = position_of_rank(&set, wanted)?;
     let several = set.traces.len() > 1;
     let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
     for trace in &mut traces {

@@ -1,166 +1,419 @@
-//! Runs analyses over traces, on several threads, with the same result for any number of them.
+//! A run: the parts that one or many inputs hold, each opened when it is first asked for.
 
-use crate::{Error, Watch, concatenate, ranks};
-use stackline_analyze::steps::Looked;
-use stackline_analyze::{Analysis, DefaultWindow, Scope};
-use stackline_model::{Table, Trace, TraceSet};
-use stackline_store::thread_count;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::calls::{is_calls, is_recording, open_calls};
+use crate::map::{Mapped, map_few, map_many};
+use crate::open::{open, open_ranks, runs_below};
+use crate::ranks::select_rank;
+use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, position_of_rank};
+use stackline_analyze::Scope;
+use stackline_ingest::memory::{asked_for_memory, from_trace};
+use stackline_ingest::recording::{has_streams, is_shown_by};
+use stackline_model::{CallTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Settings of a run.
-#[derive(Clone, Debug, Default)]
-pub struct RunOptions {
-    /// Which part of the traces.
-    pub scope: Scope,
-    /// Threads to use; 0 means as many as there are cores. Never changes the result.
-    pub threads: usize,
-    /// Lets the caller stop between analyses.
-    pub watch: Watch,
-}
-
-/// Runs analyses over all traces of a set. With several traces the tables of the same name become one, with the column
-/// `rank` first. Tables come in the order of the analyses.
-pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
-    let jobs: Vec<(&Trace, &Analysis)> =
-        set.traces.iter().flat_map(|t| analyses.iter().map(move |a| (t, *a))).collect();
-    let results = parallel(jobs.len(), thread_count(options.threads), |i| {
-        if options.watch.is_cancelled() {
-            return None;
-        }
-        let (trace, analysis) = jobs[i];
-        Some(run_one(trace, analysis, &options.scope))
-    });
-    let mut results = results.into_iter();
-    let mut per_rank = Vec::with_capacity(set.traces.len());
-    for rank in ranks(set) {
-        let mut tables = Vec::new();
-        for result in results.by_ref().take(analyses.len()) {
-            tables.extend(result.ok_or(Error::Cancelled)?);
-        }
-        per_rank.push((rank, tables));
-    }
-    Ok(concatenate(per_rank))
-}
-
-/// Runs analyses over one trace: their tables, in their order.
+/// What one or many inputs hold: files, archives, directories of traces, run directories, standard input (`-`).
 ///
-/// # Errors
-/// If the watch of the options was cancelled.
-pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
-    let results = parallel(analyses.len(), thread_count(options.threads), |at| {
-        (!options.watch.is_cancelled()).then(|| run_one(trace, analyses[at], &options.scope))
-    });
-    let mut tables = Vec::new();
-    for result in results {
-        tables.extend(result.ok_or(Error::Cancelled)?);
-    }
-    Ok(tables)
+/// Opening reads nothing. Traces are read once and kept; a profile and memory traces, which their users change or
+/// keep themselves, are read each time they are asked for.
+#[derive(Debug)]
+pub struct Run {
+    inputs: Vec<PathBuf>,
+    options: OpenOptions,
+    timeline: Mutex<Timeline>,
 }
 
-/// What the note begins with of tables that are of the whole trace where others are of its steps.
-pub const OF_WHOLE_TRACE: &str = "Of the whole trace";
-
-/// Names of tables that reproduce HTA's begin with it.
-const OF_HTA: &str = "hta_";
-
-/// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool's keep its window, and
-/// say so; those beside them are of the steps.
-pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
-    let tables = (analysis.run)(trace, &scope.of(analysis.window, trace));
-    let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
-    if *scope != Scope::default() || Looked::at(trace, scope).steps == 0 {
-        return tables;
-    }
-    let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
-    let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
-    let note = format!("{OF_WHOLE_TRACE}, as {tool} has it, unless steps are chosen.");
-    let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
-        Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
-        _ => table.note(note.as_str()),
-    };
-    tables.into_iter().map(one).collect()
+/// What is known of the traces.
+#[derive(Clone, Debug)]
+enum Timeline {
+    Unread,
+    Traces(Arc<TraceSet>),
+    /// There are none.
+    Lacking(Box<Lacks>),
+    /// They were read one after another, or on the way to their memory: the first memory trace within them.
+    Passed(Option<Box<MemoryTrace>>),
 }
 
-/// Checks that a scope's steps exist in at least one of the traces that are asked about.
-pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
-    let Some((first, last)) = scope.steps else { return Ok(()) };
-    let mut available: Vec<i64> = traces.iter().flat_map(|t| t.steps.iter().map(|s| s.number)).collect();
-    available.sort_unstable();
-    available.dedup();
-    if available.iter().any(|s| (first..=last).contains(s)) {
-        Ok(())
-    } else {
-        Err(Error::NoStep { first, last, available })
-    }
-}
-
-/// `job(0..count)` on up to `threads` threads, results in order. Threads take the next job as they get free.
-pub(crate) fn parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let threads = threads.clamp(1, count.max(1));
-    if threads == 1 {
-        return (0..count).map(job).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= count {
-                        break;
-                    }
-                    let result = job(i);
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((i, result));
-                }
-            });
+impl Run {
+    /// A run of these inputs, in the order given. A folder with a run directory and nothing else stands for that.
+    ///
+    /// # Errors
+    /// If there is no input.
+    pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
+        if inputs.is_empty() {
+            return Err(Error::NoInput);
         }
-    });
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by_key(|(i, _)| *i);
-    done.into_iter().map(|(_, result)| result).collect()
+        let only = if let [folder] = inputs { only_run(folder) } else { None };
+        let (inputs, options) = (only.map_or_else(|| inputs.to_vec(), |run| vec![run]), options.clone());
+        Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread) })
+    }
+
+    /// The same run with absolute paths, which hold wherever the program goes.
+    #[must_use]
+    pub fn absolute(mut self) -> Self {
+        // What has no such form is said by the reader.
+        self.inputs.iter_mut().for_each(|path| *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone()));
+        self
+    }
+
+    /// The same run for another caller, who watches what else is read. Traces are shared.
+    #[must_use]
+    pub fn watched_by(&self, watch: &Watch) -> Self {
+        let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
+        let timeline = Mutex::new(lock(&self.timeline).clone());
+        Self { inputs: self.inputs.clone(), options, timeline }
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> &[PathBuf] {
+        &self.inputs
+    }
+
+    /// How it is read.
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// Its name for people: that of the inputs.
+    pub fn name(&self) -> String {
+        self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The parts that it holds, traces first. Reads the traces, except those of folders and of several inputs, which may not fit
+    /// into memory together: of them traces are expected until they are read. Memory of recordings is known by their profile alone.
+    ///
+    /// # Errors
+    /// If nothing of an input can be read.
+    pub fn parts(&self) -> Result<Vec<Part>, Error> {
+        let is_read = !matches!(*lock(&self.timeline), Timeline::Unread);
+        if is_read || self.is_one_input() {
+            self.read()?;
+        }
+        let (mut parts, tells_of_memory) = match &*lock(&self.timeline) {
+            Timeline::Lacking(lacks) => return Ok(lacks.has.clone()),
+            Timeline::Traces(set) => (vec![Part::Traces], set.traces.iter().any(tells_of_memory)),
+            Timeline::Unread | Timeline::Passed(_) => (vec![Part::Traces], false),
+        };
+        let [input] = &self.inputs[..] else {
+            parts.extend(tells_of_memory.then_some(Part::Memory));
+            return Ok(parts);
+        };
+        parts.extend(is_recording(input).then_some(Part::Profile));
+        parts.extend((tells_of_memory || memory::is_kept(input)).then_some(Part::Memory));
+        Ok(parts)
+    }
+
+    /// Whether it is a single input that is no folder of others.
+    fn is_one_input(&self) -> bool {
+        let [input] = &self.inputs[..] else { return false };
+        let is_whole = |files: Vec<(PathBuf, String)>| matches!(&files[..], [(file, _)] if file == input);
+        !input.is_dir() || is_run(input) || stackline_ingest::files(input, &[]).is_ok_and(is_whole)
+    }
+
+    /// The traces, one per rank or file.
+    ///
+    /// # Errors
+    /// If it has none, if an input cannot be read at all, or if the watch was cancelled.
+    pub fn traces(&self) -> Result<Arc<TraceSet>, Error> {
+        self.read()?;
+        match &*lock(&self.timeline) {
+            Timeline::Traces(set) => return Ok(Arc::clone(set)),
+            Timeline::Lacking(lacks) => return Err((**lacks).clone().into()),
+            Timeline::Unread | Timeline::Passed(_) => {}
+        }
+        self.open_traces().map(Arc::new)
+    }
+
+    /// Reads the traces, if they were not read before.
+    fn read(&self) -> Result<(), Error> {
+        let mut timeline = lock(&self.timeline);
+        if matches!(*timeline, Timeline::Unread) {
+            *timeline = match self.open_traces() {
+                // Of several inputs, or a directory of runs, one must not stand for all.
+                Err(Error::Lacks(lacks)) if self.inputs.len() == 1 && lacks.paths == self.inputs => {
+                    Timeline::Lacking(lacks)
+                }
+                opened => Timeline::Traces(Arc::new(opened?)),
+            };
+        }
+        Ok(())
+    }
+
+    fn open_traces(&self) -> Result<TraceSet, Error> {
+        open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.len()))
+    }
+
+    /// Keeps the traces of one rank alone.
+    ///
+    /// # Errors
+    /// As [`Self::traces`]; and if there is no such rank.
+    pub fn select_rank(&mut self, rank: i64) -> Result<(), Error> {
+        let set = self.take_traces()?.map_or_else(|| self.open_traces(), Ok)?;
+        self.timeline = Mutex::new(Timeline::Traces(Arc::new(select_rank(set, rank)?)));
+        Ok(())
+    }
+
+    /// Takes traces that were read before.
+    fn take_traces(&mut self) -> Result<Option<TraceSet>, Error> {
+        let timeline = self.timeline.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(timeline, Timeline::Passed(None)) {
+            Timeline::Traces(set) => Ok(Some(Arc::unwrap_or_clone(set))),
+            Timeline::Lacking(lacks) => Err(Error::Lacks(lacks)),
+            Timeline::Unread | Timeline::Passed(_) => Ok(None),
+        }
+    }
+
+    /// Reads the ranks of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run directory
+    /// at a time. Traces come in the order of [`Self::traces`]. Gives the files of directories that are no traces, each with why.
+    ///
+    /// # Errors
+    /// As [`Self::traces`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
+    pub fn each_rank<E: From<Error>>(
+        &mut self,
+        take: &mut dyn FnMut(Trace) -> Result<(), E>,
+    ) -> Result<Vec<String>, E> {
+        let opened = self.take_traces()?;
+        let mut within = None;
+        let mut note_and_take = |trace: Trace| {
+            within = within.take().or_else(|| from_trace(&trace));
+            take(trace)
+        };
+        let skipped = open_ranks(&self.inputs, (opened, &self.options), &mut note_and_take)?;
+        self.timeline = Mutex::new(Timeline::Passed(within.map(Box::new)));
+        Ok(skipped)
+    }
+
+    /// Calls `map` with each trace, and with the options of an analysis of it alone. Of many inputs each is mapped as it is read.
+    /// Traces lose their events then. Which rank a trace is shows only when all are known ([`crate::ranks()`]).
+    ///
+    /// # Errors
+    /// As [`Self::traces`], and what `map` fails with.
+    pub fn map_traces<T: Send, E: Send + From<Error>>(
+        mut self,
+        scope: Scope,
+        map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
+    ) -> Result<Mapped<T>, E> {
+        let options = RunOptions { scope, threads: self.options.threads, watch: self.options.watch.clone() };
+        let set = match self.take_traces()? {
+            Some(set) => set,
+            None => match map_many(&self.inputs, (&self.options, &options), map)? {
+                Some(mapped) => return Ok(mapped),
+                None => self.open_traces()?,
+            },
+        };
+        map_few(set, &options, map)
+    }
+
+    /// The calling context tree of a recording or a profile.
+    ///
+    /// # Errors
+    /// If it has none, nothing of it can be read, or the watch was cancelled.
+    pub fn profile(&self) -> Result<CallTree, Error> {
+        let [input] = &self.inputs[..] else { return Err(self.lacks(Part::Profile)) };
+        open_calls(input, &self.options).map(|tree| self.with_losses(tree))
+    }
+
+    /// Adds what was lost of a recording's streams, and its tables do not know.
+    fn with_losses(&self, mut tree: CallTree) -> CallTree {
+        if let Timeline::Lacking(lacks) = &*lock(&self.timeline) {
+            let is_new = |p: &&Problem| p.severity == Severity::Lost && tree.report.count_of(&p.code) == 0;
+            let lost: Vec<Problem> = lacks.report.problems.iter().filter(is_new).cloned().collect();
+            tree.report.problems.extend(lost);
+            tree.report.sort();
+        }
+        tree
+    }
+
+    /// Reads the traces and gives the profile, if there is one: in recordings both stand in the same streams, and are read at the same time.
+    ///
+    /// # Errors
+    /// If nothing of an input can be read, or its profile cannot.
+    pub fn read_with_profile(&self) -> Result<Option<CallTree>, Error> {
+        let (profile, read) = std::thread::scope(|scope| {
+            let profile = match &self.inputs[..] {
+                [input] if is_calls(input) => Some(scope.spawn(|| open_calls(input, &self.options))),
+                _ => None,
+            };
+            let read = self.read();
+            (profile.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))), read)
+        });
+        let profile = profile.transpose()?;
+        read?;
+        match profile {
+            Some(tree) => Ok(Some(self.with_losses(tree))),
+            None if self.parts()?.contains(&Part::Profile) => self.profile().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The memory trace of one rank, or of the run: that of the first input that holds one beside its traces (of a recording of several
+    /// processes that with the highest peak), a memory file's own, else that of the first trace with memory events.
+    ///
+    /// # Errors
+    /// If it has none, or it cannot be read.
+    pub fn memory(&self, rank: Option<i64>) -> Result<MemoryTrace, Error> {
+        if let Some(memory) = self.find_memory(rank)? {
+            return Ok(memory);
+        }
+        let Some(rank) = rank else { return Err(self.lacks(Part::Memory)) };
+        let set = self.traces()?;
+        let trace = &set.traces[position_of_rank(&set, rank)?];
+        Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
+    }
+
+    /// The same; `None` if it has none. Of a rank it is what a run keeps under the name of its trace, of its processes in a recording
+    /// that with the highest peak, else what the trace tells itself.
+    ///
+    /// # Errors
+    /// If it cannot be read, or there is no such rank.
+    pub fn find_memory(&self, rank: Option<i64>) -> Result<Option<MemoryTrace>, Error> {
+        if let Some(rank) = rank {
+            let set = self.traces()?;
+            let trace = &set.traces[position_of_rank(&set, rank)?];
+            for input in &self.inputs {
+                let beside = memory::all_beside(input, &self.options)?;
+                if let Some(own) = beside.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
+                    return Ok(Some(own));
+                }
+            }
+            return Ok(from_trace(trace));
+        }
+        for input in &self.inputs {
+            if let Some(beside) = memory::beside(input, &self.options)? {
+                return Ok(Some(beside));
+            }
+        }
+        match &*lock(&self.timeline) {
+            Timeline::Traces(set) => return Ok(set.traces.iter().find_map(from_trace)),
+            Timeline::Passed(within) => return Ok(within.as_deref().cloned()),
+            Timeline::Lacking(lacks) if lacks.has != [Part::Memory] => return Ok(None),
+            // Standard input was read to its end.
+            Timeline::Lacking(lacks) if lacks.paths == [Path::new("-")] => return Err((**lacks).clone().into()),
+            Timeline::Lacking(_) | Timeline::Unread => {}
+        }
+        self.read_memory()
+    }
+
+    /// The memory of inputs that hold none beside traces, whose traces were not read.
+    fn read_memory(&self) -> Result<Option<MemoryTrace>, Error> {
+        let path = match &self.inputs[..] {
+            [path] if has_streams(path) => return Ok(None),
+            [path] if !is_run(path) && (!path.is_dir() || runs_below(path).is_empty()) => path,
+            _ => {
+                self.read().map_err(|error| match error {
+                    Error::Ingest(error) => asked_for_memory(error).into(),
+                    other => other,
+                })?;
+                return Ok(match &*lock(&self.timeline) {
+                    Timeline::Traces(set) => set.traces.iter().find_map(from_trace),
+                    _ => None,
+                });
+            }
+        };
+        let found = memory::read(path, &self.options)?;
+        *lock(&self.timeline) = match found {
+            Ok(memory) => return Ok(Some(memory)),
+            Err(Part::Traces) => Timeline::Passed(None),
+            Err(part) => Timeline::Lacking(Box::new(Lacks::new(path, Part::Traces, [part]))),
+        };
+        Ok(None)
+    }
+
+    /// The memory traces of all processes: those that recordings and runs hold, and those of traces with memory events that are not
+    /// among them. The first is the one that [`Self::memory`] gives.
+    ///
+    /// # Errors
+    /// If nothing can be read, a run is damaged, or the watch was cancelled.
+    pub fn memories(&self) -> Result<Vec<MemoryTrace>, Error> {
+        let mut found = Vec::new();
+        for input in &self.inputs {
+            match memory::all_beside(input, &self.options) {
+                // A stream that cannot be read is in the read report of the traces.
+                Err(error) if !matches!(error, Error::Cancelled) && has_streams(input) => {}
+                beside => found.extend(beside?),
+            }
+        }
+        if found.is_empty() && self.is_memory_alone()? {
+            return Ok(vec![self.memory(None)?]);
+        }
+        let of_traces = self.memories_beyond(&found)?;
+        found.extend(of_traces);
+        Ok(found)
+    }
+
+    /// The memory traces of traces with memory events.
+    ///
+    /// # Errors
+    /// If an input cannot be read.
+    pub fn memories_within(&self) -> Result<Vec<MemoryTrace>, Error> {
+        self.memories_beyond(&[])
+    }
+
+    fn memories_beyond(&self, known: &[MemoryTrace]) -> Result<Vec<MemoryTrace>, Error> {
+        if !self.parts()?.contains(&Part::Traces) {
+            return Ok(Vec::new());
+        }
+        // What a run keeps was worked out of the traces beside it.
+        let is_new = |trace: &&Trace| known.iter().all(|known| known.label != trace.meta.name);
+        Ok(self.traces()?.traces.iter().filter(is_new).filter_map(from_trace).collect())
+    }
+
+    /// The memory traces of all processes that the inputs hold beside their traces, that with the highest peak first. The read report
+    /// of each says of how many it is one.
+    ///
+    /// # Errors
+    /// If an input cannot be read.
+    pub fn memories_of_processes(&self) -> Result<Vec<MemoryTrace>, Error> {
+        // What cannot be read holds no processes either, and says so here.
+        self.is_memory_alone()?;
+        let mut processes = Vec::new();
+        for input in &self.inputs {
+            processes.extend(memory::all_beside(input, &self.options)?);
+        }
+        let count = processes.len();
+        Ok(processes.into_iter().map(|trace| memory::one_of(trace, count)).collect())
+    }
+
+    /// Whether the one input is of memory alone, and holds no trace of what ran. Of a file that was not read only the first bytes are,
+    /// of standard input none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_memory_alone(&self) -> Result<bool, Error> {
+        let ([input], timeline) = (&self.inputs[..], &mut *lock(&self.timeline)) else { return Ok(false) };
+        if matches!(timeline, Timeline::Unread) && memory::is_alone(input)? {
+            *timeline = Timeline::Lacking(Box::new(Lacks::new(input, Part::Traces, [Part::Memory])));
+        }
+        Ok(matches!(timeline, Timeline::Lacking(lacks) if lacks.has == [Part::Memory]))
+    }
+
+    /// That it lacks a part.
+    fn lacks(&self, needed: Part) -> Error {
+        let input = &self.inputs[0];
+        let has = match &*lock(&self.timeline) {
+            Timeline::Lacking(lacks) => lacks.has.clone(),
+            Timeline::Unread if is_recording(input) => vec![Part::Profile],
+            Timeline::Unread => Vec::new(),
+            Timeline::Traces(_) | Timeline::Passed(_) => vec![Part::Traces],
+        };
+        Lacks::new(input, needed, has).into()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use stackline_model::Unit;
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    fn length(trace: &Trace, _: &Scope) -> Vec<Table> {
-        vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
-    }
+/// The run directory in a folder that holds nothing else.
+fn only_run(folder: &Path) -> Option<PathBuf> {
+    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
+    let has_no_files =
+        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
+    let is_alone = runs.len() == 1 && has_no_files();
+    runs.pop().filter(|_| is_alone)
+}
 
-    const LENGTH: Analysis = Analysis { name: "length", about: "", window: DefaultWindow::Own, run: length };
-
-    fn set() -> TraceSet {
-        let trace = |i| {
-            let mut trace = Trace::default();
-            trace.report.events = i;
-            trace
-        };
-        TraceSet { traces: (0..20).map(trace).collect() }
-    }
-
-    #[test]
-    fn threads_do_not_change_the_result() {
-        let with =
-            |threads| run(&set(), &[&LENGTH, &LENGTH], &RunOptions { threads, ..RunOptions::default() }).unwrap();
-        assert_eq!(with(1), with(8));
-        assert_eq!(with(1)[0].rows(), 40);
-    }
-
-    #[test]
-    fn a_cancelled_run_ends() {
-        let options = RunOptions::default();
-        options.watch.cancel();
-        assert!(matches!(run(&set(), &[&LENGTH], &options), Err(Error::Cancelled)));
-    }
-
-    #[test]
-    fn steps_that_do_not_exist_are_an_error() {
-        let scope = Scope::of_steps(Some((2, 3)));
-        assert!(matches!(check_steps(&set().traces, &scope), Err(Error::NoStep { .. })));
-        assert!(check_steps(&set().traces, &Scope::default()).is_ok());
-    }
+/// Whether a trace has events of memory.
+fn tells_of_memory(trace: &Trace) -> bool {
+    trace.events.kind.contains(&EventKind::Memory)
 }

@@ -11,5 +11,5 @@
 
 mod memory_findings;
 mod memory_processes;
-mod parts;
+mod opened_runs;
 mod rank_clocks;

@@ -1,6 +1,6 @@
 //! Recordings of several processes: whose memory is looked at.
 
-use stackline_engine::{OpenOptions, memory_beside, memory_findings, memory_of_processes, open_memory};
+use stackline_engine::{OpenOptions, Run, memory_findings};
 use stackline_ingest::problems::processes_of;
 use stackline_memory::{Study, curve::curves};
 use stackline_model::MemoryTrace;
@@ -43,15 +43,14 @@ fn the_process_with_the_highest_peak_comes_first() {
         }
         run
     };
-    let options = OpenOptions::default();
+    let opened = |path: &Path| Run::open(&[path.to_owned()], &OpenOptions::default()).unwrap();
     // The second one makes most calls, as workers that load data do.
     let several = recording("several", &[(11, 512, 1), (12, 64, 20), (13, 8192, 2), (14, 1024, 3)]);
-    let first = |path: &Path| open_memory(path, &options).unwrap();
+    let first = |path: &Path| opened(path).memory(None).unwrap();
     let shown = first(&several);
     assert_eq!((peak(&shown), processes_of(&shown.report)), (8192, 4));
     assert!(shown.label.ends_with(":13"), "{}", shown.label);
-    assert_eq!(memory_beside(&several, &options).unwrap().unwrap().label, shown.label);
-    let all = memory_of_processes(&several, &options).unwrap();
+    let all = opened(&several).memories_of_processes().unwrap();
     assert_eq!(all.iter().map(peak).collect::<Vec<_>>(), [8192, 1024, 512, 64]);
     assert!(all.iter().all(|trace| processes_of(&trace.report) == 4));
     // Where there is no choice, nothing is said of one.

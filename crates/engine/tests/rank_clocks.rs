@@ -1,6 +1,6 @@
 //! Clocks of ranks: estimates against generated offsets, and over real ranks.
 
-use stackline_engine::{CollectiveEnds, OpenOptions, RankClock, open, rank_clock_table, rank_clocks};
+use stackline_engine::{CollectiveEnds, OpenOptions, RankClock, Run, rank_clock_table, rank_clocks};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventKind, Table, Trace, TraceSet};
 use stackline_synth::demo;
@@ -129,7 +129,10 @@ fn eight_real_ranks_of_one_host_share_a_clock() {
         println!("skipped: no corpus (set STACKLINE_CORPUS)");
         return;
     }
-    let set = open(&[corpus.join("bundles/param-dlrm_kineto.tar.gz")], &OpenOptions::default()).unwrap();
+    let set = Run::open(&[corpus.join("bundles/param-dlrm_kineto.tar.gz")], &OpenOptions::default())
+        .unwrap()
+        .traces()
+        .unwrap();
     assert!(set.traces.iter().all(|t| t.events.kind.contains(&EventKind::Kernel)));
     let clocks = rank_clocks(&set);
     assert_eq!(clocks.len(), 8);

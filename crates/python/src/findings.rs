@@ -12,10 +12,8 @@ use stackline_analyze::findings::{
     Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_in_calls, find_with, findings_table,
     merge,
 };
-use stackline_engine::{
-    Job, OpenOptions, Watch, findings_of_memory, findings_with_memory, if_any, memory_of, memory_of_rank,
-};
-use stackline_model::{MemoryTrace, TraceSet, Unit};
+use stackline_engine::{Job, Run, Watch, findings_of_memory, findings_with_memory};
+use stackline_model::{TraceSet, Unit};
 use std::sync::Arc;
 
 /// What to change in the program of one trace, or of a file of memory. Steps include both ends. `said`: what rules in
@@ -61,7 +59,8 @@ pub(crate) fn findings(
         let found = found.map_err(|reason| analysis_error(py, &reason.to_string()))?;
         return NativeTable::from_model(&findings_table(&found));
     }
-    let (set, inputs) = (Arc::clone(&run.set), Arc::clone(&run.inputs));
+    let watch = Watch::new();
+    let (set, opened) = (Arc::clone(&run.set), run.run.watched_by(&watch));
     // Rules of the user's own said where events are: of one trace.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {
         let mut job = Job::default();
@@ -70,36 +69,21 @@ pub(crate) fn findings(
                 |reason| analysis_error(py, &format!("the run is not one job: {reason}; say which rank with rank="));
             job.add(&trace.meta).map_err(not_one)?;
         }
-        let look = move || {
-            let memory = memory_of(&inputs, &set.traces, &opening(&options));
-            Ok(with_memory(of_all(&set, &options)?, memory, &options))
-        };
-        return table(py, quiet(py, &Watch::new(), look)?);
+        let look = move || Ok(with_memory(of_all(&set, &options)?, (&opened, None), &options));
+        return table(py, quiet(py, &watch, look)?);
     }
     let at = position(py, run, rank)?;
     let look = move || {
         let found = find_with(&set.traces[at], &options, &others, &|_| true)?;
-        let memory = match rank {
-            Some(_) => memory_of_rank(&inputs, &set.traces[at], &opening(&options)),
-            None => memory_of(&inputs, &set.traces, &opening(&options)),
-        };
-        Ok(with_memory(found, memory, &options))
+        Ok(with_memory(found, (&opened, rank), &options))
     };
-    table(py, quiet(py, &Watch::new(), look)?)
-}
-
-fn opening(options: &Options) -> OpenOptions {
-    OpenOptions { threads: options.threads, ..OpenOptions::default() }
+    table(py, quiet(py, &watch, look)?)
 }
 
 /// Adds what is found in the memory, if the run tells of any.
-fn with_memory(
-    mut found: Findings,
-    memory: Result<MemoryTrace, stackline_engine::Error>,
-    options: &Options,
-) -> Findings {
+fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &Options) -> Findings {
     // What ran was read: it is told though what was kept beside it is gone or damaged by now.
-    let memory = if_any(memory).unwrap_or_else(|error| {
+    let memory = run.find_memory(rank).unwrap_or_else(|error| {
         found.notes.push(format!("memory could not be read: {error}"));
         None
     });

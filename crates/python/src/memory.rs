@@ -7,7 +7,7 @@ use crate::worker::{interruptible, quiet, settled};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_engine::{OpenOptions, Watch, WriteOptions};
+use stackline_engine::{OpenOptions, Run, Watch, WriteOptions};
 use stackline_ingest::memory::text;
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{self, By, NamedPeak, Ranked};
@@ -57,7 +57,7 @@ pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResu
         &watch,
         |_| Ok(()),
         move || {
-            let trace = stackline_engine::open_memory(&path, &options)?;
+            let trace = Run::open(&[path], &options)?.memory(None)?;
             Ok(NativeMemory::new(Arc::new(trace), peaks))
         },
     )?;

@@ -13,7 +13,7 @@ use stackline_analyze::calls::{CallIndex, fold_imports};
 use stackline_analyze::findings::steps_of_calls;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
-use stackline_engine::{Error, OF_WHOLE_TRACE, OpenOptions, Parts, RunOptions, Watch, WriteOptions};
+use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, Part, Run, RunOptions, Watch, WriteOptions};
 use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,13 +25,11 @@ pub(crate) struct NativeRun {
     pub(crate) ranks: Vec<i64>,
     pub(crate) threads: usize,
     /// What it was opened of, wherever the program goes meanwhile.
-    pub(crate) inputs: Arc<[PathBuf]>,
+    pub(crate) run: Run,
     /// Calls of a recording or a profile that holds no trace.
     pub(crate) calls: Option<Arc<Held>>,
     /// Memory of a file that is of nothing else.
     pub(crate) memory: Option<Arc<MemoryTrace>>,
-    /// What to say where traces are needed and there are none.
-    without_traces: Option<String>,
 }
 
 /// A problem of the read report, with the trace and rank that it is of.
@@ -64,12 +62,12 @@ pub(crate) fn open(
         Some(function) => function.call1(py, (watch.bytes(), watch.total())).map(drop),
         None => Ok(()),
     };
-    // What has no such form is said by the reader.
-    let inputs: Arc<[PathBuf]> =
-        paths.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect();
     let read = interruptible(py, &watch, tell, move || {
-        let parts = Parts::open(&paths, &options)?;
-        let set = Arc::new(parts.traces);
+        let run = Run::open(&paths, &options)?;
+        let parts = run.parts()?;
+        let set = if parts.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
+        let calls = if parts == [Part::Profile] { Some(run.profile()?) } else { None };
+        let memory = if parts == [Part::Memory] { Some(run.memory(None)?) } else { None };
         let held = |tree| {
             let tree = fold_imports(tree);
             let steps = steps_of_calls(&tree);
@@ -78,25 +76,15 @@ pub(crate) fn open(
         Ok(NativeRun {
             ranks: stackline_engine::ranks(&set),
             threads,
-            inputs,
-            calls: parts.calls.map(held).map(Arc::new),
-            memory: parts.memory.map(Arc::new),
-            without_traces: parts.without_traces.as_ref().map(without_traces),
+            calls: calls.map(held).map(Arc::new),
+            memory: memory.map(Arc::new),
+            run: run.absolute(),
             set,
         })
     })?;
     let run = read.map_err(|e| engine_error(py, &e, &first))?;
     tell(py)?;
     Ok(run)
-}
-
-/// What a run without traces says where they are needed.
-fn without_traces(error: &Error) -> String {
-    let instead = match error {
-        Error::OnlyMemory { .. } => "Run.memory() has it",
-        _ => "Run.call_tree() has its calls",
-    };
-    format!("{error}. In Python, {instead}")
 }
 
 /// Name and one line of description of every registered analysis, in the order of registration.
@@ -127,19 +115,14 @@ impl NativeRun {
             let trace = Arc::clone(trace);
             return quiet(py, &Watch::new(), move || NativeMemory::new(trace, peaks));
         }
-        let at = rank.map(|rank| self.position(py, rank)).transpose()?;
+        rank.map(|rank| self.position(py, rank)).transpose()?;
         let watch = Watch::new();
-        let options = OpenOptions { threads: self.threads, watch: watch.clone(), ..OpenOptions::default() };
-        let (set, inputs) = (Arc::clone(&self.set), Arc::clone(&self.inputs));
-        let first = inputs.first().cloned().unwrap_or_default();
-        let found = quiet(py, &watch, move || {
-            let trace = match at {
-                Some(at) => stackline_engine::memory_of_rank(&inputs, &set.traces[at], &options),
-                None => stackline_engine::memory_of(&inputs, &set.traces, &options),
-            };
-            trace.map(|trace| NativeMemory::new(Arc::new(trace), peaks))
-        })?;
-        found.map_err(|error| engine_error(py, &error, &first))
+        let run = self.run.watched_by(&watch);
+        let find = move || run.memory(rank).map(|trace| NativeMemory::new(Arc::new(trace), peaks));
+        let found = quiet(py, &watch, find)?;
+        found.map_err(|error| {
+            engine_error(py, &error, self.run.inputs().first().map_or(Path::new(""), PathBuf::as_path))
+        })
     }
 
     /// Rank of each trace.
@@ -174,7 +157,7 @@ impl NativeRun {
     /// What reading had to repair, skip or lose, trace after trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
-            let file = self.inputs.first().and_then(|input| input.file_name());
+            let file = self.run.inputs().first().and_then(|input| input.file_name());
             let name = file.map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
             report.problems.iter().map(|problem| told(py, problem, &name, 0)).collect()
         };
@@ -275,22 +258,21 @@ impl NativeRun {
 impl NativeRun {
     /// What people know it by.
     pub(crate) fn name(&self) -> String {
-        self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
+        self.run.name()
     }
 
     /// An error that says what there is instead, if it has no traces.
     pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
-        self.without_traces.as_ref().map_or(Ok(()), |reason| Err(analysis_error(py, reason)))
+        let Err(error) = self.run.traces() else { return Ok(()) };
+        let instead = if self.memory.is_some() { "Run.memory() has it" } else { "Run.call_tree() has its calls" };
+        Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
     /// Position of a rank's trace.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
-        self.ranks.iter().position(|&r| r == rank).ok_or_else(|| {
-            let mut available = self.ranks.clone();
-            available.sort_unstable();
-            engine_error(py, &Error::NoRank { wanted: rank, available }, Path::new(""))
-        })
+        let at = stackline_engine::position_of_rank(&self.set, rank);
+        at.map_err(|error| engine_error(py, &error, Path::new("")))
     }
 }
 

@@ -19,8 +19,8 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_analyze::steps::Looked;
-use stackline_engine::{Error, OpenOptions, Parts, RunOptions};
-use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, MemoryTrace, Table, Trace, TraceSet};
+use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
+use stackline_model::{CallFrameKind, CallMetric, CallTree, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
 pub struct Opened {
     /// Its name for people.
     pub(crate) name: String,
-    pub(crate) set: TraceSet,
+    pub(crate) set: Arc<TraceSet>,
     pub(crate) infos: Vec<TraceInfo>,
     /// The calls of a recording.
     pub(crate) recording: Option<CallTree>,
@@ -44,8 +44,7 @@ pub struct Opened {
     pub(crate) baseline: Option<Box<Self>>,
     /// Below these, source text may be read.
     pub(crate) source_roots: SourceRoots,
-    inputs: Vec<PathBuf>,
-    opening: OpenOptions,
+    run: Run,
     options: RunOptions,
     hash: String,
     memory: OnceLock<Result<Memory, String>>,
@@ -70,18 +69,19 @@ impl Opened {
     /// # Errors
     /// If nothing of an input can be read.
     pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
-        let Parts { traces: set, calls, memory, .. } = Parts::open_with_calls(inputs, options)?;
-        let recording = calls.map(fold_imports);
+        let run = Run::open(inputs, options)?;
+        let recording = run.read_with_profile()?.map(fold_imports);
+        let set = if run.parts()?.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
+        let memory = if run.is_memory_alone()? { Some(run.memory(None)?) } else { None };
         let ranks = stackline_engine::ranks(&set);
         let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();
-        let name = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ");
+        let name = run.name();
         let opened = Self {
             hash: hash(&name, &set, recording.as_ref(), memory.as_ref()),
             derived: set.traces.iter().map(|_| Derived::default()).collect(),
             memory: memory.map_or_else(OnceLock::new, |trace| Ok(Memory::new(trace)).into()),
             source_roots: SourceRoots::new(inputs),
-            inputs: inputs.to_vec(),
-            opening: options.clone(),
+            run,
             options: RunOptions { threads: options.threads, watch: options.watch.clone(), scope: Scope::default() },
             name,
             set,
@@ -113,13 +113,11 @@ impl Opened {
 
     /// The runs as comparisons see them: a profile of each rank, or of a recording.
     pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
-        if self.is_memory_alone() {
-            return Err(self.no_trace());
-        }
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let none = |_| QueryError::unavailable("the recording has no times to compare");
             return Ok(vec![Profile::of_calls(tree, &self.name).map_err(none)?]);
         }
+        self.trace(None)?;
         let traces = self.set.traces.iter().zip(&self.infos);
         Ok(traces.map(|(trace, info)| Profile::of(trace, info.rank, &Scope::default())).collect())
     }
@@ -144,16 +142,11 @@ impl Opened {
                 .position(|info| info.rank == rank)
                 .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
         };
-        let trace = self.set.traces.get(at).ok_or_else(|| self.no_trace())?;
-        Ok((at, trace))
-    }
-
-    fn no_trace(&self) -> QueryError {
-        QueryError::unavailable(if self.is_memory_alone() {
-            "this file is of memory alone, and holds no trace of what ran: only the page Memory has something to show"
-        } else {
-            "this recording holds sums of calls and no single ones: record with --mode trace to see when they ran"
-        })
+        match (self.set.traces.get(at), self.run.traces()) {
+            (Some(trace), _) => Ok((at, trace)),
+            (None, Err(lacks)) => Err(QueryError::unavailable(lacks)),
+            (None, Ok(_)) => Err(QueryError::unavailable("the run is empty")),
+        }
     }
 
     /// Whether all that was opened is a file of memory.
@@ -165,23 +158,18 @@ impl Opened {
     pub(crate) fn has_memory(&self) -> bool {
         match &self.recording {
             Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
-            None => {
-                let is_kept = || matches!(&self.inputs[..], [path] if stackline_engine::keeps_memory(path));
-                self.is_memory_alone() || self.set.traces.iter().any(tells_of_memory) || is_kept()
-            }
+            None => self.run.parts().is_ok_and(|parts| parts.contains(&Part::Memory)),
         }
     }
 
     /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the process with the highest peak.
     pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
         let study = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
-        let all = || study(stackline_engine::memory_of(&self.inputs, &self.set.traces, &self.opening));
         let kept = if rank.is_none() || self.set.traces.len() < 2 {
-            self.memory.get_or_init(all)
+            self.memory.get_or_init(|| study(self.run.memory(None)))
         } else {
-            let (at, trace) = self.trace(rank)?;
-            let own = || study(stackline_engine::memory_of_rank(&self.inputs, trace, &self.opening));
-            self.derived[at].memory.get_or_init(own)
+            let (at, _) = self.trace(rank)?;
+            self.derived[at].memory.get_or_init(|| study(self.run.memory(rank)))
         };
         kept.as_ref().map_err(QueryError::unavailable)
     }
@@ -434,11 +422,6 @@ impl Opened {
             files
         })
     }
-}
-
-/// Whether a trace has events of memory.
-fn tells_of_memory(trace: &Trace) -> bool {
-    trace.events.kind.contains(&EventKind::Memory)
 }
 
 /// Name, sizes and times: another run, or the same one recorded again, has another hash.

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{document, memory, numbers};
 use serde_json::{Value, json};
-use stackline_engine::{OpenOptions, WriteOptions};
+use stackline_engine::{OpenOptions, Run, WriteOptions};
 use stackline_query::{Answer, Arguments, Opened, ask};
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
     let meta = document(&of_memory("meta", &[]));
     assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
     let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
-    assert!(refused.to_string().contains("memory alone"), "{refused}");
+    assert!(refused.to_string().contains("of memory, and holds no trace of what ran"), "{refused}");
     let names: Vec<_> = memory().first_questions().iter().map(|(name, _)| *name).collect();
     assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
 }
@@ -130,8 +130,8 @@ fn each_rank_has_its_own_memory_also_once_it_is_imported() {
     let folder = tempfile::tempdir().expect("a folder");
     let inputs = [rank(folder.path(), 0, 1024), rank(folder.path(), 1, 2048)];
     let options = OpenOptions::default();
-    let set = stackline_engine::open(&inputs, &options).expect("opens");
-    let kept = stackline_engine::all_memory(&inputs, &set, &options).expect("memory");
+    let job = Run::open(&inputs, &options).expect("inputs");
+    let (set, kept) = (job.traces().expect("opens"), job.memories().expect("memory"));
     let run = folder.path().join("job.stackline");
     stackline_engine::save_with(&set, &kept, &run, &WriteOptions::default()).expect("saved");
     for opened in [Opened::open(&inputs, &options), Opened::open(&[run], &options)] {
@@ -152,8 +152,8 @@ fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
     let program = folder.path().join("program.memory");
     std::fs::write(&program, "a x 4096\nk one x\nf x\nend\n").expect("written");
     let options = OpenOptions::default();
-    let set = stackline_engine::open(&[trace], &options).expect("opens");
-    let kept = stackline_engine::open_memory(&program, &options).expect("memory");
+    let set = Run::open(&[trace], &options).and_then(|run| run.traces()).expect("opens");
+    let kept = Run::open(&[program], &options).and_then(|run| run.memory(None)).expect("memory");
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
     let opened = Opened::open(&[run], &options).expect("opens");

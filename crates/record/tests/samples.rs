@@ -2,6 +2,7 @@
 
 use crate::support;
 
+use stackline_engine::{OpenOptions, Run};
 use stackline_model::{CallMetric, CallNodeId};
 use stackline_recording::{FrameKey, Metric};
 use std::collections::HashMap;
@@ -215,7 +216,7 @@ fn shares_of_c(python: &Path, library: &Path) -> Option<String> {
 
 /// Offline, the same samples lie in functions of the same names, on lines of the source.
 fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
-    let tree = stackline_engine::open_calls(run).unwrap();
+    let tree = Run::open(&[run.to_owned()], &OpenOptions::default()).unwrap().profile().unwrap();
     let problems: Vec<_> = tree.report.problems.iter().filter(|p| p.example == library.to_str().unwrap()).collect();
     assert!(problems.is_empty(), "{problems:?}");
     let name = |node: CallNodeId| tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();

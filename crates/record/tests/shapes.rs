@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use stackline_engine::OpenOptions;
+use stackline_engine::{OpenOptions, Run};
 use stackline_model::{EventKind, StrId, Trace};
 use stackline_recording::{FrameKey, Metric};
 use std::collections::BTreeMap;
@@ -55,9 +55,9 @@ fn theirs(python: &Path) -> Listing {
 }
 
 fn open(run: &Path) -> Trace {
-    let mut set = stackline_engine::open(&[run.to_owned()], &OpenOptions::default()).unwrap();
+    let set = Run::open(&[run.to_owned()], &OpenOptions::default()).unwrap().traces().unwrap();
     assert_eq!(set.traces.len(), 1);
-    set.traces.remove(0)
+    set.traces[0].clone()
 }
 
 /// Name and inputs of an operator or backward node.

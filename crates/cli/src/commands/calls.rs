@@ -4,13 +4,14 @@ use super::how_it_ended::how_it_ended;
 use crate::args::{By, CallsArgs, Common, Format, View};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output::{Answer, style};
-use crate::session::Session;
+use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use regex_lite::Regex;
 use serde_json::json;
 use stackline_analyze::calls::{self, CallView, Grouping, Shape, SourceLine, ViewOptions};
 use stackline_analyze::findings::{StepTime, step_time};
-use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, TraceSet, Unit};
+use stackline_engine::Run;
+use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, Unit};
 use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
 use std::collections::BTreeMap;
@@ -34,11 +35,11 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     };
     // Lines are told one by one, wherever they ran.
     let with_imports = args.imports || args.lines;
-    let tree = open(run, with_imports)?;
+    let tree = open((run, with_imports), common)?;
     // A step has none of them, however calls are shown.
     let step = if with_imports { step_time(&calls::fold_imports(tree.clone())) } else { step_time(&tree) };
     let compared = before.map(|run| format!(" compared with {}", run.display())).unwrap_or_default();
-    let before = before.map(|run| open(run, args.imports)).transpose()?;
+    let before = before.map(|run| open((run, args.imports), common)).transpose()?;
     let metric = match &before {
         Some(before) => common_metric(before, &tree, args.metric.as_deref())?,
         None => metric(&tree, args.metric.as_deref())?,
@@ -59,12 +60,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         let view = if people { view.keep_lines(depth, top) } else { view.keep(depth, top) };
         (calls::view_table(&view), text(&view, top == 0, common))
     };
-    let mut session = Session::empty(common);
-    session.set = TraceSet {
-        traces: std::iter::once(read_report_of(run, &tree))
-            .chain(before.iter().map(|before| read_report_of(&args.runs[0], before)))
-            .collect(),
-    };
+    let before = before.iter().map(|before| read_report_of(&args.runs[0], before));
+    let session = Session::of_reports(std::iter::once(read_report_of(run, &tree)).chain(before).collect(), common);
     let tables = session.pick(vec![table])?;
     let metric = json!(calls::metric_name(&tree, metric));
     let extra =
@@ -76,8 +73,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     Ok(tree.measured().into_iter().any(is_time))
 }
 
-fn open(run: &Path, imports: bool) -> Result<CallTree> {
-    let tree = stackline_engine::open_calls(run)?;
+fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallTree> {
+    let tree = reading(&run_of(&[run.to_owned()], common)?, Run::profile)?;
     Ok(if imports { tree } else { calls::fold_imports(tree) })
 }
 

@@ -4,10 +4,10 @@
 use super::{doctor_advice, doctor_calls};
 use crate::args::{Common, DoctorArgs, Format};
 use crate::output::Answer;
-use crate::session::Session;
+use crate::session::{Session, reading, run_of};
 use crate::view::{select, text};
 use anyhow::Result;
-use stackline_engine::CollectiveEnds;
+use stackline_engine::{CollectiveEnds, Part, Run};
 use stackline_model::{EventKind, Table, Trace, Unit};
 use std::io::IsTerminal;
 
@@ -16,17 +16,13 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
     let (session, tables) = if args.inputs.is_empty() {
         (Session::empty(common), vec![machine(common)])
     } else {
-        match Session::open(&args.inputs, common) {
-            Ok(session) => {
-                let tables = traces(&session)?;
-                (session, tables)
-            }
-            Err(error) => {
-                let Some((run, streams)) = doctor_calls::instead_of(&error) else { return Err(error) };
-                let mut session = Session::empty(common);
-                let tables = doctor_calls::tables((&run, &streams), &mut session)?;
-                (session, tables)
-            }
+        let mut run = run_of(&args.inputs, common)?;
+        if reading(&run, Run::parts)?.first() == Some(&Part::Profile) {
+            doctor_calls::tables(&run, common)?
+        } else {
+            let session = Session::of(&mut run, common)?;
+            let tables = traces(&session)?;
+            (session, tables)
         }
     };
     let tables = session.pick(tables)?;

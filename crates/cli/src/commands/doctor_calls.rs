@@ -1,31 +1,18 @@
 //! `doctor` of a recording that keeps sums of calls: there is no trace in it to look at, but what was recorded, and how.
 
+use crate::args::Common;
 use crate::commands::calls::{metric_names, read_report_of};
-use crate::session::Session;
-use anyhow::{Error, Result};
-use stackline_model::{CallProcess, CallTree, ReadReport, Table, TraceSet, Unit};
-use std::path::{Path, PathBuf};
+use crate::session::{Session, reading};
+use anyhow::Result;
+use stackline_engine::Run;
+use stackline_model::{CallProcess, CallTree, Table, Unit};
+use std::path::Path;
 
-/// The recording and what was met in its streams, if that is why the inputs did not open as traces.
-pub(super) fn instead_of(error: &Error) -> Option<(PathBuf, ReadReport)> {
-    match error.downcast_ref() {
-        Some(stackline_engine::Error::OnlyCalls { path, report }) => Some((path.clone(), (**report).clone())),
-        _ => None,
-    }
-}
-
-/// Its calls, with what was met in its streams.
-pub(super) fn open((run, streams): (&Path, &ReadReport)) -> Result<CallTree> {
-    let mut tree = stackline_engine::open_calls(run)?;
-    stackline_engine::note_lost(&mut tree.report, streams);
-    Ok(tree)
-}
-
-/// Its tables; the session gets its read report.
-pub(super) fn tables((run, streams): (&Path, &ReadReport), session: &mut Session<'_>) -> Result<Vec<Table>> {
-    let tree = open((run, streams))?;
-    session.set = TraceSet { traces: vec![read_report_of(run, &tree)] };
-    Ok(vec![processes(run, &tree), sources(&tree)])
+/// A session with its read report, and its tables.
+pub(super) fn tables<'a>(run: &Run, common: &'a Common) -> Result<(Session<'a>, Vec<Table>)> {
+    let (tree, path) = (reading(run, Run::profile)?, &run.inputs()[0]);
+    let session = Session::of_reports(vec![read_report_of(path, &tree)], common);
+    Ok((session, vec![processes(path, &tree), sources(&tree)]))
 }
 
 fn processes(run: &Path, tree: &CallTree) -> Table {

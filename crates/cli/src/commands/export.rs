@@ -3,10 +3,11 @@
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
 use crate::output::{may_become_run, save_run, say, to_file, to_output};
-use crate::session::{Session, open_options};
+use crate::session::{Session, reading, run_of};
 use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use stackline_engine::{Part, Run};
 use stackline_model::{Trace, TraceSet};
 use stackline_present::exports::{chrome, csv, perfetto, redacted};
 use stackline_present::human;
@@ -40,14 +41,11 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         _ => {}
     }
-    let session = Session::open(&args.inputs.inputs, common);
-    if let (Err(error), [input]) = (&session, &args.inputs.inputs[..])
-        && matches!(error.downcast_ref(), Some(stackline_engine::Error::OnlyMemory { .. }))
-        && let Some(memory) = stackline_engine::only_memory(input)?
-    {
-        return super::export_memory::lanes(args, common, memory);
+    let mut run = run_of(&args.inputs.inputs, common)?;
+    if reading(&run, Run::parts)? == [Part::Memory] {
+        return super::export_memory::lanes(args, common, &run.memories()?);
     }
-    let session = session?;
+    let session = Session::of(&mut run, common)?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => Err(wrong_use(format!("{} holds one trace; choose one with --rank {}", name(args.to), session.ranks()))),
@@ -60,7 +58,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         (Target::Perfetto, _) => {
             let trace = one()?;
-            let memory = super::export_memory::beside(&args.inputs.inputs, &session.set, trace, common)?;
+            let memory = super::export_memory::beside(&run, trace)?;
             let traces: Vec<&Trace> = std::iter::once(trace).chain(&memory).collect();
             let mut left_out = 0;
             to_output(common, |out| {
@@ -79,8 +77,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             save_run(&TraceSet { traces }, &[], directory, args.force)?;
         }
         (Target::Parquet, Some(directory)) => {
-            let whole = if common.rank.is_none() { &args.inputs.inputs[..] } else { &[] };
-            let memory = stackline_engine::all_memory(whole, &session.set, &open_options(common))?;
+            let memory = if common.rank.is_none() { run.memories()? } else { run.memories_within()? };
             save_run(&session.set, &memory, directory, args.force)?;
         }
         _ => {}

@@ -4,10 +4,11 @@ use super::calls::metric;
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
 use crate::output::{say_read_report, to_output};
-use crate::session::not_an_input;
+use crate::session::{reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use stackline_engine::Run;
 use stackline_model::{CallMetric, CallTree, Trace, TraceSet};
 use stackline_present::exports::calls;
 use std::io::{self, Write};
@@ -42,10 +43,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
     if args.redact || common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("--redact, --steps and --rank are for traces; a recording is exported whole"));
     }
-    if let Some(target) = &common.output {
-        not_an_input(target, &args.inputs.inputs)?;
-    }
-    let tree = stackline_engine::open_calls(run)?;
+    let tree = reading(&run_of(&args.inputs.inputs, common)?, Run::profile)?;
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
         return Err(wrong_use(format!("{}: nothing was measured, so there is nothing to export", run.display())));

@@ -3,8 +3,9 @@
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
 use crate::output::{may_become_run, save_run, say, to_output};
-use crate::session::{not_an_input, open_options};
+use crate::session::{reading, run_of};
 use anyhow::Result;
+use stackline_engine::Run;
 use stackline_ingest::memory::text;
 use stackline_memory::suggest::describe;
 use stackline_memory::{Study, path_text};
@@ -22,13 +23,10 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if args.redact {
         return Err(wrong_use("--redact is for traces: the text form is names, places and sizes"));
     }
-    let [input] = &args.inputs.inputs[..] else {
+    if args.inputs.inputs.len() > 1 {
         return Err(wrong_use("this export writes one memory trace: give one input"));
-    };
-    if let Some(target) = &common.output {
-        not_an_input(target, std::slice::from_ref(input))?;
     }
-    let trace = stackline_engine::open_memory(input, &open_options(common))?;
+    let trace = reading(&run_of(&args.inputs.inputs, common)?, |run| run.memory(None))?;
     let (written, left_out) = text::write_counted(&trace);
     to_output(common, |out| out.write_all(written.as_bytes()))?;
     if left_out > 0 {
@@ -42,10 +40,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 }
 
 /// Writes what is of memory alone: lanes for viewers, or a run directory.
-pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: Vec<MemoryTrace>) -> Result<()> {
-    if let Some(target) = &common.output {
-        not_an_input(target, &args.inputs.inputs)?;
-    }
+pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) -> Result<()> {
     let lanes = || traces.first().map(drawn).unwrap_or_default();
     match (args.to, &common.output) {
         (Target::Perfetto, _) => {
@@ -58,20 +53,15 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: Vec<MemoryTrace>
         }
         (Target::Parquet, Some(run)) if !args.redact => {
             may_become_run(run, args.force)?;
-            save_run(&TraceSet::default(), &traces, run, args.force)
+            save_run(&TraceSet::default(), traces, run, args.force)
         }
         _ => Err(wrong_use("memory alone can be exported to perfetto, chrome, memory-text and (whole) to parquet")),
     }
 }
 
 /// The memory of a trace that is exported, as lanes beside it; `None` if nothing is known of it.
-pub(super) fn beside(
-    inputs: &[std::path::PathBuf],
-    set: &TraceSet,
-    trace: &Trace,
-    common: &Common,
-) -> Result<Option<Trace>> {
-    let known = stackline_engine::all_memory(inputs, set, &open_options(common))?;
+pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
+    let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.
     let memory = known.iter().find(|memory| memory.label == trace.meta.name);
     Ok(memory.map(|memory| {

@@ -1,11 +1,13 @@
 //! `import`: traces and memory traces to a run directory.
 
+use super::memory::described;
 use crate::args::{Common, ImportArgs};
 use crate::failure::wrong_use;
 use crate::output::{may_become_run, save_run, say, say_read_report};
-use crate::session::{Session, open_options};
+use crate::session::{Session, reading, run_of};
 use anyhow::Result;
-use stackline_model::{MemoryTrace, Trace, TraceSet};
+use stackline_engine::{Part, Run};
+use stackline_model::{MemoryTrace, TraceSet};
 use stackline_present::human;
 use stackline_query::Content;
 use std::path::{Path, PathBuf};
@@ -19,22 +21,15 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
     }
     may_become_run(run, args.force)?;
-    let inputs = &args.inputs.inputs;
-    // A single input is told by being opened.
-    let opened = if inputs.len() == 1 { Some(Session::open(inputs, common)) } else { None };
-    let (mut memory, traces) = match &opened {
-        Some(Ok(_)) => (Vec::new(), inputs.clone()),
-        _ => apart(inputs)?,
-    };
-    if traces.is_empty() {
+    let (mut memory, traces) = apart(&args.inputs.inputs, common)?;
+    let Some(mut traces) = traces else {
         save_run(&TraceSet::default(), &memory, run, args.force)?;
         say_memory(&memory, run)?;
-        return say_read_report(&described(&memory));
-    }
-    let session = opened.unwrap_or_else(|| Session::open(&traces, common))?;
+        return say_read_report(&TraceSet { traces: memory.iter().map(described).collect() });
+    };
+    let session = Session::of(&mut traces, common)?;
     // Which process of a recording a rank is, its memory does not say.
-    let whole = if common.rank.is_none() { &traces[..] } else { &[] };
-    memory.extend(stackline_engine::all_memory(whole, &session.set, &open_options(common))?);
+    memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_within()? });
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
     let whole =
         common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
@@ -58,27 +53,26 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     session.say_read_report()
 }
 
-/// The memory traces of inputs that are of memory alone, and the other inputs.
-fn apart(inputs: &[PathBuf]) -> Result<(Vec<MemoryTrace>, Vec<PathBuf>)> {
+/// The memory traces of inputs that are of memory alone, and the run of the others, if there are any.
+fn apart(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
+    if let [_] = inputs {
+        // A single input is told by being read.
+        let run = run_of(inputs, common)?;
+        let is_memory = reading(&run, Run::parts)? == [Part::Memory];
+        return Ok(if is_memory { (run.memories()?, None) } else { (Vec::new(), Some(run)) });
+    }
     let (mut memory, mut others) = (Vec::new(), Vec::new());
     for input in inputs {
-        match stackline_engine::only_memory(input)? {
-            Some(of_memory) => memory.extend(of_memory),
-            None => others.push(input.clone()),
+        let run = run_of(std::slice::from_ref(input), common)?;
+        // What cannot be read at all is said where it is opened.
+        if run.is_memory_alone().unwrap_or(false) {
+            memory.extend(run.memories()?);
+        } else {
+            others.push(input.clone());
         }
     }
+    let others = if others.is_empty() { None } else { Some(run_of(&others, common)?) };
     Ok((memory, others))
-}
-
-/// Traces that are nothing but the read reports of memory traces.
-fn described(memory: &[MemoryTrace]) -> TraceSet {
-    let describe = |memory: &MemoryTrace| {
-        let mut trace = Trace::default();
-        trace.meta.name.clone_from(&memory.label);
-        trace.report = memory.report.clone();
-        trace
-    };
-    TraceSet { traces: memory.iter().map(describe).collect() }
 }
 
 fn say_memory(memory: &[MemoryTrace], run: &Path) -> Result<()> {

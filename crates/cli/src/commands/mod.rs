@@ -37,22 +37,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
     let name = cli.command.name();
     match &cli.command {
         Command::Report(args) => {
-            let held = match report::run(args, common) {
-                Ok(held) => held,
-                Err(error) if report::for_agent_instead(args, common, &error)?.is_some() => false,
-                Err(error) => {
-                    let (held, next) = match report::instead(args, common, &error)? {
-                        Some(Command::Memory(args)) => (memory::run(&args, common)?, "view"),
-                        // Findings are told by times.
-                        Some(Command::Calls(args)) => {
-                            (false, if calls::run(&args, common)? { "findings" } else { "view" })
-                        }
-                        _ => return Err(error),
-                    };
-                    report::say_next_instead(next, &args.inputs.inputs, common)?;
-                    held
-                }
-            };
+            let held = report::run(args, common)?;
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
         Command::Findings(args) => {

@@ -3,15 +3,15 @@
 use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, refused};
-use crate::failure::{command_line, is_closed_pipe, one_alone, wrong_use};
+use crate::failure::{command_line, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
-use crate::session::{Session, not_an_input};
+use crate::session::{Session, not_an_input, reading, run_of};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_engine::RunOptions;
+use stackline_engine::{Part, Run, RunOptions};
 use stackline_model::{Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace};
@@ -32,18 +32,19 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    if args.for_agent {
-        let session = Session::open(inputs, common)?;
-        let content = Content::compute(&session.set, &session.infos, &session.run_options(), false)?;
-        let text = super::report_for_agent::text_for_agent(&session, &content);
-        return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
-    }
-    let (session, content) = match kept(inputs, common) {
+    let (session, content) = match kept(inputs, common).filter(|_| !args.for_agent) {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
+            let mut run = run_of(inputs, common)?;
+            if !reading(&run, Run::parts)?.contains(&Part::Traces) {
+                return without_traces(args, common, &run);
+            }
+            if args.for_agent {
+                return for_agent(&Session::of(&mut run, common)?);
+            }
             let with_hta = common.format == Format::Json;
             let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, with_hta)?);
-            let (session, of_traces) = Session::map(inputs, common, &of_trace)?;
+            let (session, of_traces) = Session::map(run, common, &of_trace)?;
             let content = Content::merge(of_traces, &session.infos);
             (session, content)
         }
@@ -90,59 +91,51 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
-/// The only input, if it holds no trace, and the command that shows what it holds: of memory `memory`, of sums of calls `calls`.
-fn without_trace<'e>(
-    args: &ReportArgs,
-    common: &Common,
-    error: &'e anyhow::Error,
-) -> Result<Option<(&'static str, &'e Path)>> {
-    let (name, path) = match error.downcast_ref::<stackline_engine::Error>() {
-        Some(stackline_engine::Error::OnlyMemory { path }) => ("memory", path),
-        Some(stackline_engine::Error::OnlyCalls { path, .. }) => ("calls", path),
-        _ => return Ok(None),
-    };
+/// Writes the text for a language model.
+fn for_agent(session: &Session<'_>) -> Result<bool> {
+    let content = Content::compute(&session.set, &session.infos, &session.run_options(), false)?;
+    let text = super::report_for_agent::text_for_agent(session, &content);
+    to_output(session.common, |out| out.write_all(text.as_bytes())).map(|()| false)
+}
+
+/// Shows an input without traces as the command does that shows what it holds: of memory `memory`, of sums of calls `calls`. Tells
+/// whether a `--fail-on` condition held.
+fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
+    let path = &run.inputs()[0];
     // Standard input was read to its end.
     if !args.fail_on.is_empty() || path.as_os_str() == "-" {
-        return Ok(None);
+        run.traces()?;
     }
-    one_alone(&args.inputs.inputs, path)?;
+    let is_memory = run.is_memory_alone()?;
+    let name = if is_memory { "memory" } else { "calls" };
     let refused = refused(name, common);
     if !refused.is_empty() {
-        let what = if name == "memory" { "a file of memory" } else { "a recording without single calls" };
+        let what = if is_memory { "a file of memory" } else { "a recording without single calls" };
         return Err(wrong_use(format!(
             "{}: {what}, of which `report` shows what `stackline {name}` does; leave {} out, which mean nothing there",
             path.display(),
             refused.join(", ")
         )));
     }
-    Ok(Some((name, path)))
-}
-
-/// Writes the text for a language model of an input that holds no trace; none of others.
-pub(crate) fn for_agent_instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<()>> {
-    if !args.for_agent {
-        return Ok(None);
+    if args.for_agent {
+        use super::report_for_agent::{of_calls, of_memory};
+        let text = if is_memory { of_memory(run)? } else { of_calls(run)? };
+        return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
-    let Some((name, path)) = without_trace(args, common, error)? else { return Ok(None) };
-    let text = match name {
-        "memory" => super::report_for_agent::of_memory(path, common)?,
-        _ => super::report_for_agent::of_calls(path)?,
-    };
-    to_output(common, |out| out.write_all(text.as_bytes())).map(Some)
-}
-
-/// The command that answers in place of `report` where an input holds no trace.
-pub(crate) fn instead(args: &ReportArgs, common: &Common, error: &anyhow::Error) -> Result<Option<Command>> {
-    let Some((name, path)) = without_trace(args, common, error)? else { return Ok(None) };
-    let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
-    let cli = Cli::try_parse_from(words)?;
-    let holds = if name == "memory" { "memory alone" } else { "sums of calls, not each call" };
+    let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
     say(&format!("{} holds {holds}: shown as by `stackline {name}`", path.display()))?;
-    Ok(Some(cli.command))
+    let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
+    let (held, next) = match Cli::try_parse_from(words)?.command {
+        Command::Memory(args) => (super::memory::run(&args, common)?, "view"),
+        // Findings are told by times.
+        Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),
+        _ => return Ok(false),
+    };
+    say_next_instead(next, run.inputs(), common).map(|()| held)
 }
 
 /// The command to go on with where another one answered in place of `report`.
-pub(crate) fn say_next_instead(next: &str, inputs: &[PathBuf], common: &Common) -> Result<()> {
+fn say_next_instead(next: &str, inputs: &[PathBuf], common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
     if is_for_people { say(&format!("Next: {}", command_line(next, inputs))) } else { Ok(()) }
 }

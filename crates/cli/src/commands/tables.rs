@@ -86,7 +86,7 @@ impl OfTrace {
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
     let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, analyses, options);
-    let (session, of_traces) = Session::map(&inputs.inputs, common, &of_trace)?;
+    let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for of in of_traces {
         of_each.push(of.tables);

@@ -4,21 +4,19 @@ use crate::args::{Common, DiffArgs, Format};
 use crate::commands::memory::described;
 use crate::failure::wrong_use;
 use crate::output::Answer;
-use crate::session::{Session, not_an_input};
+use crate::session::Session;
 use anyhow::Result;
-use stackline_engine::OpenOptions;
+use stackline_engine::Run;
 use stackline_memory::tables::{comparison_table, peaks_comparison_table};
-use stackline_model::TraceSet;
 use stackline_present::human::bytes;
-use std::path::{Path, PathBuf};
 
 /// Compares the sides if all of them hold only memory; tells whether it did.
 ///
 /// # Errors
 /// If some of them hold only memory, or options are given that only traces have.
-pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[PathBuf], &[PathBuf])) -> Result<bool> {
+pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Run], &[Run])) -> Result<bool> {
     // What cannot be read is said where it is opened.
-    let is_memory = |path: &&PathBuf| stackline_engine::is_memory_alone(path).unwrap_or(false);
+    let is_memory = |run: &&Run| run.is_memory_alone().unwrap_or(false);
     let memory = before.iter().chain(after).filter(is_memory).count();
     if memory == 0 {
         return Ok(false);
@@ -37,28 +35,22 @@ pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Path
              --fail-on 'peak>+2%'` fails a build",
         ));
     }
-    if let Some(target) = &common.output {
-        not_an_input(target, &[before.clone(), after.clone()])?;
-    }
     write(common, before, after)?;
     Ok(true)
 }
 
-fn write(common: &Common, before: &Path, after: &Path) -> Result<()> {
-    let options =
-        OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
-    let traces = [stackline_engine::open_memory(before, &options)?, stackline_engine::open_memory(after, &options)?];
+fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
+    let traces = [before.memory(None)?, after.memory(None)?];
     let [first, second] = &traces;
     let peaks = peaks_comparison_table(first, second);
     let devices = peaks.rows();
-    let mut head = format!("A: {}\nB: {}\n", before.display(), after.display());
+    let mut head = format!("A: {}\nB: {}\n", before.name(), after.name());
     if common.format != Format::Table {
         head.clear();
     } else {
         head.push_str(&sentences(&peaks));
     }
-    let mut session = Session::empty(common);
-    session.set = TraceSet { traces: traces.iter().map(described).collect() };
+    let session = Session::of_reports(traces.iter().map(described).collect(), common);
     let mut lines = comparison_table(first, second);
     if common.format == Format::Table {
         // Places need the room.
@@ -66,7 +58,7 @@ fn write(common: &Common, before: &Path, after: &Path) -> Result<()> {
     }
     let tables = session.pick(vec![peaks, lines])?;
     let names = [("before", before), ("after", after)];
-    let extra = names.map(|(key, path)| (key, serde_json::json!([path.display().to_string()]).into())).into();
+    let extra = names.map(|(key, run)| (key, serde_json::json!([run.name()]).into())).into();
     Answer { command: "memory-diff", session: &session, extra, tables, head, shown: None }.write(common)
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
 use serde_json::json;
 use stackline_analyze::diff::{self, Diff, Options, Profile, Side};
-use stackline_engine::{OpenOptions, Watch};
+use stackline_engine::Run;
 use stackline_model::ReadReport;
 use stackline_present::TraceInfo;
 use stackline_present::diff::{Shown, markdown, text};
@@ -33,11 +33,12 @@ struct Opened {
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
-    if memory::compare(args, common, (before, after))? {
+    let runs = runs((before, after), common)?;
+    if memory::compare(args, common, (&runs.0, &runs.1))? {
         return Ok(false);
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
-    let opened = open(before, after, common)?;
+    let opened = open(runs, common)?;
     let by_family = match args.kernels_by {
         KernelsBy::Auto => None,
         KernelsBy::Name => Some(false),
@@ -114,20 +115,25 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     Ok(sides)
 }
 
-fn open(before: &[PathBuf], after: &[PathBuf], common: &Common) -> Result<Opened> {
+/// The runs of both sides, read under one watch.
+fn runs((before, after): (&[PathBuf], &[PathBuf]), common: &Common) -> Result<(Vec<Run>, Vec<Run>)> {
     if let Some(target) = &common.output {
         not_an_input(target, before)?;
         not_an_input(target, after)?;
     }
-    let watch = Watch::new();
-    let _progress = Progress::start(&watch);
-    let options = OpenOptions { watch, ..crate::session::open_options(common) };
+    let options = crate::session::open_options(common);
+    let run = |path: &PathBuf| Ok(Run::open(std::slice::from_ref(path), &options)?);
+    Ok((before.iter().map(run).collect::<Result<_>>()?, after.iter().map(run).collect::<Result<_>>()?))
+}
+
+fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<Opened> {
+    let _progress = before.first().map(|run| Progress::start(&run.options().watch));
     let scope = common.scope();
     let mut opened = Opened::default();
-    for (paths, is_before) in [(before, true), (after, false)] {
-        for path in paths {
+    for (runs, is_before) in [(before, true), (after, false)] {
+        for run in runs {
             let (infos, reports) = (&mut opened.infos, &mut opened.reports);
-            let profiles = stackline_engine::profiles(path, &options, &scope, common.rank, &mut |trace, rank| {
+            let profiles = stackline_engine::profiles(run, &scope, common.rank, &mut |trace, rank| {
                 infos.push(TraceInfo::new(trace, rank));
                 reports.push(trace.report.clone());
             })?;

@@ -12,13 +12,14 @@ mod worker;
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
-use crate::session::{Session, lost_part};
+use crate::session::{Session, lost_part, reading, run_of};
 use anyhow::{Context, Result, anyhow};
 use baseline::Baseline;
 use conditions::Condition;
 use own::OwnRules;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
+use stackline_engine::{Part, Run};
 use stackline_model::{Table, Trace};
 use stackline_present::findings::{
     Change, Evidence, Ignored, Shown, Tool, explained, junit, keys, markdown, sarif, text,
@@ -51,16 +52,12 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         }
     };
     let mut own = own;
-    let looked = match common.rank {
-        Some(_) => ranks::of_one(args, common, (&options, &mut own), &keep, &mut see),
-        None => ranks::of_all(args, common, (&options, &mut own), &keep, &mut see),
-    };
-    let (session, mut found) = match looked {
-        Err(error) => match memory::path_of(&error).filter(|_| common.rank.is_none()) {
-            Some(path) => memory::alone((&args.inputs.inputs, &path), common, (&options, own.is_some()), &keep)?,
-            None => calls::instead(error, (&args.inputs.inputs, common), (&options, own), &suppressions, &keep)?,
-        },
-        looked => looked?,
+    let run = run_of(&args.inputs.inputs, common)?;
+    let (session, mut found) = match (reading(&run, Run::parts)?.first(), common.rank) {
+        (Some(Part::Memory), None) => memory::alone(&run, common, (&options, own.is_some()), &keep)?,
+        (Some(Part::Profile), _) => calls::of_run(&run, common, (&options, own), &suppressions, &keep)?,
+        (_, Some(_)) => ranks::of_one(run, common, (&options, &mut own), &keep, &mut see)?,
+        (_, None) => ranks::of_all(run, common, (&options, &mut own), &keep, &mut see)?,
     };
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();

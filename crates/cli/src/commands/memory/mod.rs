@@ -7,19 +7,18 @@ mod gate;
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
 use crate::output::{Answer, ROWS};
-use crate::session::{Session, not_an_input};
+use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use gate::Gate;
 use serde_json::Value;
 use stackline_analyze::findings::{self, Settings};
-use stackline_engine::OpenOptions;
+use stackline_engine::Run;
 use stackline_memory::tables;
 use stackline_memory::{Rules, Study};
-use stackline_model::{Column, MemoryTrace, Table, Trace, TraceSet, Values};
+use stackline_model::{Column, MemoryTrace, Table, Trace, Values};
 use stackline_present::human;
 use stackline_present::json::Extra;
 use stackline_present::terminal::clean_lines;
-use std::path::Path;
 
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
@@ -29,13 +28,9 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("a memory trace has no steps to choose from"));
     }
-    if let Some(target) = &common.output {
-        not_an_input(target, std::slice::from_ref(&args.input))?;
-    }
+    let mut run = run_of(std::slice::from_ref(&args.input), common)?;
     let (gate, rules) = (Gate::read(&args.gate)?, rules(args)?);
-    let options =
-        OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
-    let trace = opened(args, common.rank, &options)?;
+    let trace = opened(&mut run, args.process.as_deref(), common.rank)?;
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
         write(common, &trace, (tables, head), Vec::new())?;
@@ -65,34 +60,28 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 }
 
 /// The memory trace of the input; of a process or a rank, if one was chosen.
-fn opened(args: &MemoryArgs, rank: Option<i64>, options: &OpenOptions) -> Result<MemoryTrace> {
-    let input = &args.input;
-    if let Some(wanted) = &args.process {
-        return match rank {
-            Some(_) => Err(wrong_use("--process and --rank choose both; give one of them")),
-            None => process(input, wanted, options),
-        };
+fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
+    match (process, rank) {
+        (Some(_), Some(_)) => return Err(wrong_use("--process and --rank choose both; give one of them")),
+        (Some(wanted), None) => return of_process(run, wanted),
+        (None, Some(_)) if run.is_memory_alone()? => {
+            return Err(wrong_use("a file of memory has no ranks to choose from"));
+        }
+        (None, Some(rank)) => run.select_rank(rank)?,
+        (None, None) => {}
     }
-    let Some(rank) = rank else { return Ok(stackline_engine::open_memory(input, options)?) };
-    if stackline_engine::is_memory_alone(input)? {
-        return Err(wrong_use("a file of memory has no ranks to choose from"));
-    }
-    Ok(stackline_engine::open_memory_of_rank(input, rank, options)?)
+    reading(run, |run| run.memory(rank))
 }
 
 /// The memory trace of one process of a recording.
-fn process(input: &Path, wanted: &str, options: &OpenOptions) -> Result<MemoryTrace> {
-    let none = || wrong_use("--process: the input does not hold the memory of several processes");
-    if input == Path::new("-") || stackline_ingest::memory::is_memory_file(input)? {
-        return Err(none());
-    }
-    let mut processes = stackline_engine::memory_of_processes(input, options)?;
+fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
+    let mut processes = run.memories_of_processes()?;
     let is_wanted = |label: &str| label == wanted || label.rsplit_once(':').is_some_and(|(_, pid)| pid == wanted);
     if let Some(at) = processes.iter().position(|trace| is_wanted(&trace.label)) {
         return Ok(processes.swap_remove(at));
     }
     if processes.is_empty() {
-        return Err(none());
+        return Err(wrong_use("--process: the input does not hold the memory of several processes"));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
     Err(wrong_use(format!("--process: none is {wanted:?}; there are: {}", labels.join(", "))))
@@ -130,9 +119,7 @@ fn write(
 
 /// A session that has nothing but the read report.
 fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
-    let mut session = Session::empty(common);
-    session.set = TraceSet { traces: vec![described(trace)] };
-    session
+    Session::of_reports(vec![described(trace)], common)
 }
 
 /// The tables of a view other than the usual one.

@@ -11,6 +11,7 @@ use crate::failure::command_line;
 use crate::output::say;
 use anyhow::Result;
 use place::Place;
+use stackline_engine::{OpenOptions, Run};
 use stackline_model::{CallFrameKind, CallTree, Problem, Severity};
 use stackline_present::human;
 use std::io::{self, ErrorKind};
@@ -74,7 +75,8 @@ fn not_merged(
     (how, error): (&str, &stackline_engine::Error),
 ) -> String {
     let run = place.shown();
-    match stackline_engine::open_calls(place.path()) {
+    let read = Run::open(&[place.path().to_owned()], &OpenOptions::default()).and_then(|run| run.profile());
+    match read {
         Ok(tree) => format!(
             "{}. The merged tables could not be written: {error}. `stackline calls {run}` merges the streams.",
             summary(&tree, (how, &run, next(args, &tree)), is_part(args, common))

@@ -1,32 +1,30 @@
 //! `report --for-agent` of inputs that hold no trace: recordings of sums of calls, and files of memory.
 
 use super::{FINDINGS, KERNELS, NAME, TITLE, cut, findings_of, short};
-use crate::args::{Cli, Command, Common};
+use crate::args::{Cli, Command};
 use crate::commands::how_it_ended::how_it_ended;
 use crate::commands::memory;
 use anyhow::Result;
 use clap::Parser;
 use stackline_analyze::calls::{fold_imports, source_lines};
 use stackline_analyze::findings::{Options, Others, find_in_calls, step_time};
-use stackline_engine::OpenOptions;
+use stackline_engine::Run;
 use stackline_memory::{Rules, Study};
 use stackline_model::{CallMetric, CallTree, Table, Unit, Values};
 use stackline_present::human;
 use stackline_present::terminal::clean_lines;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::path::Path;
 
 /// The report of a recording in the mode that keeps sums of calls.
 ///
 /// # Errors
 /// If it cannot be read.
-pub(in crate::commands) fn of_calls(run: &Path) -> Result<String> {
-    let tree = fold_imports(stackline_engine::open_calls(run)?);
+pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
+    let (tree, name) = (fold_imports(run.profile()?), run.name());
     let mut out = format!(
-        "Performance report of the recording {}: sums of calls, without the times of each. All numbers are measured in it unless they \
-         say predicted.\n",
-        run.display()
+        "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
+         they say predicted.\n"
     );
     let step = step_time(&tree);
     out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
@@ -38,7 +36,7 @@ pub(in crate::commands) fn of_calls(run: &Path) -> Result<String> {
         findings_of(&found, &mut out);
     }
     lines(&tree, &mut out);
-    Ok(cut(out, &format!("stackline findings {0}, stackline calls {0} --lines", run.display())))
+    Ok(cut(out, &format!("stackline findings {name}, stackline calls {name} --lines")))
 }
 
 /// The lines of Python that take most time themselves.
@@ -71,10 +69,8 @@ fn lines(tree: &CallTree, out: &mut String) {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(in crate::commands) fn of_memory(path: &Path, common: &Common) -> Result<String> {
-    let options =
-        OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
-    let trace = stackline_engine::open_memory(path, &options)?;
+pub(in crate::commands) fn of_memory(run: &Run) -> Result<String> {
+    let (trace, path) = (run.memory(None)?, &run.inputs()[0]);
     let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
     let study = Study::by_rules(&trace, PEAKS, Rules::default());
     let mut out =

@@ -1,0 +1,166 @@
+//! Runs analyses over traces, on several threads, with the same result for any number of them.
+
+use crate::{Error, Watch, concatenate, ranks};
+use stackline_analyze::steps::Looked;
+use stackline_analyze::{Analysis, DefaultWindow, Scope};
+use stackline_model::{Table, Trace, TraceSet};
+use stackline_store::thread_count;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Settings of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Which part of the traces.
+    pub scope: Scope,
+    /// Threads to use; 0 means as many as there are cores. Never changes the result.
+    pub threads: usize,
+    /// Lets the caller stop between analyses.
+    pub watch: Watch,
+}
+
+/// Runs analyses over all traces of a set. With several traces the tables of the same name become one, with the column
+/// `rank` first. Tables come in the order of the analyses.
+pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
+    let jobs: Vec<(&Trace, &Analysis)> =
+        set.traces.iter().flat_map(|t| analyses.iter().map(move |a| (t, *a))).collect();
+    let results = parallel(jobs.len(), thread_count(options.threads), |i| {
+        if options.watch.is_cancelled() {
+            return None;
+        }
+        let (trace, analysis) = jobs[i];
+        Some(run_one(trace, analysis, &options.scope))
+    });
+    let mut results = results.into_iter();
+    let mut per_rank = Vec::with_capacity(set.traces.len());
+    for rank in ranks(set) {
+        let mut tables = Vec::new();
+        for result in results.by_ref().take(analyses.len()) {
+            tables.extend(result.ok_or(Error::Cancelled)?);
+        }
+        per_rank.push((rank, tables));
+    }
+    Ok(concatenate(per_rank))
+}
+
+/// Runs analyses over one trace: their tables, in their order.
+///
+/// # Errors
+/// If the watch of the options was cancelled.
+pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
+    let results = parallel(analyses.len(), thread_count(options.threads), |at| {
+        (!options.watch.is_cancelled()).then(|| run_one(trace, analyses[at], &options.scope))
+    });
+    let mut tables = Vec::new();
+    for result in results {
+        tables.extend(result.ok_or(Error::Cancelled)?);
+    }
+    Ok(tables)
+}
+
+/// What the note begins with of tables that are of the whole trace where others are of its steps.
+pub const OF_WHOLE_TRACE: &str = "Of the whole trace";
+
+/// Names of tables that reproduce HTA's begin with it.
+const OF_HTA: &str = "hta_";
+
+/// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool's keep its window, and
+/// say so; those beside them are of the steps.
+pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
+    let tables = (analysis.run)(trace, &scope.of(analysis.window, trace));
+    let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
+    if *scope != Scope::default() || Looked::at(trace, scope).steps == 0 {
+        return tables;
+    }
+    let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
+    let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
+    let note = format!("{OF_WHOLE_TRACE}, as {tool} has it, unless steps are chosen.");
+    let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
+        Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
+        _ => table.note(note.as_str()),
+    };
+    tables.into_iter().map(one).collect()
+}
+
+/// Checks that a scope's steps exist in at least one of the traces that are asked about.
+pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
+    let Some((first, last)) = scope.steps else { return Ok(()) };
+    let mut available: Vec<i64> = traces.iter().flat_map(|t| t.steps.iter().map(|s| s.number)).collect();
+    available.sort_unstable();
+    available.dedup();
+    if available.iter().any(|s| (first..=last).contains(s)) {
+        Ok(())
+    } else {
+        Err(Error::NoStep { first, last, available })
+    }
+}
+
+/// `job(0..count)` on up to `threads` threads, results in order. Threads take the next job as they get free.
+pub(crate) fn parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = threads.clamp(1, count.max(1));
+    if threads == 1 {
+        return (0..count).map(job).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= count {
+                        break;
+                    }
+                    let result = job(i);
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((i, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Unit;
+
+    fn length(trace: &Trace, _: &Scope) -> Vec<Table> {
+        vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
+    }
+
+    const LENGTH: Analysis = Analysis { name: "length", about: "", window: DefaultWindow::Own, run: length };
+
+    fn set() -> TraceSet {
+        let trace = |i| {
+            let mut trace = Trace::default();
+            trace.report.events = i;
+            trace
+        };
+        TraceSet { traces: (0..20).map(trace).collect() }
+    }
+
+    #[test]
+    fn threads_do_not_change_the_result() {
+        let with =
+            |threads| run(&set(), &[&LENGTH, &LENGTH], &RunOptions { threads, ..RunOptions::default() }).unwrap();
+        assert_eq!(with(1), with(8));
+        assert_eq!(with(1)[0].rows(), 40);
+    }
+
+    #[test]
+    fn a_cancelled_run_ends() {
+        let options = RunOptions::default();
+        options.watch.cancel();
+        assert!(matches!(run(&set(), &[&LENGTH], &options), Err(Error::Cancelled)));
+    }
+
+    #[test]
+    fn steps_that_do_not_exist_are_an_error() {
+        let scope = Scope::of_steps(Some((2, 3)));
+        assert!(matches!(check_steps(&set().traces, &scope), Err(Error::NoStep { .. })));
+        assert!(check_steps(&set().traces, &Scope::default()).is_ok());
+    }
+}

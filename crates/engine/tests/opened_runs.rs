@@ -1,0 +1,145 @@
+//! What an input opens as.
+
+use stackline_engine::{Error, OpenOptions, Part, Run};
+use stackline_model::Trace;
+use std::path::{Path, PathBuf};
+
+fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn run(inputs: &[PathBuf]) -> Run {
+    Run::open(inputs, &OpenOptions::default()).unwrap()
+}
+
+const TRACE: &str = r#"{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":5}]}"#;
+const STACKS: &str = "main;step 3\nmain 4\n";
+const MEMORY: &str = "a x 1024; f x; end";
+
+/// A trace with an event of memory.
+fn telling_trace(rank: i64) -> String {
+    let args = r#"{"Total Allocated":1024,"Bytes":1024,"Addr":4096,"Device Id":-1,"Device Type":0}"#;
+    let memory = format!(r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":2,"args":{args}}}"#);
+    let operator = r#"{"ph":"X","cat":"cpu_op","name":"aten::empty","pid":1,"tid":1,"ts":0,"dur":5}"#;
+    format!(r#"{{"distributedInfo":{{"rank":{rank},"world_size":2}},"traceEvents":[{operator},{memory}]}}"#)
+}
+
+#[test]
+fn each_kind_of_file_opens_as_its_part() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text, parts) in [
+        ("t.json", TRACE, &[Part::Traces][..]),
+        ("told.json", &telling_trace(0), &[Part::Traces, Part::Memory]),
+        ("stacks.txt", STACKS, &[Part::Profile]),
+        ("p.memory", MEMORY, &[Part::Memory]),
+    ] {
+        let run = run(&[written(folder.path(), name, text)]);
+        assert_eq!(run.parts().unwrap(), parts, "{name}");
+        assert_eq!(run.traces().is_ok(), parts.contains(&Part::Traces), "{name}");
+        assert_eq!(run.profile().is_ok(), parts.contains(&Part::Profile), "{name}");
+        assert_eq!(run.find_memory(None).unwrap().is_some(), parts.contains(&Part::Memory), "{name}");
+        assert_eq!(run.memories().unwrap().len(), usize::from(parts.contains(&Part::Memory)), "{name}");
+        assert_eq!(run.is_memory_alone().unwrap(), parts == [Part::Memory], "{name}");
+    }
+}
+
+/// What is asked for first makes no difference to the message.
+#[test]
+fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = written(folder.path(), "t.json", TRACE);
+    let stacks = written(folder.path(), "stacks.txt", STACKS);
+    let memory = written(folder.path(), "p.memory", MEMORY);
+    let message = |path: &PathBuf, of: &dyn Fn(&Run) -> Error| {
+        let fresh = of(&run(std::slice::from_ref(path)));
+        let read = run(std::slice::from_ref(path));
+        read.parts().unwrap();
+        assert_eq!(fresh.to_string(), of(&read).to_string());
+        assert!(fresh.is_wrong_use() && !fresh.is_unreadable());
+        fresh.to_string().replace(&folder.path().display().to_string(), "F")
+    };
+    let traces = |run: &Run| run.traces().unwrap_err();
+    let profile = |run: &Run| run.profile().unwrap_err();
+    let of_memory = |run: &Run| run.memory(None).unwrap_err();
+    for (path, of, said) in [
+        (
+            &trace,
+            &profile as &dyn Fn(&Run) -> Error,
+            ["a trace", "no recording of calls", "stackline report", "stackline record -o"],
+        ),
+        (&trace, &of_memory, ["a trace", "no memory events", "stackline report", "--mode trace --memory"]),
+        (&stacks, &traces, ["a profile", "no trace of what ran", "stackline calls", "--mode trace"]),
+        (&stacks, &of_memory, ["a profile", "no memory events", "stackline calls", "--mode trace --memory"]),
+        (&memory, &traces, ["of memory", "no trace of what ran", "stackline memory", "--mode trace"]),
+        (&memory, &profile, ["of memory", "no recording of calls", "stackline memory", "stackline record -o"]),
+    ] {
+        let text = message(path, of);
+        assert!(said.iter().all(|words| text.contains(words)), "{text}");
+    }
+}
+
+/// Beside a trace, neither a profile nor memory is left out without a word.
+#[test]
+fn of_several_inputs_none_stands_for_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = written(folder.path(), "t.json", TRACE);
+    for (name, text) in [("stacks.txt", STACKS), ("p.memory", MEMORY)] {
+        let other = written(folder.path(), name, text);
+        for inputs in [[trace.clone(), other.clone()], [other.clone(), other.clone()]] {
+            let run = run(&inputs);
+            assert!(run.read_with_profile().is_err() && run.traces().is_err(), "{inputs:?}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_with_one_run_alone_is_that_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = run(&[written(folder.path(), "p.memory", MEMORY)]).memories().unwrap();
+    let runs = folder.path().join("runs");
+    std::fs::create_dir(&runs).unwrap();
+    for (name, parts) in [("one.stackline", vec![Part::Memory]), ("two.stackline", vec![Part::Traces])] {
+        let (kept, options) = (runs.join(name), stackline_engine::WriteOptions::default());
+        stackline_engine::save_with(&stackline_model::TraceSet::default(), &memory, &kept, &options).unwrap();
+        // Of two, none stands for both.
+        let run = run(std::slice::from_ref(&runs));
+        assert_eq!((run.parts().unwrap(), run.traces().is_err()), (parts, true));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run(&[written(folder.path(), "x.json", "{\"a\": 1}")]);
+    assert!(matches!(run.parts(), Err(Error::Ingest(_))));
+    assert!(matches!(Run::open(&[], &OpenOptions::default()), Err(Error::NoInput)));
+}
+
+/// Memory within traces is found however they were read, and one rank has its own.
+#[test]
+fn memory_of_traces_that_were_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = [0, 1].map(|rank| written(folder.path(), &format!("r{rank}.json"), &telling_trace(rank)));
+    let whole = run(&inputs);
+    assert_eq!(whole.memories().unwrap().len(), 2);
+    assert!(whole.memory(None).unwrap().label.ends_with("r0.json"));
+    assert!(whole.memory(Some(1)).unwrap().label.ends_with("r1.json"));
+    assert!(matches!(whole.memory(Some(2)), Err(Error::NoRank { wanted: 2, .. })));
+    let mut one = run(&inputs);
+    one.select_rank(1).unwrap();
+    assert_eq!(one.traces().unwrap().traces.len(), 1);
+    assert!(one.memory(None).unwrap().label.ends_with("r1.json"));
+    let (mut each, mut names) = (run(&inputs), Vec::new());
+    let mut take = |trace: Trace| -> Result<(), Error> {
+        names.push(trace.meta.name);
+        Ok(())
+    };
+    each.each_rank(&mut take).unwrap();
+    assert_eq!(names, ["r0.json", "r1.json"]);
+    // What was read is not there any more: it need not be.
+    inputs.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    assert!(each.memory(None).unwrap().label.ends_with("r0.json"));
+    assert!(whole.watched_by(&stackline_engine::Watch::new()).memory(Some(0)).is_ok());
+}
