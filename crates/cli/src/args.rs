@@ -195,6 +195,7 @@ pub(crate) enum Command {
 const EXPORT_EXAMPLE: &str = "Examples:
   stackline export trace.json.gz --to perfetto -o trace.pftrace --redact
   stackline export train.stackline --to flamegraph -o train.svg
+  stackline export trace.json.gz --to flamegraph --metric gpu_time -o gpu.svg
   stackline export train.stackline --to pprof --metric allocated -o train.pb.gz";
 
 const CRITICAL_PATH_EXAMPLE: &str = "Examples:
@@ -292,7 +293,8 @@ pub(crate) struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
-    /// Of a recording: what to weigh stacks by [default: the first of operator_time, cpu_time … that it has].
+    /// Of profiles (collapsed, speedscope, pprof, firefox, flamegraph): what to weigh stacks by [default: the first of operator_time,
+    /// cpu_time … that there is].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
     /// Leave out what may be private: top-level entries other than device properties and distributed information.
@@ -314,15 +316,15 @@ pub(crate) enum Target {
     Csv,
     /// A directory of Parquet tables: the same as `import` makes.
     Parquet,
-    /// Of a recording: stacks with their weights, a line each.
+    /// Calls of a recording, a profile or a trace: stacks with their weights, a line each.
     Collapsed,
-    /// Of a recording: JSON for speedscope.
+    /// The same as JSON for speedscope.
     Speedscope,
-    /// Of a recording: pprof's format, packed (.pb.gz), with all metrics.
+    /// The same in pprof's format, packed (.pb.gz), with all metrics.
     Pprof,
-    /// Of a recording: JSON for the Firefox Profiler.
+    /// The same as JSON for the Firefox Profiler.
     Firefox,
-    /// Of a recording: a flame graph, as SVG that opens in a browser.
+    /// The same as a flame graph, SVG that opens in a browser.
     Flamegraph,
     /// Of memory: who allocates, touches and frees what, a line per call, for people and programs to read and change.
     MemoryText,

@@ -202,8 +202,8 @@ fn exports_are_written_whole_or_refused() {
     assert_eq!(code, Some(2));
     assert!(text.contains("it keeps sums of calls") && text.contains("--mode trace"), "{text}");
     let trace = common::write_sample(folder.path(), 0);
-    let (code, text) = failure(&["export", &trace, "--to", "pprof"]);
-    assert_eq!(code, Some(2), "{text}");
+    let (code, text) = failure(&["export", &trace, "--to", "pprof", "--metric", "allocate"]);
+    assert!(code == Some(2) && text.contains("There are: host_time"), "{text}");
     assert_eq!(failure(&["export", &trace, "--to", "chrome", "--metric", "allocated"]).0, Some(2));
 }
 
@@ -272,4 +272,31 @@ fn exports_are_profiles() {
     let back = folder.path().join("back.json");
     stdout(&["export", pprof, "--to", "speedscope", "--metric", "cpu_time", "-o", back.to_str().unwrap()]);
     assert_eq!(sum(back.to_str().unwrap(), "real_time"), expected);
+}
+
+/// The calls of a trace as a profile have the sums that its tables have.
+#[test]
+fn traces_are_exported_as_profiles() {
+    let folder = sample();
+    let trace = common::write_sample(folder.path(), 0);
+    let document = |args: &[&str]| -> Value { serde_json::from_str(&stdout(args)).unwrap() };
+    let kernels = document(&["kernels", &trace, "--whole", "--table", "gpu_kernels", "--format", "json"]);
+    let rows = kernels["tables"]["gpu_kernels"]["rows"].as_array().unwrap();
+    let expected: u64 = rows.iter().filter_map(|row| row["total_ns"].as_u64()).sum();
+    assert!(expected > 0);
+    let sum = |file: &str, metric: &str| -> u64 {
+        let read = document(&["calls", file, "--metric", metric, "--view", "flat", "--format", "json", "--top", "0"]);
+        let rows = read["tables"]["calls"]["rows"].as_array().unwrap();
+        rows.iter().filter_map(|row| row["exclusive"].as_u64()).sum()
+    };
+    for (target, metric) in [("pprof", "gpu_time"), ("speedscope", "real_time"), ("collapsed", "samples")] {
+        let file = folder.path().join(format!("gpu.{target}")).to_str().unwrap().to_owned();
+        stdout(&["export", &trace, "--to", target, "--metric", "gpu_time", "--whole", "-o", &file]);
+        assert_eq!(sum(&file, metric), expected, "{target}");
+    }
+    let graph = folder.path().join("gpu.svg");
+    stdout(&["export", &trace, "--to", "flamegraph", "-o", graph.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(graph).unwrap().contains("<svg"));
+    let (code, text) = failure(&["export", &trace, &trace, "--to", "pprof", "-o", "x.pb.gz"]);
+    assert!(code == Some(2) && text.contains("--rank"), "{text}");
 }

@@ -204,6 +204,12 @@ impl Run {
         map_few(set, &options, map)
     }
 
+    /// Whether it is a recording or a profile, of which [`Self::profile`] gives the calls. Of a file the first bytes are read, of standard
+    /// input none.
+    pub fn has_profile(&self) -> bool {
+        matches!(&self.inputs[..], [input] if is_calls(input))
+    }
+
     /// The calling context tree of a recording or a profile.
     ///
     /// # Errors

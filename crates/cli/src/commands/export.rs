@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     }
     if args.metric.is_some() {
         return Err(wrong_use(
-            "--metric is for exports of recordings: collapsed, speedscope, pprof, firefox, flamegraph",
+            "--metric is for exports as profiles: collapsed, speedscope, pprof, firefox, flamegraph",
         ));
     }
     if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {

@@ -1,22 +1,24 @@
-//! `export` of recordings.
+//! `export` as a profile: of recordings and profiles, and of the calls of traces.
 
 use super::calls::metric;
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{say_read_report, to_output};
-use crate::session::{reading, run_of};
+use crate::output::{say, say_read_report, to_output};
+use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use stackline_analyze::calls::{Stretch, TraceCalls, calls_by_thread};
 use stackline_engine::Run;
 use stackline_model::{CallMetric, CallTree, Trace, TraceSet};
 use stackline_present::exports::calls;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Writes a tree in some format.
 type Writer = fn(&CallTree, CallMetric, &mut dyn Write) -> io::Result<()>;
 
-/// The writer of a format for recordings; `None` for one of traces.
+/// The writer of a format of profiles; `None` for one of traces.
 pub(crate) fn writer(target: Target) -> Option<Writer> {
     match target {
         Target::Collapsed => Some(calls::write_collapsed),
@@ -37,20 +39,52 @@ fn packed_pprof(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io:
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<()> {
-    let [run] = &args.inputs.inputs[..] else {
-        return Err(wrong_use("this export is of one recording; name one run directory"));
-    };
-    if args.redact || common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("--redact, --steps and --rank are for traces; a recording is exported whole"));
+    if args.redact {
+        return Err(wrong_use("--redact is for traces that are written whole: chrome, perfetto, csv, parquet"));
     }
-    let tree = reading(&run_of(&args.inputs.inputs, common)?, Run::profile)?;
+    let run = run_of(&args.inputs.inputs, common)?;
+    match &args.inputs.inputs[..] {
+        // Of standard input nobody knows before it is read.
+        [input] if run.has_profile() || input.as_os_str() == "-" => of_profile(args, common, (&run, input), write),
+        _ => of_trace(args, common, run, write),
+    }
+}
+
+fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
+    if common.steps.is_some() || common.rank.is_some() {
+        return Err(wrong_use("--steps and --rank are for traces; a recording is exported whole"));
+    }
+    let tree = reading(run, Run::profile)?;
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
-        return Err(wrong_use(format!("{}: nothing was measured, so there is nothing to export", run.display())));
+        return Err(wrong_use(format!("{}: nothing was measured, so there is nothing to export", input.display())));
     }
     to_output(common, |out| write(&tree, metric, out))?;
     let mut trace = Trace::default();
-    trace.meta.name = run.display().to_string();
+    trace.meta.name = input.display().to_string();
     trace.report = tree.report;
     say_read_report(&TraceSet { traces: vec![trace] })
+}
+
+/// The calls of a trace: of the steps that are looked at, or of those that were asked for.
+fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
+    let session = Session::of(&mut run, common)?;
+    let [trace] = &session.set.traces[..] else {
+        return Err(wrong_use(format!("this export is of one trace; choose one with --rank {}", session.ranks())));
+    };
+    let part = match (common.steps, common.whole) {
+        (Some(steps), _) => Stretch::Steps(steps.first, steps.last),
+        (None, true) => Stretch::Whole,
+        (None, false) => Stretch::Chosen,
+    };
+    let TraceCalls { tree, steps, .. } = calls_by_thread(trace, part);
+    let metric = metric(&tree, args.metric.as_deref())?;
+    if tree.metrics.is_empty() {
+        return Err(wrong_use(format!("{}: nothing in it takes time, so there is nothing to export", trace.meta.name)));
+    }
+    to_output(common, |out| write(&tree, metric, out))?;
+    if part == Stretch::Chosen && steps > 0 {
+        say(&format!("Of {steps} steps; --whole exports all of the trace."))?;
+    }
+    session.say_read_report()
 }
