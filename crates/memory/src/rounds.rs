@@ -172,9 +172,8 @@ fn without_layers(
         let begins = edges.windows(2).filter(|pair| up_to(pair[0]) < up_to(pair[1])).map(|pair| pair[1]);
         edges.first().copied().into_iter().chain(begins).collect()
     };
-    let is_of_others = |object: &MemoryObjectId| {
-        callers.phase_of(*object) != "forward" && callers.workspace_of(*object).is_none()
-    };
+    let is_of_others =
+        |object: &MemoryObjectId| callers.phase_of(*object) != "forward" && callers.workspace_of(*object).is_none();
     let others = objects.ids().filter(is_of_others).filter_map(|object| objects.allocated_by[object.index()].some());
     let mut others: Vec<u32> = others.map(|call| call.0).collect();
     others.sort_unstable();

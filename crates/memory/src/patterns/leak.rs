@@ -18,9 +18,7 @@ use crate::suggest::callers::Callers;
 use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{
-    MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId,
-};
+use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where it is not known what a round is, fewer objects of a line than these say nothing.
