@@ -8,20 +8,19 @@ use stackline_model::kernel_names::short_names;
 pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
     let owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let cut: Vec<String> = names.iter().map(|name| short(name, most)).collect();
-    let told: Vec<String> = short_names(&owned).iter().map(|name| short(name, most)).collect();
-    let alike = |texts: &[String], row: usize| -> Vec<usize> {
-        (0..texts.len()).filter(|other| *other != row && texts[*other] == texts[row]).collect()
-    };
+    // Different names have different texts here, of which the beginnings may be alike.
+    let told = short_names(&owned);
     let name = |row: usize| {
-        let others = alike(&cut, row);
+        let others: Vec<usize> = (0..names.len()).filter(|other| *other != row && cut[*other] == cut[row]).collect();
         if others.is_empty() {
             return cut[row].clone();
         }
-        if others.iter().all(|other| told[*other] != told[row] && told[*other] != cut[row]) && told[row] != cut[row] {
-            return format!("{} ({})", cut[row], told[row]);
+        let text = short(&told[row], most);
+        if text != cut[row] && others.iter().all(|other| short(&told[*other], most) != text) {
+            return format!("{} ({text})", cut[row]);
         }
-        let others: Vec<&str> = others.into_iter().map(|other| names[other]).collect();
-        format!("{} (differs at {})", cut[row], difference(names[row], &others))
+        let others: Vec<&str> = others.into_iter().map(|other| told[other].as_str()).collect();
+        format!("{} (differs at {})", cut[row], difference(&told[row], &others))
     };
     (0..names.len()).map(name).collect()
 }
