@@ -391,6 +391,38 @@ fn many_small_collectives() {
     assert_eq!(reduces(10, 1000, 30).of("SL044"), [], "they are few");
 }
 
+/// Smaller buckets would only be more of them.
+#[test]
+fn small_collectives_are_not_to_be_made_smaller() {
+    let reduces = |calls: i64, elements: i64, us: i64| {
+        let program = steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", 1000));
+            for _ in 0..calls {
+                let size = json!({"In msg nelems": elements, "Collective name": "allreduce"});
+                p.op("c10d::allreduce_", |p| p.launch(("cudaLaunchKernel", "kernel"), ALL_REDUCE, us, 7, size));
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 1000));
+            p.sync("cudaDeviceSynchronize");
+        });
+        let found = program.of("SL019");
+        (found.first().map(|found| found.rule.advice.contains("smaller buckets (bucket_cap_mb)")), found.len())
+    };
+    assert_eq!(reduces(48, 1024, 25), (None, 0), "SL044 has those whose latency is what they take");
+    assert_eq!(reduces(8, 1024, 25), (Some(false), 1), "too few for SL044");
+    assert_eq!(reduces(8, 16_000_000, 300), (Some(true), 1), "large");
+    // Small ones that wait for other ranks last longer than their latency.
+    let waits = steps(|p, _| {
+        for number in 0..48 {
+            let size = json!({"In msg nelems": 1024, "Collective name": "allreduce"});
+            let us = if number == 0 { 10 } else { 100 };
+            p.op("c10d::allreduce_", |p| p.launch(("cudaLaunchKernel", "kernel"), ALL_REDUCE, us, 7, size));
+        }
+        p.op("aten::mm", |p| p.kernel("gemm", 1000));
+        p.sync("cudaDeviceSynchronize");
+    });
+    assert_eq!(waits.of("SL019").len(), 1, "{}", text(&waits.of("SL019")));
+}
+
 /// Where it takes longer to launch a collective than to run it, the launches are what goes, with the host's pauses between them.
 #[test]
 fn launches_of_small_collectives() {

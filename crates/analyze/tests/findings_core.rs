@@ -20,6 +20,36 @@ fn waits_of_the_host() {
     assert_eq!(none.of("SL004"), []);
 }
 
+/// The GPU has nothing to do while such a call lasts, as far as the trace says.
+#[test]
+fn waits_without_gpu_work_are_inferred() {
+    let idle = |and_busy: i64| {
+        steps(move |p| {
+            p.op("aten::mm", |p| p.kernel("gemm", 100));
+            p.work(300);
+            p.python("train.py(3): sync", |p| {
+                let from = p.now;
+                p.work(40);
+                p.span("cuda_runtime", "cudaDeviceSynchronize", from, 40, json!({}));
+                for _ in 0..and_busy {
+                    p.op("aten::mm", |p| p.kernel("gemm", 100));
+                    p.sync("cudaDeviceSynchronize");
+                }
+            });
+            p.op("aten::mm", |p| p.kernel("gemm", 100));
+        })
+    };
+    let of = |program: &Program| {
+        let found = program.of("SL004");
+        let [only] = &found[..] else { panic!("{}", text(&found)) };
+        let count = only.facts.iter().find(|fact| fact.name == "of these without GPU work in the trace");
+        (only.support.name(), only.confidence, count.map(|fact| fact.value as usize))
+    };
+    let steps = idle(0).findings().steps;
+    assert_eq!(of(&idle(0)), ("inferred", Confidence::Low, Some(steps)));
+    assert_eq!(of(&idle(1)), ("exact", Confidence::High, Some(steps)), "half of them wait");
+}
+
 #[test]
 fn many_small_kernels() {
     let many = steps(|p| {

@@ -1,4 +1,4 @@
-//! Rules about what programs that compile nothing launch, and what their host does meanwhile.
+//! Rules about what programs that compile nothing launch, be it the same in each step, and what their host does meanwhile.
 
 use crate::findings_kernels::steps;
 use crate::findings_support;
@@ -138,4 +138,26 @@ fn launches_of_what_is_compiled_already() {
         }
     });
     assert_eq!(two.of("SL012")[0].place.text(), "");
+}
+
+/// Operators of a few µs may launch kernels that the whole step waits for.
+#[test]
+fn constants_that_cost_the_gpus_time() {
+    let masks = |us: i64| {
+        steps(move |p| {
+            p.python("model.py(30): causal_mask", |p| {
+                for name in ["aten::ones", "aten::triu"] {
+                    let sizes = json!({"Input Dims": [[16384, 16384]]});
+                    p.op_with(name, sizes, |p| p.kernel("mask", us));
+                }
+            });
+            p.op("aten::mm", |p| p.kernel("gemm", 8000));
+            p.sync("cudaDeviceSynchronize");
+        })
+    };
+    let found = masks(1600).of("SL045");
+    let [only] = &found[..] else { panic!("{}", text(&found)) };
+    assert!((3_100_000..=3_210_000).contains(&only.gain_ns()), "{}", text(&found));
+    assert!(only.title.contains("29 % of the critical path"), "{}", text(&found));
+    assert_eq!(masks(30).of("SL045"), [], "little");
 }

@@ -10,6 +10,8 @@
 //! With expandable segments there is one segment per pool and stream that grows at its end, by pages of 2 MiB (small pool)
 //! or 20 MiB (large pool); its rest is split off as in the small pool.
 //!
+//! A private pool (of a CUDA graph) has blocks of its own, which no request of another pool takes.
+//!
 //! Addresses of segments rise in the order in which they were got; a real device may give others, which matters only for
 //! equal free blocks. Frees take effect at once: memory that another stream still uses (`record_stream`) is not modelled.
 //! Checked against traces worked out by hand from these rules, and against an H100 (PyTorch 2.11): of snapshots with all of their history the
@@ -17,7 +19,7 @@
 
 use crate::curve::Span;
 use stackline_model::caching_allocator::{SMALL_REQUEST, SMALL_SEGMENT};
-use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryObjectId, MemoryTrace};
+use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_BLOCK: u64 = 512;
@@ -59,8 +61,8 @@ pub(crate) fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
 }
 
-/// A pool: small or large, of one stream.
-type Pool = (bool, u64);
+/// A pool: small or large, of one stream, of one private pool.
+type Pool = (bool, u64, StrId);
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
@@ -137,8 +139,16 @@ impl Allocator {
     /// # Errors
     /// If the device has no room, also after all segments that are wholly free were given back.
     pub fn allocate(&mut self, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
+        self.allocate_in(StrId::NONE, bytes, stream)
+    }
+
+    /// The same of a private pool, none for the usual one: neither takes blocks of the other.
+    ///
+    /// # Errors
+    /// As [`Self::allocate`].
+    pub fn allocate_in(&mut self, private: StrId, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
         let bytes = self.settings.rounding.round(bytes);
-        let pool = (bytes <= SMALL_REQUEST, stream);
+        let pool = (bytes <= SMALL_REQUEST, stream, private);
         let address = match self.best_fit(pool, bytes) {
             Some(address) => address,
             None => self.grow(pool, bytes)?,
@@ -261,10 +271,12 @@ impl Allocator {
         first
     }
 
-    /// Gives back segments that are wholly free. Of an expandable one, whole pages at its end.
+    /// Gives back segments that are wholly free. Of an expandable one, whole pages at its end. A private pool keeps its own, as while a CUDA
+    /// graph uses it.
     pub fn release_cached(&mut self) {
         let whole = |(segment, bytes): (&u64, &u64)| {
-            let free = self.blocks.get(segment).is_some_and(|block| block.free && block.bytes == *bytes);
+            let is_free = |block: &Block| block.free && block.bytes == *bytes && block.pool.2.is_none();
+            let free = self.blocks.get(segment).is_some_and(is_free);
             free.then_some(*segment)
         };
         let released: Vec<u64> = self.segments.iter().filter_map(whole).collect();
@@ -276,7 +288,8 @@ impl Allocator {
             self.expandable.retain(|_, other| *other != segment);
             self.reserved -= bytes;
         }
-        let pools: Vec<(Pool, u64)> = self.expandable.iter().map(|(pool, segment)| (*pool, *segment)).collect();
+        let usual = self.expandable.iter().filter(|(pool, _)| pool.2.is_none());
+        let pools: Vec<(Pool, u64)> = usual.map(|(pool, segment)| (*pool, *segment)).collect();
         for (pool, segment) in pools {
             let page = if pool.0 { SMALL_SEGMENT } else { LARGE_SEGMENT };
             let Some((address, bytes)) = self.free_end(pool) else { continue };
@@ -318,7 +331,7 @@ pub fn reserved(
 ) -> Reserved {
     // Position, whether it is an allocation, number of the piece.
     let mut events: Vec<(u32, bool, usize)> = Vec::new();
-    let mut pieces: Vec<(u64, u64)> = Vec::new();
+    let mut pieces: Vec<(u64, u64, StrId)> = Vec::new();
     for (object, spans) in blocks {
         let row = object.index();
         let stream = trace.streams.get(trace.objects.stream[row].index()).map_or(0, |stream| stream.key);
@@ -326,7 +339,8 @@ pub fn reserved(
             let whole = span.bytes == trace.objects.bytes[row];
             events.push((span.from, true, pieces.len()));
             events.push((span.to, false, pieces.len()));
-            pieces.push((if whole { trace.objects.requested[row] } else { span.bytes }, stream));
+            let bytes = if whole { trace.objects.requested[row] } else { span.bytes };
+            pieces.push((bytes, stream, trace.objects.pool[row]));
         }
     }
     events.sort_unstable();
@@ -335,7 +349,8 @@ pub fn reserved(
     let mut found = Reserved::default();
     for (position, allocates, piece) in events {
         if allocates {
-            match allocator.allocate(pieces[piece].0, pieces[piece].1) {
+            let (bytes, stream, private) = pieces[piece];
+            match allocator.allocate_in(private, bytes, stream) {
                 Ok(address) => addresses[piece] = address,
                 Err(no_room) => {
                     found.failed = Some((position, no_room));

@@ -4,7 +4,7 @@
 
 use crate::suggest::callers::Callers;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
 use std::collections::BTreeSet;
 
 /// What rounds are.
@@ -42,6 +42,9 @@ pub(crate) struct Rounds {
     begins: Vec<u32>,
     end: u32,
     pub(crate) origin: Origin,
+    /// Whether more than call paths of a model tells where they begin: what the source says, an optimizer, or what the program allocates
+    /// between passes. Else equal layers of one pass may count as passes.
+    pub(crate) is_sure: bool,
 }
 
 impl Rounds {
@@ -53,14 +56,14 @@ impl Rounds {
         }
         let begins = of_training(trace, callers, enough);
         if begins.len() > 1 {
-            return Self { begins, end: all, origin: Origin::Turns };
+            return Self { begins, end: all, origin: Origin::Turns, is_sure: true };
         }
-        let begins = of_passes(trace, callers);
+        let (begins, is_sure) = of_passes(trace, callers, enough);
         if begins.len() > 1 {
-            return Self { begins, end: all, origin: Origin::Passes };
+            return Self { begins, end: all, origin: Origin::Passes, is_sure };
         }
         let begin = |part: u32| (u64::from(part) * u64::from(all) / u64::from(PARTS)) as u32;
-        Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts }
+        Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts, is_sure: false }
     }
 
     /// How many there are.
@@ -91,7 +94,7 @@ fn of_steps(trace: &MemoryTrace) -> Option<Rounds> {
             end = step.end.0;
         }
     }
-    (!begins.is_empty()).then_some(Rounds { begins, end, origin: Origin::Steps })
+    (!begins.is_empty()).then_some(Rounds { begins, end, origin: Origin::Steps, is_sure: true })
 }
 
 /// Where others allocate again after an optimizer did: one that is stepped ends a turn, whatever lies between backward and it. What has
@@ -131,12 +134,12 @@ pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
     stacks.copied().any(|stack| callers.in_library(stack)) || objects.ids().any(|object| is_not_known(&object))
 }
 
-/// Where forward passes begin, without training: at each object of the call path that made the first one. What comes before the first
-/// layer comes once in a pass, so does what comes after the last one; a call path in between comes once in a layer. Where nothing that
-/// a pass made is freed, there may be but one, of equal layers.
-fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<u32> {
+/// Where forward passes begin, without training, and whether the program tells it: at objects of the call path that made the first one.
+/// What comes before the first layer comes once in a pass, so does what comes after the last one; a call path in between comes once in
+/// a layer. Where nothing that a pass made is freed, there may be but one, of equal layers.
+fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
     if may_train(trace, callers) {
-        return Vec::new();
+        return (Vec::new(), false);
     }
     let objects = &trace.objects;
     let is_made = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_some();
@@ -148,10 +151,48 @@ fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<u32> {
         alike.map(|object| objects.allocated_by[object.index()].0).collect()
     };
     let (first, last) = (begins_of(made.first()), begins_of(made.last()));
-    let begins = if last.len() < first.len() { last } else { first };
+    let edges = if last.len() < first.len() { last } else { first };
+    let (begins, is_sure) = without_layers(trace, callers, (&edges, &made), enough);
     let end = begins.last().copied().unwrap_or(0);
     let is_freed = |object: &MemoryObjectId| objects.freed_by[object.index()].some().is_some_and(|call| call.0 < end);
-    if made.iter().any(is_freed) { begins } else { Vec::new() }
+    if made.iter().any(is_freed) { (begins, is_sure) } else { (Vec::new(), false) }
+}
+
+/// Of the objects `edges` of one call path those that begin a pass, and whether the program tells it. All layers of a `Sequential` have
+/// one call path: the program allocates something between two passes (an input, a loss), or what a pass made is freed.
+fn without_layers(
+    trace: &MemoryTrace,
+    callers: &Callers<'_>,
+    (edges, made): (&[u32], &[MemoryObjectId]),
+    enough: u32,
+) -> (Vec<u32>, bool) {
+    let objects = &trace.objects;
+    let after = |calls: &[u32]| -> Vec<u32> {
+        let up_to = |call: u32| calls.partition_point(|known| *known < call);
+        let begins = edges.windows(2).filter(|pair| up_to(pair[0]) < up_to(pair[1])).map(|pair| pair[1]);
+        edges.first().copied().into_iter().chain(begins).collect()
+    };
+    let is_of_others =
+        |object: &MemoryObjectId| callers.phase_of(*object) != "forward" && callers.workspace_of(*object).is_none();
+    let others = objects.ids().filter(is_of_others).filter_map(|object| objects.allocated_by[object.index()].some());
+    let mut others: Vec<u32> = others.map(|call| call.0).collect();
+    others.sort_unstable();
+    let begins = after(&others);
+    if begins.len() > enough as usize {
+        return (begins, true);
+    }
+    let mut frees: Vec<u32> =
+        made.iter().filter_map(|object| objects.freed_by[object.index()].some()).map(|call| call.0).collect();
+    frees.sort_unstable();
+    (after(&frees), false)
+}
+
+/// The first call after which nothing is allocated any more: what is freed later is freed because the program ends, or the function that
+/// keeps it.
+pub(crate) fn last_allocation(trace: &MemoryTrace) -> u32 {
+    let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
+    let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
+    trace.calls.ids().rfind(is_allocation).map_or(all, |call| call.0 + 1)
 }
 
 /// Whether a call path lies in what is called a cache: it is there to keep what passes make.

@@ -1,9 +1,13 @@
 //! The allocator's rules on sequences worked out by hand, and what must hold for any sequence.
 
+use crate::snapshots::{BASE, block, event, frame, read, segment};
 use proptest::prelude::*;
 use serde_json::json;
+use stackline_memory::Study;
 use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};
 use stackline_memory::replay::Replay;
+use stackline_memory::suggest::Action;
+use stackline_memory::tables::{named_peaks, peaks_table};
 use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryTrace};
 
 const KIB: u64 = 1 << 10;
@@ -173,6 +177,119 @@ fn a_trace_is_run_before_and_after_a_change() {
     let (position, failed) =
         reserved(&trace, tight, Replay::new(&trace, MemoryDeviceId(0), &all).blocks()).failed.unwrap();
     assert_eq!((position, failed.bytes), (1, 12 * MIB));
+}
+
+#[test]
+fn private_pools_serve_no_other_requests() {
+    let mut allocator = expandable();
+    let graph = stackline_model::StrId(7);
+    let block = allocator.allocate_in(graph, 40 * MIB, 0).unwrap();
+    allocator.free(block);
+    allocator.allocate(40 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (40 * MIB, 80 * MIB, 2));
+    allocator.release_cached();
+    assert_eq!(allocator.reserved(), 80 * MIB, "a graph that may run again keeps its pool");
+    allocator.allocate_in(graph, 40 * MIB, 0).unwrap();
+    assert_eq!(allocator.reserved(), 80 * MIB);
+}
+
+/// A program whose graph makes four blocks and frees three of them before a large request comes; the segments of the
+/// graph are of the private pool `pool` (0: of none), and all are there at the end if `is_whole`.
+fn with_graph(pool: u64, is_whole: bool) -> MemoryTrace {
+    let at = |number: u64| BASE + number * 128 * MIB;
+    let graph: Vec<u64> = (1..5).map(at).collect();
+    let (mut events, mut time) = (Vec::new(), 0);
+    let mut add = |action: &str, address: u64, mib: u64| {
+        time += 1;
+        events.push(event(action, address, mib * MIB, time, &[frame("graph.py", 33, "capture")]));
+    };
+    for (address, mib) in [(at(0), 50)].into_iter().chain(graph.iter().map(|address| (*address, 40))) {
+        add("segment_alloc", address, mib);
+        add("alloc", address, mib);
+    }
+    for address in &graph[..3] {
+        add("free_requested", *address, 40);
+        add("free_completed", *address, 40);
+    }
+    add("segment_alloc", at(5), 70);
+    add("alloc", at(5), 70);
+    if !is_whole {
+        add("segment_free", graph[0], 40);
+    }
+    let one = |address: u64, mib: u64, pool: u64, state: &str| {
+        let blocks = [block(address, mib * MIB, mib * MIB, state)];
+        segment(address, mib * MIB, [0, pool], &blocks)
+    };
+    let mut segments = vec![one(at(0), 50, 0, "active_allocated"), one(at(5), 70, 0, "active_allocated")];
+    let of_graph = graph.iter().enumerate().filter(|(number, _)| is_whole || *number > 0);
+    segments.extend(
+        of_graph.map(|(number, address)| {
+            one(*address, 40, pool, if number == 3 { "active_allocated" } else { "inactive" })
+        }),
+    );
+    read(&json!({"segments": segments, "device_traces": [events]}))
+}
+
+#[test]
+fn segments_that_grow_share_nothing_between_pools() {
+    let saved = |trace: &MemoryTrace| {
+        let ranked = Study::new(trace, 1).ranked.into_iter();
+        let mut growing = ranked.filter(|one| one.suggestion.action == Action::ExpandableSegments);
+        growing.next().map(|one| one.suggestion.bytes)
+    };
+    assert_eq!(saved(&with_graph(0, true)), Some(60 * MIB), "without private pools");
+    assert_eq!(saved(&with_graph(1, true)), None, "blocks of the graph's pool serve no other requests");
+    assert_eq!(saved(&with_graph(1, false)), None, "of a segment that is gone the pool is not known");
+}
+
+/// Calls of two devices have numbers in common: what one device's allocator got is not told of a call of the other one.
+#[test]
+fn growth_is_told_of_the_devices_own_calls() {
+    let other = BASE + 4096 * MIB;
+    let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
+    let [build, shard, large] =
+        [("build.py", 3), ("shard.py", 19), ("large.py", 5)].map(|(file, line)| [frame(file, line, "run")]);
+    for number in 0..3 {
+        let (time, address) = (10 * number, number * 128 * MIB);
+        of_first.push(event("segment_alloc", BASE + address, 100 * MIB, time, &build));
+        of_second.push(event("alloc", other + number * 30 * MIB, 30 * MIB, time + 1, &shard));
+        of_first.push(event("alloc", BASE + address, 100 * MIB, time + 2, &build));
+    }
+    // The second device has 60 MiB free in two pieces when it gets 50 more.
+    let freed = [0, 2].map(|number| other + number * 30 * MIB);
+    for address in freed {
+        of_second.push(event("free_requested", address, 30 * MIB, 40, &[]));
+        of_second.push(event("free_completed", address, 30 * MIB, 40, &[]));
+    }
+    of_second.push(event("segment_alloc", other + 512 * MIB, 50 * MIB, 41, &large));
+    of_first.push(event("free_requested", BASE, 100 * MIB, 42, &[]));
+    of_first.push(event("free_completed", BASE, 100 * MIB, 42, &[]));
+    of_second.push(event("alloc", other + 512 * MIB, 50 * MIB, 43, &large));
+    let whole = |address: u64, mib: u64, device: u64, state: &str| {
+        let mut whole = segment(address, mib * MIB, [0, 0], &[block(address, mib * MIB, mib * MIB, state)]);
+        whole["device"] = json!(device);
+        whole
+    };
+    let mut parts = segment(
+        other,
+        90 * MIB,
+        [0, 0],
+        &[
+            block(other, 30 * MIB, 30 * MIB, "inactive"),
+            block(other + 30 * MIB, 30 * MIB, 30 * MIB, "active_allocated"),
+            block(other + 60 * MIB, 30 * MIB, 30 * MIB, "inactive"),
+        ],
+    );
+    parts["device"] = json!(1);
+    let state = |number| if number == 0 { "inactive" } else { "active_allocated" };
+    let mut segments: Vec<_> = (0..3).map(|number| whole(BASE + number * 128 * MIB, 100, 0, state(number))).collect();
+    segments.extend([parts, whole(other + 512 * MIB, 50, 1, "active_allocated")]);
+    let trace = read(&json!({"segments": segments, "device_traces": [of_first, of_second]}));
+    let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes;
+    let growths: Vec<&String> = notes.iter().filter(|note| note.contains("it got")).collect();
+    let [only] = growths[..] else { panic!("{notes:?}") };
+    assert!(only.starts_with("cuda:1: ") && only.contains("(large.py:5 run) it got 50.00 MiB"), "{only}");
+    assert!(only.contains("though 60.00 MiB were free"), "{only}");
 }
 
 proptest! {

@@ -293,3 +293,71 @@ fn caches_layers_and_few_passes_are_no_growth() {
         assert!(Study::new(&trace, 1).matches.is_empty(), "{name}");
     }
 }
+
+/// What the passes of [`layers`] have besides their layers.
+#[derive(Clone, Copy, Default)]
+struct More {
+    /// An input, made by the program.
+    input: bool,
+    /// Memory that each layer frees before the next one begins.
+    temporaries: bool,
+    /// Something of the program that nobody frees.
+    log: bool,
+}
+
+/// Passes of a `Sequential` of six equal layers, all of one call path, whose activations are freed at the end of each pass.
+fn layers(passes: u32, more: More) -> MemoryTrace {
+    let mut program = Program::default();
+    program.make(4 * MIB, &build());
+    for _ in 0..passes {
+        let mut pass = Vec::new();
+        if more.input {
+            pass.push(program.make(MIB, &[frame("train.py", 6, "to_device"), frame("train.py", 8, "evaluate")]));
+        }
+        for _ in 0..6 {
+            pass.push(program.make(2 * MIB, &forward(22, "evaluate")));
+            if more.temporaries {
+                let temporary = program.make(MIB, &forward(22, "evaluate"));
+                program.free([temporary]);
+            }
+        }
+        if more.log {
+            program.make(3 * MIB, &[frame("train.py", 77, "log"), frame("train.py", 8, "evaluate")]);
+        }
+        program.free(pass);
+    }
+    program.trace()
+}
+
+#[test]
+fn activations_that_each_pass_frees_are_not_kept() {
+    let plain = More::default();
+    for (name, more) in [
+        ("input", More { input: true, ..plain }),
+        ("input, temporaries", More { input: true, temporaries: true, ..plain }),
+        ("plain", plain),
+        ("temporaries", More { temporaries: true, ..plain }),
+    ] {
+        for passes in [3, 10] {
+            let trace = layers(passes, more);
+            let parts = parts(&trace);
+            assert_eq!(of(&parts, Use::KeptResults), 0, "{name}, {passes}: {parts:?}");
+            assert!(of(&parts, Use::Forward) >= 12 * MIB, "{name}, {passes}: {parts:?}");
+            assert!(Study::new(&trace, 1).matches.is_empty(), "{name}, {passes}");
+        }
+    }
+}
+
+/// What the program itself leaves behind after each pass of a model is told with its line, and by passes, not layers.
+#[test]
+fn what_the_program_keeps_of_each_pass_grows() {
+    let trace = layers(12, More { log: true, ..More::default() });
+    let parts = parts(&trace);
+    let kept: Vec<&Part> = parts.iter().filter(|part| part.of == Use::KeptResults).collect();
+    let [kept] = kept[..] else { panic!("{parts:?}") };
+    assert_eq!((kept.bytes, kept.place.as_str()), (36 * MIB, "train.py:77 log"));
+    assert_eq!(kept.left_by_passes, Some((12, 3 * MIB)));
+    let measure =
+        stackline_memory::Measure::Growth { left: 11, rounds: 11, per_round: 3 * MIB, origin: Origin::Passes };
+    assert_eq!(Study::new(&trace, 1).matches[0].measure, Some(measure));
+}

@@ -244,7 +244,7 @@ fn what_the_allocator_could_not_use_is_told() {
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
     for told in [
         "the allocator held at most 980.0 MiB. At call 90 (",
-        "snapshots.py:83 fragments) it got 192.0 MiB from the device though 365.5 MiB were",
+        "snapshots.py:83 fragments) it got 192.0 MiB from the device though 364.2 MiB were",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }

@@ -113,6 +113,11 @@ impl<'a> Subject<'a> {
         self.ground.settings.get(self.rule, name)
     }
 
+    /// The value of a setting of another rule, whose findings this one leaves out.
+    pub fn setting_of(&self, rule: &Rule, name: &str) -> f64 {
+        self.ground.settings.get(rule, name)
+    }
+
     /// How many steps the window holds; 1 if the trace has none.
     pub fn steps(&self) -> usize {
         self.ground.steps

@@ -1,7 +1,7 @@
-//! Results that a line of a model leaves behind pass after pass, where no backward pass needs them: logits of an evaluation in a list.
+//! Results that a line leaves behind pass after pass, where no backward pass needs them: logits of an evaluation in a list.
 
 use crate::Rules;
-use crate::rounds::{Origin, Rounds, is_in_cache, is_steady};
+use crate::rounds::{Origin, Rounds, is_in_cache, is_steady, last_allocation};
 use crate::source_location::frame_of;
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,14 +14,27 @@ pub(super) struct KeptResults {
     objects: FxHashSet<MemoryObjectId>,
 }
 
+/// What one line made in passes: the passes of which something is left two passes later, and all objects.
+#[derive(Default)]
+struct Line {
+    left: BTreeSet<u32>,
+    objects: Vec<MemoryObjectId>,
+}
+
 impl KeptResults {
     /// Of a trace without backward passes.
     pub(super) fn new(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
         let least = Rules::default().leak_rounds;
         let rounds = Rounds::of(trace, callers, least);
+        let last_allocation = last_allocation(trace);
+        // The round in which an object is freed; none where it is not, or at the end of all.
+        let freed_in = |object: MemoryObjectId| {
+            let freed = trace.objects.freed_by[object.index()].some().filter(|call| call.0 < last_allocation)?;
+            rounds.at(freed)
+        };
         let mut frames: FxHashMap<MemoryStackId, Option<MemoryFrame>> = FxHashMap::default();
-        let mut lines: FxHashMap<MemoryFrame, (BTreeSet<u32>, Vec<MemoryObjectId>)> = FxHashMap::default();
-        let made = trace.objects.ids().filter(|object| callers.phase_of(*object) == "forward");
+        let mut lines: FxHashMap<MemoryFrame, Line> = FxHashMap::default();
+        let made = trace.objects.ids().filter(|object| matches!(callers.phase_of(*object), "forward" | "other"));
         for object in made.filter(|_| matches!(rounds.origin, Origin::Passes | Origin::Steps)) {
             let stack = trace.objects.stack[object.index()];
             let frame = *frames
@@ -29,17 +42,23 @@ impl KeptResults {
                 .or_insert_with(|| frame_of(trace, stack).filter(|frame| frame.line > 0 && !is_in_cache(trace, stack)));
             let Some(frame) = frame else { continue };
             let Some(round) = rounds.at(trace.objects.allocated_by[object.index()]) else { continue };
-            let (left, objects) = lines.entry(frame).or_default();
-            objects.push(object);
+            let line = lines.entry(frame).or_default();
+            line.objects.push(object);
             // What one pass hands to the next one is in use.
-            let freed = trace.objects.freed_by[object.index()].some().and_then(|call| rounds.at(call));
-            if freed.is_none_or(|freed| freed > round + 1) && round + 1 < rounds.len() {
-                left.insert(round);
+            if freed_in(object).is_none_or(|freed| freed > round + 1) && round + 1 < rounds.len() {
+                line.left.insert(round);
             }
         }
         let before_last = rounds.len().saturating_sub(1);
-        let growing = lines.into_values().filter(|(left, _)| is_steady(left, before_last, least));
-        let objects = growing.flat_map(|(_, objects)| objects).collect();
+        let grows = |line: &Line| {
+            is_steady(&line.left, before_last, least) && (rounds.is_sure || returns(trace, &line.objects) < RETURNS)
+        };
+        let outlives = |object: &MemoryObjectId| {
+            let made = rounds.at(trace.objects.allocated_by[object.index()]);
+            freed_in(*object).is_none_or(|freed| Some(freed) > made)
+        };
+        let growing = lines.into_values().filter(grows).flat_map(|line| line.objects);
+        let objects = growing.filter(outlives).collect();
         Self { rounds, objects }
     }
 
@@ -54,4 +73,26 @@ impl KeptResults {
         let bytes = objects.iter().map(|object| trace.objects.bytes[object.index()]).fold(0, u64::saturating_add);
         (u32::try_from(passes).unwrap_or(u32::MAX), bytes / passes as u64)
     }
+}
+
+/// Where rounds may be layers, what a line makes is no growth if all of it is freed so many times before it makes more: these are the
+/// activations of so many passes.
+const RETURNS: usize = 2;
+
+/// How many times all that a line made is freed before it makes more.
+fn returns(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> usize {
+    let never = u32::MAX;
+    let life = |object: &MemoryObjectId| {
+        let [made, freed] = [&trace.objects.allocated_by, &trace.objects.freed_by].map(|call| call[object.index()]);
+        (made.some().map_or(0, |call| call.0), freed.some().map_or(never, |call| call.0))
+    };
+    let mut lives: Vec<(u32, u32)> = objects.iter().map(life).collect();
+    lives.sort_unstable();
+    let mut end = lives.first().map_or(never, |(_, freed)| *freed);
+    let mut returns = 0;
+    for (made, freed) in lives.into_iter().skip(1) {
+        returns += usize::from(end < made);
+        end = end.max(freed);
+    }
+    returns
 }

@@ -47,7 +47,7 @@ pub enum Use {
     AutocastCopies,
     /// Made by the forward pass, and kept for the backward pass.
     Activations,
-    /// Made by forward passes that no backward pass follows, and kept by a line that leaves more behind with each pass.
+    /// Made by a line that leaves more behind with each of the forward passes that no backward pass follows.
     KeptResults,
     /// Made by forward passes that no backward pass follows.
     Forward,
@@ -299,7 +299,7 @@ fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),
         ("backward", _) => (Use::Backward, Evidence::CallPath),
         ("forward", None) => (Use::Activations, Evidence::CallPath),
-        ("forward", Some(kept)) if kept.has(object) => (Use::KeptResults, Evidence::Lifetime),
+        ("forward" | "other", Some(kept)) if kept.has(object) => (Use::KeptResults, Evidence::Lifetime),
         ("forward", _) => (Use::Forward, Evidence::CallPath),
         ("data", _) => (Use::Inputs, Evidence::CallPath),
         _ if !is_made(lookups.trace, object) => (Use::Older, Evidence::Unknown),

@@ -13,14 +13,12 @@
 
 use super::{Certainty, Measure, Pattern, PatternMatch};
 use crate::Facts;
-use crate::rounds::{Origin, is_in_cache, is_of_program, is_steady};
+use crate::rounds::{Origin, is_in_cache, is_of_program, is_steady, last_allocation};
 use crate::suggest::callers::Callers;
 use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{
-    MemoryCallId, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId,
-};
+use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where it is not known what a round is, fewer objects of a line than these say nothing.
@@ -74,12 +72,6 @@ fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
 /// The number of the calls.
 fn trace_end(trace: &MemoryTrace) -> u32 {
     u32::try_from(trace.calls.len()).unwrap_or(u32::MAX)
-}
-
-/// The first call after which nothing is allocated any more.
-fn last_allocation(trace: &MemoryTrace) -> u32 {
-    let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
-    trace.calls.ids().rfind(is_allocation).map_or_else(|| trace_end(trace), |call| call.0 + 1)
 }
 
 /// What is not freed before the call `end`, and is not to stay, with its bytes.

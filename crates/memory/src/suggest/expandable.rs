@@ -7,6 +7,7 @@ use crate::curve::{device_of, span_of};
 use crate::tables::reserved_curve;
 use crate::{Certainty, Facts, Pattern};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
+use std::collections::BTreeMap;
 
 /// The model goes through so many objects, and no more: with more it would take longer than all other analysis.
 const MOST_OBJECTS: usize = 200_000;
@@ -31,7 +32,7 @@ fn of_device(facts: &Facts<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
     let trace = facts.trace;
     let settings = AllocatorSettings::of(trace, device);
     // Without a history the model has nothing to go through.
-    if settings.expandable || trace.calls.is_empty() || !caches(trace, device) {
+    if settings.expandable || trace.calls.is_empty() || !caches(trace, device) || !pools_are_known(trace, device) {
         return None;
     }
     let here = || trace.objects.ids().filter(|object| device_of(trace, *object) == device);
@@ -51,6 +52,36 @@ fn of_device(facts: &Facts<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
     let is_right = known.abs_diff(now) as f64 <= LARGEST_ERROR * known as f64;
     let worth = saved > 0 && saved as f64 >= LEAST_SAVED * now as f64 && is_right;
     suggestion(facts, new).filter(|_| worth).map(|suggestion| Suggestion { bytes: saved, ..suggestion })
+}
+
+/// Whether it is known of all objects of a device which pool they came from: there is no private pool, or those that name none lie in
+/// segments of the usual one that were there when they were made. Of segments that are gone nobody knows the pool, and blocks of one
+/// pool serve no other.
+fn pools_are_known(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
+    let segments = || trace.segments.iter().filter(|segment| segment.device == device);
+    let here = || trace.objects.ids().filter(|object| device_of(trace, *object) == device);
+    let is_private = |object: MemoryObjectId| trace.objects.pool[object.index()].is_some();
+    if !segments().any(|segment| segment.pool.is_some()) && !here().any(is_private) {
+        return true;
+    }
+    // By address: the end, and the first call that the segment was there for.
+    let mut usual: BTreeMap<u64, (u64, u32)> = segments()
+        .filter(|segment| segment.pool.is_none())
+        .map(|segment| (segment.address, (segment.address.saturating_add(segment.bytes), 0)))
+        .collect();
+    for event in trace.segment_events.iter().filter(|event| event.device == device && event.kind.grows()) {
+        if let Some((_, (end, since))) = usual.range_mut(..=event.address).next_back()
+            && event.address < *end
+        {
+            *since = (*since).max(event.before.0);
+        }
+    }
+    let is_usual = |object: MemoryObjectId| {
+        let made = trace.objects.allocated_by[object.index()].some().map_or(0, |call| call.0);
+        let (address, segment) = (trace.objects.address[object.index()], |at| usual.range(..=at).next_back());
+        segment(address).is_some_and(|(_, (end, since))| address < *end && *since <= made)
+    };
+    here().all(|object| is_private(object) || is_usual(object))
 }
 
 fn held(trace: &MemoryTrace, settings: AllocatorSettings, objects: impl Iterator<Item = MemoryObjectId>) -> u64 {

@@ -2,10 +2,10 @@
 
 use super::allocator::{Reserved, reserved_curve};
 use super::int;
-use crate::curve::{Curve, Peak, alive_at, curves};
+use crate::curve::{Curve, Peak, alive_at, curves, device_of};
 use crate::source_location::place_text;
 use stackline_model::words::{bytes, count};
-use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
+use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
 /// A peak that can be asked for by its name.
@@ -100,9 +100,14 @@ fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
 /// Where the allocator got memory from the device though the most of what it held was free: in blocks too small, or of another pool or
 /// stream.
 fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
-    let growths = held.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1), pair[1].1));
-    let large = growths.filter(|(_, growth, _)| *growth as f64 >= MUCH_GROWTH * most as f64);
-    let unused = large.map(|(at, growth, now)| (now.saturating_sub(curve.at(at)), std::cmp::Reverse(at), growth));
+    let growths = held.windows(2).map(|pair| (pair[1].0, pair[0].1, pair[1].1.saturating_sub(pair[0].1)));
+    let large = growths.filter(|(.., growth)| *growth as f64 >= MUCH_GROWTH * most as f64);
+    let requests = requests_of(trace, curve.device);
+    let unused = large.filter_map(|(since, before, growth)| {
+        let (at, bytes) = *requests.get(requests.partition_point(|(call, _)| *call < since))?;
+        let in_use = curve.at(at).saturating_sub(bytes);
+        Some((before.saturating_sub(in_use), std::cmp::Reverse(at), growth))
+    });
     let (unused, std::cmp::Reverse(at), growth) = unused.max()?;
     let stack = trace.calls.stack.get(at as usize).copied().unwrap_or(MemoryStackId::NONE);
     let place = Some(place_text(trace, stack)).filter(|place| !place.is_empty());
@@ -115,6 +120,18 @@ fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most:
             bytes(unused),
         )
     })
+}
+
+/// The calls that allocated on a device, and the bytes that each took: those of other devices have numbers between them.
+fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
+    let here = trace.objects.ids().filter(|object| device_of(trace, *object) == device);
+    let made = |object: MemoryObjectId| {
+        let call = trace.objects.allocated_by[object.index()].some()?;
+        Some((call.0, trace.objects.bytes[object.index()]))
+    };
+    let mut requests: Vec<(u32, u64)> = here.filter_map(made).collect();
+    requests.sort_unstable();
+    requests
 }
 
 /// Objects that are older than the records, and their bytes.

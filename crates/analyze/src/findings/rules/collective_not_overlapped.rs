@@ -1,8 +1,11 @@
 //! SL019: the critical path runs through communication.
 
+use super::small_collectives::{MIDDLE, latency_bound, small_size};
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::kernel_type::KernelType;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, Unit};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL019",
@@ -14,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
              with wait() where the result is used, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
     cost: "some memory for what is in flight",
-    wrong_when: "The next computation needs the result at once. The gain shown is that of nothing but the host waiting for it.",
+    wrong_when: "The next computation needs the result at once. The gain shown is that of nothing but the host waiting for it. Many small \
+                 collectives that take little but their latency are left to SL044.",
     source: "CTDA-CPA, communication on the critical path; field practice",
     needs: &[Need::GpuWork, Need::Collectives],
     settings: &[Setting {
@@ -23,7 +27,13 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that is reported, in percent",
     }],
-    elsewhere: &[],
+    elsewhere: &[Elsewhere::of(
+        "whose collectives are small",
+        |draft| draft.facts.iter().any(|fact| fact.name == MIDDLE),
+        "Start collectives earlier and let computation go on beside them: async_op=True with wait() where the result is used. Put those of a \
+         step into one where none needs the result of another: smaller buckets would only be more of them.",
+        ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
+    )],
     check,
 };
 
@@ -31,6 +41,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut types = subject.kernel_types();
     let mut collectives = subject.gpu_work();
     collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
+    // Of many small ones the latencies are what counts.
+    let told_elsewhere = latency_bound(subject);
+    collectives.retain(|event| !told_elsewhere.contains(event));
+    let sizes: FxHashMap<EventId, i64> =
+        subject.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
     let on_path = subject.on_path();
     let draft = |(name, of): (&str, Vec<_>)| {
         let ns: i64 = of.iter().filter_map(|event| on_path.get(event)).sum();
@@ -39,6 +54,13 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         }
         let edit = subject.edit(Action::Overlap, format!("collective:{name}"), &of)?;
         let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+        let middle = small_size(subject, of.iter().map(|event| sizes.get(event).copied()));
+        let size = middle.map(|middle| Fact { name: MIDDLE, value: middle as f64, unit: Unit::None });
+        let facts = [
+            Fact::count("calls", of.len()),
+            Fact::time("on the critical path, a step", subject.per_step(ns)),
+            Fact::time("all of them, a step", subject.per_step(subject.total(&of))),
+        ];
         Some(Draft {
             title: format!(
                 "{} is on the critical path for {:.0} % of the time",
@@ -46,11 +68,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
                 subject.percent(ns)
             ),
             place,
-            facts: vec![
-                Fact::count("calls", of.len()),
-                Fact::time("on the critical path, a step", subject.per_step(ns)),
-                Fact::time("all of them, a step", subject.per_step(subject.total(&of))),
-            ],
+            facts: facts.into_iter().chain(size).collect(),
             events: of,
             support: Support::Exact,
             confidence: Confidence::Medium,

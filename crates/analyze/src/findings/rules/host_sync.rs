@@ -4,6 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::critical_path::value_reads::is_read;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::intervals;
 use crate::vocabulary::aten;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
@@ -18,7 +19,9 @@ pub(super) const RULE: Rule = Rule {
              steps, or with a copy that does not block.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
     cost: "a few lines; values are known some steps later",
-    wrong_when: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0.",
+    wrong_when: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0. A call \
+                 during which the trace has no GPU work waits for work that was not recorded, or takes its time by itself: where most of \
+                 them are such, the wait is inferred.",
     source: "field practice; DeepContext 4.3, CPU latency analysis",
     needs: &[Need::GpuWork, Need::RuntimeCalls],
     settings: &[Setting {
@@ -46,23 +49,29 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(subject, call, last_launch);
         subject.dur(call) >= least && !is_told_elsewhere
     });
+    let gpu = GpuWork::of(subject);
     let by_place = subject.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
             let edit = subject.edit(Action::Remove, format!("wait:{what}"), &with_reading(subject, &of))?;
             // What a read waits for was not recorded.
+            let idle = of
+                .iter()
+                .filter(|&&call| !gpu.overlaps(trace.events.start[call.index()], trace.events.end(call)))
+                .count();
             let (support, confidence) = match of.iter().any(|&e| is_read(trace.name(e))) {
+                _ if 2 * idle > of.len() => (Support::Inferred, Confidence::Low),
                 true => (Support::Inferred, Confidence::Medium),
                 false => (Support::Exact, Confidence::High),
             };
+            let without_work = (idle > 0).then(|| Fact::count("of these without GPU work in the trace", idle));
+            let facts =
+                [Fact::count("waits", of.len()), Fact::time("waiting, a step", subject.per_step(subject.total(&of)))];
             Some(Draft {
                 title: format!("{} waits for the GPU {}", super::short(&what), times(subject, &of)),
                 place,
-                facts: vec![
-                    Fact::count("waits", of.len()),
-                    Fact::time("waiting, a step", subject.per_step(subject.total(&of))),
-                ],
+                facts: facts.into_iter().chain(without_work).collect(),
                 support,
                 events: of,
                 confidence,
@@ -70,6 +79,22 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             })
         })
         .collect()
+}
+
+/// When any GPU work runs.
+struct GpuWork(Vec<(i64, i64)>);
+
+impl GpuWork {
+    fn of(subject: &Subject<'_>) -> Self {
+        let (gpu, events) = (&subject.trace().gpu, &subject.trace().events);
+        let timed = gpu.event.iter().filter(|&&e| events.is_timed(e));
+        Self(intervals::union(timed.map(|&e| (events.start[e.index()], events.end(e)))))
+    }
+
+    /// Whether any runs between two times.
+    fn overlaps(&self, from: i64, to: i64) -> bool {
+        self.0.get(self.0.partition_point(|&(_, end)| end <= from)).is_some_and(|&(start, _)| start < to)
+    }
 }
 
 /// Waiting calls with what is no longer needed without them: the reading of the value that they wait for.

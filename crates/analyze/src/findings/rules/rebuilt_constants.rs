@@ -40,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that one line or function takes, in percent",
+        about: "least part of the critical path that one line or function takes, with the GPU work that it launches, in percent",
     }],
     elsewhere: &[Elsewhere::of(
         "that make tensors of Python lists",
@@ -167,8 +167,10 @@ fn of_line<'h>(
         return None;
     }
     let lists_ns = lists.as_ref().map_or(0, Lists::ns);
+    let launched: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
+    let on_gpu: i64 = launched.iter().filter_map(|work| subject.on_path().get(work)).sum();
     let path: i64 = subject.path_inside(&spans).iter().sum();
-    let share = subject.percent(path.max(lists_ns));
+    let share = subject.percent(path.max(lists_ns) + on_gpu);
     if share < subject.setting("share") {
         return None;
     }
@@ -177,12 +179,15 @@ fn of_line<'h>(
         Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
         Fact::time("on the host, a step", subject.per_step(subject.total(&spans).max(lists_ns))),
     ];
+    if !launched.is_empty() {
+        facts.push(Fact::time("its GPU work, a step", subject.per_step(subject.total(&launched))));
+    }
     facts.extend(lists.as_ref().and_then(Lists::fact));
     let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built in each step" };
     Some(Draft {
         title: format!("{title}: {share:.0} % of the critical path"),
         facts,
-        worth: worth(subject, &operators, (&spans, lists.as_ref()))?,
+        worth: worth(subject, (&operators, &launched), (&spans, lists.as_ref()))?,
         place,
         events: operators,
         support: Support::Inferred,
@@ -239,10 +244,13 @@ fn is_builtin(subject: &Subject<'_>, event: EventId) -> bool {
 }
 
 /// All of it goes with the GPU work that it launches; at least the operators alone.
-fn worth(subject: &Subject<'_>, operators: &[EventId], (spans, lists): (&[EventId], Option<&Lists>)) -> Option<Worth> {
-    let work: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
+fn worth(
+    subject: &Subject<'_>,
+    (operators, work): (&[EventId], &[EventId]),
+    (spans, lists): (&[EventId], Option<&Lists>),
+) -> Option<Worth> {
     let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
-        let events = events.iter().chain(&work).copied().collect();
+        let events = events.iter().chain(work).copied().collect();
         let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
         subject.edit_of(Action::Remove, "constants built in each step", chosen)
     };

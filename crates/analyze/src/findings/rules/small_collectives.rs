@@ -52,53 +52,96 @@ const BUCKET: i64 = 25 * 1024 * 1024 / 4;
 const FAMILIES: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let mut by_kind: BTreeMap<(&str, Option<StrId>), Vec<Collective>> = BTreeMap::new();
-    for collective in subject.collectives().into_iter().filter(|c| FAMILIES.contains(&c.family)) {
-        by_kind.entry((collective.family, collective.group)).or_default().push(collective);
-    }
-    by_kind.into_iter().filter_map(|((family, _), of)| draft(subject, family, &of)).collect()
+    Small::all(subject).iter().filter_map(|small| small.draft(subject)).collect()
 }
 
-fn draft(subject: &Subject<'_>, family: &str, of: &[Collective]) -> Option<Draft> {
-    let steps = subject.steps().max(1);
-    let per_step = of.len() as f64 / steps as f64;
-    let mut sizes: Vec<i64> = of.iter().filter_map(|c| c.elements).collect();
+/// The collectives that this rule tells of where their latencies take most of their time: smaller ones would be more of them.
+pub(super) fn latency_bound(subject: &Subject<'_>) -> FxHashSet<EventId> {
+    let small = Small::all(subject).into_iter();
+    let bound = small.filter(|small| 2 * small.spared() >= subject.total(&small.events));
+    bound.flat_map(|small| small.events).collect()
+}
+
+/// The middle one of the sizes of some collectives that have one, if at least half of them do and it is small.
+pub(super) fn small_size(subject: &Subject<'_>, sizes: impl ExactSizeIterator<Item = Option<i64>>) -> Option<i64> {
+    let all = sizes.len();
+    let mut sizes: Vec<i64> = sizes.flatten().collect();
     sizes.sort_unstable();
     // Without sizes nobody knows whether they are small.
     let middle = *sizes.get(sizes.len() / 2)?;
-    if per_step < subject.setting("calls") || middle as f64 > subject.setting("elements") || 2 * sizes.len() < of.len()
-    {
-        return None;
-    }
-    let events: Vec<EventId> = of.iter().map(|c| c.event).collect();
-    let latency = *subject.lengths(&events).first()?;
-    let elements: i64 = sizes.iter().fold(0, |sum, size| sum.saturating_add(*size));
-    let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
-    let merged = Merged::of(subject, &events, (buckets as usize, latency));
-    let spared = merged.kernels.len() as i64 * latency;
-    if subject.percent(spared.max(subject.total(&merged.operators))) < subject.setting("share") {
-        return None;
-    }
-    let (place, _) = subject.by_code(&events).into_iter().next()?;
-    Some(Draft {
-        title: format!("{per_step:.0} small {family} collectives a step could be {buckets}"),
-        place,
-        facts: vec![
-            Fact::count("collectives", events.len()),
-            Fact { name: "elements of the middle one", value: middle as f64, unit: Unit::None },
-            Fact::time("together, a step", subject.per_step(subject.total(&events))),
-            Fact::time("the shortest", latency),
-            Fact::time("on the host, a step", subject.per_step(subject.total(&merged.operators))),
-        ],
-        worth: Worth::Range(
-            merged.likely(subject)?,
-            vec![halved(subject, &events, spared / 2)?, merged.most(subject)?],
-        ),
-        events,
-        support: Support::Partial,
-        confidence: Confidence::Medium,
-    })
+    (middle as f64 <= subject.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
 }
+
+/// Many small collectives of one kind.
+struct Small {
+    family: &'static str,
+    events: Vec<EventId>,
+    per_step: f64,
+    /// Elements of the middle one.
+    middle: i64,
+    /// The shortest one, in ns.
+    latency: i64,
+    buckets: i64,
+    merged: Merged,
+}
+
+impl Small {
+    fn all(subject: &Subject<'_>) -> Vec<Self> {
+        let mut by_kind: BTreeMap<(&'static str, Option<StrId>), Vec<Collective>> = BTreeMap::new();
+        for collective in subject.collectives().into_iter().filter(|c| FAMILIES.contains(&c.family)) {
+            by_kind.entry((collective.family, collective.group)).or_default().push(collective);
+        }
+        by_kind.into_iter().filter_map(|((family, _), of)| Self::of(subject, family, &of)).collect()
+    }
+
+    fn of(subject: &Subject<'_>, family: &'static str, of: &[Collective]) -> Option<Self> {
+        let steps = subject.steps().max(1);
+        let per_step = of.len() as f64 / steps as f64;
+        let middle = small_size(subject, of.iter().map(|c| c.elements))?;
+        if per_step < subject.setting_of(&RULE, "calls") {
+            return None;
+        }
+        let events: Vec<EventId> = of.iter().map(|c| c.event).collect();
+        let latency = *subject.lengths(&events).first()?;
+        let elements: i64 = of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
+        let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
+        let merged = Merged::of(subject, &events, (buckets as usize, latency));
+        let small = Self { family, events, per_step, middle, latency, buckets, merged };
+        let takes = small.spared().max(subject.total(&small.merged.operators));
+        (subject.percent(takes) >= subject.setting_of(&RULE, "share")).then_some(small)
+    }
+
+    /// The latencies of those that go, in ns.
+    fn spared(&self) -> i64 {
+        self.merged.kernels.len() as i64 * self.latency
+    }
+
+    fn draft(&self, subject: &Subject<'_>) -> Option<Draft> {
+        let Self { family, events, per_step, middle, buckets, merged, .. } = self;
+        let (place, _) = subject.by_code(events).into_iter().next()?;
+        Some(Draft {
+            title: format!("{per_step:.0} small {family} collectives a step could be {buckets}"),
+            place,
+            facts: vec![
+                Fact::count("collectives", events.len()),
+                Fact { name: MIDDLE, value: *middle as f64, unit: Unit::None },
+                Fact::time("together, a step", subject.per_step(subject.total(events))),
+                Fact::time("the shortest", self.latency),
+                Fact::time("on the host, a step", subject.per_step(subject.total(&merged.operators))),
+            ],
+            worth: Worth::Range(
+                merged.likely(subject)?,
+                vec![halved(subject, events, self.spared() / 2)?, merged.most(subject)?],
+            ),
+            events: events.clone(),
+            support: Support::Partial,
+            confidence: Confidence::Medium,
+        })
+    }
+}
+
+/// The fact that says how small collectives are.
+pub(super) const MIDDLE: &str = "elements of the middle one";
 
 /// Between two collectives of one loop the host is idle for no longer than so many times what it takes to launch one.
 const PAUSE: i64 = 3;

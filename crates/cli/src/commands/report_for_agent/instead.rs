@@ -1,6 +1,6 @@
 //! `report --for-agent` of inputs that hold no trace: recordings of sums of calls, and files of memory.
 
-use super::{FINDINGS, KERNELS, NAME, TITLE, cut, findings_of, short};
+use super::{FINDINGS, KERNELS, LENGTHS, NAME, TITLE, cut, findings_of, short};
 use crate::args::{Cli, Command};
 use crate::commands::how_it_ended::how_it_ended;
 use crate::commands::memory;
@@ -33,7 +33,7 @@ pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
         let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
     }
     if let Ok(found) = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true) {
-        findings_of(&found, &mut out);
+        findings_of(&found, LENGTHS[0], &mut out);
     }
     lines(&tree, &mut out);
     Ok(cut(out, &format!("stackline findings {name}, stackline calls {name} --lines")))

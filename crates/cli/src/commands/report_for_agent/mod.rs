@@ -1,13 +1,13 @@
 //! `report --for-agent`: the report as little text for a language model.
 
 mod instead;
+mod names;
 
 pub(super) use instead::{of_calls, of_memory};
 
 use crate::session::Session;
 use crate::view::{number, text, top};
 use stackline_analyze::findings::{self, Finding, Findings, Options};
-use stackline_model::kernel_names::short_names;
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
 use stackline_present::findings::bounds_are_unknown;
 use stackline_present::human;
@@ -20,15 +20,60 @@ const MOST: usize = 4096;
 /// Kernels and findings that are listed.
 const KERNELS: usize = 10;
 const FINDINGS: usize = 5;
-/// Characters of names and titles.
+/// Characters of names and titles, where there is room.
 const NAME: usize = 72;
-const SHAPE: usize = 56;
 const TITLE: usize = 110;
 /// Traces and critical paths that are listed.
 const RANKS: usize = 4;
 
-/// The report; sections that do not fit any more are cut at a line.
+/// How long the parts of a line are.
+#[derive(Clone, Copy)]
+struct Lengths {
+    name: usize,
+    shape: usize,
+    title: usize,
+    /// A line of what no rule covers.
+    uncovered: usize,
+    /// Whether files stand with all of their folders.
+    whole_paths: bool,
+}
+
+/// The longest lines first: shorter ones are taken where else a section would not fit.
+const LENGTHS: [Lengths; 6] = [
+    Lengths { name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
+    Lengths { name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
+    Lengths { name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
+];
+
+/// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
 pub(super) fn text_for_agent(session: &Session<'_>, content: &Content) -> String {
+    let found = all_findings(session);
+    let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, content, found.as_ref(), *lengths));
+    let fitting = first_that(all, |text| text.len() + MORE.len() + ROOM <= MOST);
+    cut(fitting, MORE)
+}
+
+const MORE: &str = "stackline findings TRACE, stackline report TRACE --format json";
+
+/// What [`cut`] adds to the commands.
+const ROOM: usize = 16;
+
+/// The first text that fits, or the last one.
+fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) -> String {
+    let mut last = String::new();
+    for text in texts {
+        last = text;
+        if fits(&last) {
+            break;
+        }
+    }
+    last
+}
+
+fn text_of_lengths(session: &Session<'_>, content: &Content, found: Option<&Findings>, lengths: Lengths) -> String {
     let mut out = String::from(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
@@ -38,18 +83,16 @@ pub(super) fn text_for_agent(session: &Session<'_>, content: &Content) -> String
     if let Some(time) = find("gpu_time") {
         gpu_time(time, &mut out);
     }
-    let first = session.set.traces.first();
-    let found = all_findings(session);
-    if let Some(found) = &found {
-        findings_of(found, &mut out);
+    if let Some(found) = found {
+        findings_of(found, lengths, &mut out);
     }
     if let Some(kernels) = find("gpu_kernels") {
-        kernels_of(kernels, first, &mut out);
+        kernels_of(kernels, session.set.traces.first(), lengths, &mut out);
     }
     if let (None, Some(operators)) = (find("gpu_kernels"), find("operators")) {
-        operators_of(operators, &mut out);
+        operators_of(operators, lengths, &mut out);
     }
-    cut(out, "stackline findings TRACE, stackline report TRACE --format json")
+    out
 }
 
 /// Traces, windows, steps, critical paths, and what was lost.
@@ -123,22 +166,29 @@ fn all_findings(session: &Session<'_>) -> Option<Findings> {
     findings::merge(found.collect(), &options, &|_| true)
 }
 
-fn findings_of(found: &Findings, out: &mut String) {
+fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
+    let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
     let of = if found.steps == 0 { "the trace" } else { "a step" };
     let _ = writeln!(out, "\nFindings, by predicted gain ({of} takes {}):", human::duration(found.step_ns));
     for (at, finding) in found.findings.iter().take(FINDINGS).enumerate() {
-        let _ =
-            writeln!(out, "{}. {} {}{}", at + 1, finding.rule.code, short(&finding.title, TITLE), gain(finding, found));
-        let place = finding.place.text();
+        let _ = writeln!(
+            out,
+            "{}. {} {}{}",
+            at + 1,
+            finding.rule.code,
+            short(&finding.title, lengths.title),
+            gain(finding, found)
+        );
+        let place = place_of(&finding.place.text());
         if !place.is_empty() {
-            let _ = writeln!(out, "   at {}", short(&place, TITLE));
+            let _ = writeln!(out, "   at {}", short(&place, lengths.title));
         }
     }
     if found.findings.is_empty() {
         out.push_str("none\n");
     }
     for line in stackline_present::findings::uncovered(found) {
-        let _ = writeln!(out, "{}", short(&line, 2 * TITLE));
+        let _ = writeln!(out, "{}", short(&place_of(&line), lengths.uncovered));
     }
 }
 
@@ -154,7 +204,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     })
 }
 
-fn kernels_of(kernels: &Table, trace: Option<&Trace>, out: &mut String) {
+fn kernels_of(kernels: &Table, trace: Option<&Trace>, lengths: Lengths, out: &mut String) {
     let _ = writeln!(
         out,
         "\nKernels by time (share of all GPU work; input shapes of the operator that launched most of it):"
@@ -162,17 +212,13 @@ fn kernels_of(kernels: &Table, trace: Option<&Trace>, out: &mut String) {
     let kernels = top(kernels, "total_ns", KERNELS);
     let names: Vec<&str> = (0..kernels.rows()).filter_map(|row| text(&kernels, "name", row)).collect();
     let shapes = trace.map(|trace| shapes(trace, &names)).unwrap_or_default();
-    let apart = short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    let cut: Vec<String> = names.iter().map(|name| short(name, NAME)).collect();
-    for (row, (name, apart)) in names.iter().zip(&apart).enumerate() {
-        let shape = shapes.get(*name).map_or_else(String::new, |shape| format!(", shapes {}", short(shape, SHAPE)));
-        // Names that are cut alike are told apart by what they do.
-        let is_alone = cut.iter().filter(|other| **other == cut[row]).count() == 1;
-        let told_apart = if is_alone { String::new() } else { format!(" ({})", short(apart, NAME)) };
+    let shown = names::apart(&names, lengths.name);
+    for (row, (name, shown)) in names.iter().zip(&shown).enumerate() {
+        let shape = shapes.get(*name);
+        let shape = shape.map_or_else(String::new, |shape| format!(", shapes {}", short(shape, lengths.shape)));
         let _ = writeln!(
             out,
-            "- {}{told_apart}: {}, {:.1} %, {} calls{shape}",
-            cut[row],
+            "- {shown}: {}, {:.1} %, {} calls{shape}",
             human::duration(number(&kernels, "total_ns", row).unwrap_or(0.0) as i64),
             number(&kernels, "percent", row).unwrap_or(0.0),
             number(&kernels, "count", row).unwrap_or(0.0),
@@ -180,14 +226,14 @@ fn kernels_of(kernels: &Table, trace: Option<&Trace>, out: &mut String) {
     }
 }
 
-fn operators_of(operators: &Table, out: &mut String) {
+fn operators_of(operators: &Table, lengths: Lengths, out: &mut String) {
     let _ = writeln!(out, "\nOperators by own CPU time:");
     let operators = top(operators, "host_self_us", KERNELS);
     for row in 0..operators.rows() {
         let _ = writeln!(
             out,
             "- {}: {:.0} us, {} calls",
-            short(text(&operators, "name", row).unwrap_or_default(), NAME),
+            short(text(&operators, "name", row).unwrap_or_default(), lengths.name),
             number(&operators, "host_self_us", row).unwrap_or(0.0),
             number(&operators, "calls", row).unwrap_or(0.0),
         );
@@ -247,7 +293,7 @@ fn cut(mut text: String, commands: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, cut};
+    use super::{LENGTHS, MORE, MOST, ROOM, cut, first_that};
 
     #[test]
     fn it_ends_with_a_whole_line() {
@@ -257,5 +303,17 @@ mod tests {
         let mut whole = text.lines().filter(|line| !line.is_empty());
         assert!(whole.all(|line| line == "a kernel of some name – 100 µs" || line.starts_with("More: ")));
         assert!(cut("one\n".into(), "stackline").starts_with("one\n\nMore"));
+    }
+
+    #[test]
+    fn lines_are_shortened_before_any_is_dropped() {
+        let texts = || ["a".repeat(9), "b".repeat(6), "c".repeat(3)].into_iter();
+        assert_eq!(first_that(texts(), |text| text.len() <= 6), "bbbbbb");
+        assert_eq!(first_that(texts(), |_| true), "aaaaaaaaa");
+        assert_eq!(first_that(texts(), |_| false), "ccc");
+        let shorter =
+            |at: usize| LENGTHS[at].name >= LENGTHS[at + 1].name && LENGTHS[at].shape >= LENGTHS[at + 1].shape;
+        assert!((0..LENGTHS.len() - 1).all(shorter));
+        assert!(cut(String::new(), MORE).len() <= MORE.len() + ROOM);
     }
 }

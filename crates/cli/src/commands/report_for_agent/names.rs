@@ -1,0 +1,102 @@
+//! Names and places on short lines.
+
+use super::short;
+use stackline_model::kernel_names::short_names;
+
+/// Kernel names cut to `most` characters, different ones to different texts: names that are cut alike are followed by what they do, or
+/// by the part in which they differ.
+pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
+    let owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let cut: Vec<String> = names.iter().map(|name| short(name, most)).collect();
+    // Different names have different texts here, of which the beginnings may be alike.
+    let told = short_names(&owned);
+    let name = |row: usize| {
+        let others: Vec<usize> = (0..names.len()).filter(|other| *other != row && cut[*other] == cut[row]).collect();
+        if others.is_empty() {
+            return cut[row].clone();
+        }
+        let text = short(&told[row], most);
+        if text != cut[row] && others.iter().all(|other| short(&told[*other], most) != text) {
+            return format!("{} ({text})", cut[row]);
+        }
+        let others: Vec<&str> = others.into_iter().map(|other| told[other].as_str()).collect();
+        format!("{} (differs at {})", cut[row], difference(&told[row], &others))
+    };
+    (0..names.len()).map(name).collect()
+}
+
+/// Characters of the part in which names differ, and of what stands before it.
+const PART: usize = 32;
+const BEFORE: usize = 8;
+
+/// The part of a name from which on it is no other one, with the word before.
+fn difference(name: &str, others: &[&str]) -> String {
+    let common = |other: &&str| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let from = others.iter().map(common).max().unwrap_or(0);
+    let chars: Vec<char> = name.chars().collect();
+    let word = chars[..from].iter().rev().take_while(|c| c.is_alphanumeric()).count();
+    let start = from - word.min(BEFORE);
+    let end = (from + PART).min(chars.len());
+    let (before, behind) = (if start > 0 { "…" } else { "" }, if end < chars.len() { "…" } else { "" });
+    short(&format!("{before}{}{behind}", chars[start..end].iter().collect::<String>()), 2 * PART)
+}
+
+/// Folders of a file that are shown.
+const FOLDERS: usize = 1;
+
+/// A text with all but the last folder of each path left out.
+pub(super) fn without_folders(text: &str) -> String {
+    let word = |word: &str| {
+        let parts: Vec<&str> = word.split('/').collect();
+        // A rate or a choice (`CPU/GPU`) is no path: that of a file ends with a name that has a suffix.
+        let is_file = parts.last().is_some_and(|file| file.contains('.'));
+        match parts.len().checked_sub(FOLDERS + 1) {
+            Some(left_out @ 1..) if is_file => format!("…/{}", parts[left_out..].join("/")),
+            _ => word.to_owned(),
+        }
+    };
+    text.split(' ').map(word).collect::<Vec<String>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{apart, without_folders};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_that_are_cut_alike_are_told_apart() {
+        let long = |part: &str| format!("Cijk_Alik_Bljk_{}{part}{}_WSGRB0_WS64", "BBS_".repeat(20), "SK0_".repeat(20));
+        let names = [long("MT256x128x64_"), long("MT256x96x64_"), "attn_fwd".to_owned()];
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for most in [72, 40] {
+            let shown = apart(&names, most);
+            assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), 3, "{shown:?}");
+            assert!(shown[0].contains("MT256x128x64") && shown[1].contains("MT256x96x64"), "{shown:?}");
+            assert_eq!(shown[2], "attn_fwd");
+        }
+        // One name may be the beginning of another one; what C++ names mean tells more than where they differ.
+        let begun = ["k".repeat(90), "k".repeat(91)];
+        let shown = apart(&[&begun[0], &begun[1]], 72);
+        assert_ne!(shown[0], shown[1]);
+        let functor = |name: &str| {
+            format!(
+                "void at::native::vectorized_elementwise_kernel<4, at::native::{name}<float>, std::array<char*, 3ul>, at::native::{}>",
+                "OffsetCalculator<3, unsigned int, false>, at::native::memory::LoadWithoutCast"
+            )
+        };
+        let [mul, add] = ["BinaryFunctor<MulFunctor>", "BinaryFunctor<AddFunctor>"].map(functor);
+        let shown = apart(&[&mul, &add], 40);
+        assert!(shown[0].contains("Mul") && shown[1].contains("Add"), "{shown:?}");
+        assert_eq!(apart(&["\u{e9}".repeat(100).as_str(), ""], 10).len(), 2);
+    }
+
+    #[test]
+    fn files_keep_one_folder() {
+        let long = "- aten::mm (96 operators at lib/hub/adapters/model.py:28 in run): 16 % of CPU/GPU time";
+        assert_eq!(
+            without_folders(long),
+            "- aten::mm (96 operators at …/adapters/model.py:28 in run): 16 % of CPU/GPU time"
+        );
+        assert_eq!(without_folders("train.py:3 in step; a/b.py"), "train.py:3 in step; a/b.py");
+    }
+}
