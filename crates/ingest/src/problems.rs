@@ -212,9 +212,12 @@ codes! {
         "several versions of a table have rows: the one without a version behind its name was read, else the newest";
     TEXT_MISSING "missing_text" Lost
         "rows name a text by a number that the file's table of texts does not have: they were called after what they are";
-    NEGATIVE_WEIGHT "negative_value" Repaired "a negative value of a sample was read as 0";
-    HUGE_WEIGHT "value_out_of_range" Repaired
-        "a value of a sample is more than can be counted (2^63 of its smallest unit); the largest number was taken";
+    ROW_WITHOUT_NAME "row_without_name" Note "rows of the file name no text: they were called after what they are";
+    NEGATIVE_VALUE "negative_value" Skipped "a value of a sample that is negative or no number was left out";
+    HUGE_VALUE "value_out_of_range" Repaired
+        "a value of a sample is larger than what can be counted, 2^63 of the smallest unit: that was taken instead";
+    FRACTIONAL_VALUE "fractional_values" Repaired
+        "values of samples have fractions: all values were read in thousandths";
     UNMERGED_LOG "unmerged_log" Lost
         "beside the database lies what was written to it last, which is not read: the export goes on still or was stopped; let it end, or export again";
     TABLE_NOT_READ "table_not_read" Note "tables of the file that this version does not read";

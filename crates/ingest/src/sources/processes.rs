@@ -4,29 +4,84 @@ use super::row::{Appender, MAX_NS, NewRow, Value};
 use crate::places::Places;
 use crate::problems::{self, Code};
 use crate::{ReadOptions, resolve};
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Between the keys of processes that have the same number.
 const NEXT_MACHINE: i64 = 1 << 32;
+
+/// The key of rows that nothing tells the process of, where several could be it.
+const UNKNOWN: i64 = i64::MAX;
+
+/// The argument that a call shares with what it launched.
+const CORRELATION: &str = "correlation";
+
+/// What befell a file as a whole: each of its processes may have lost something.
+const OF_ALL: [Code; 3] = [problems::TRUNCATED, problems::TABLE_DAMAGED, problems::TABLE_MISSING];
+
+/// The only process with a call of a correlation id; none where several have one.
+type Callers = FxHashMap<i64, Option<i64>>;
 
 /// Traces by process, while they are read.
 pub(crate) struct Processes<'o> {
     pub(crate) options: &'o ReadOptions,
     by_pid: BTreeMap<i64, ProcessTrace>,
+    /// Those that called the GPU's interface.
+    callers: BTreeSet<i64>,
+    /// Made when an operation without a process is met.
+    by_correlation: Option<Callers>,
+    /// Tables that cannot be read to their end, and why.
+    damaged: BTreeMap<String, String>,
     /// What is said of the file as a whole.
     report: ReadReport,
 }
 
 impl<'o> Processes<'o> {
     pub(crate) fn new(options: &'o ReadOptions) -> Self {
-        Self { options, by_pid: BTreeMap::new(), report: ReadReport::default() }
+        let (by_pid, callers, damaged) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { options, by_pid, callers, by_correlation: None, damaged, report: ReadReport::default() }
     }
 
-    /// The process with this number. Rows without one (exports of few columns) are of the first process that is known.
+    /// The process with this number. Rows without one (exports of few columns) are of the only process that may have them.
     pub(crate) fn of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
-        let pid = pid.or_else(|| self.by_pid.keys().next().copied()).unwrap_or(0);
+        let pid = pid.or_else(|| self.only()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
+    }
+
+    /// The process of rows that name none, if only one is known that called the GPU's interface, or only one at all.
+    fn only(&self) -> Option<i64> {
+        let mut known = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN);
+        let (callers, mut caller) = (self.callers.len(), self.callers.iter().copied());
+        match (callers, known.next(), known.next()) {
+            (1, ..) => caller.next(),
+            (0, None, _) if !self.by_pid.contains_key(&UNKNOWN) => Some(0),
+            (0, only, None) => only,
+            _ => None,
+        }
+    }
+
+    /// The process of an event that names none: the only one, or the only one with a call of its correlation id.
+    fn owner(&mut self, event: &Event<'_>) -> i64 {
+        if let Some(only) = self.only() {
+            return only;
+        }
+        let correlation = event.arguments.iter().find_map(|&(key, value)| match value {
+            Value::Int(Some(id)) if key == CORRELATION && id > 0 => Some(id),
+            _ => None,
+        });
+        let by_pid = &self.by_pid;
+        let callers = self.by_correlation.get_or_insert_with(|| callers(by_pid));
+        match correlation.and_then(|id| callers.get(&id).copied().flatten()) {
+            Some(pid) => {
+                problems::PROCESS_BY_CORRELATION.count(&mut self.of(Some(pid)).trace.report, None, event.name);
+                pid
+            }
+            None => {
+                self.count(problems::PROCESS_UNKNOWN, event.name);
+                UNKNOWN
+            }
+        }
     }
 
     /// The key of a process that calls itself `pid`: one of another machine may have the same number.
@@ -41,7 +96,11 @@ impl<'o> Processes<'o> {
 
     /// Puts an event into the trace of its process.
     pub(crate) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
-        self.of(pid).push(event)
+        let pid = pid.unwrap_or_else(|| self.owner(event));
+        if event.kind.is_api_call() {
+            self.callers.insert(pid);
+        }
+        self.of(Some(pid)).push(event)
     }
 
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut ProcessTrace> {
@@ -51,8 +110,21 @@ impl<'o> Processes<'o> {
     pub(crate) fn note_damage(&mut self, table: &str, read: Result<(), stackline_sqlite::Error>) {
         match read {
             Ok(()) | Err(stackline_sqlite::Error::Stopped) => {}
-            Err(error) => self.count(problems::TABLE_DAMAGED, &format!("{table}: {error}")),
+            Err(error) => {
+                self.damaged.entry(table.to_owned()).or_insert_with(|| error.to_string());
+            }
         }
+    }
+
+    /// Which tables cannot be read and why, in words, if some cannot.
+    pub(crate) fn damage(&self) -> Option<String> {
+        let why = self.damaged.values().next()?;
+        let tables: Vec<&str> = self.damaged.keys().map(String::as_str).collect();
+        let tables = match tables[..] {
+            [table] => format!("its table {table}"),
+            _ => format!("its tables {}", tables.join(", ")),
+        };
+        Some(format!("the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"))
     }
 
     pub(crate) fn count(&mut self, code: Code, example: &str) {
@@ -65,14 +137,18 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Takes away processes that the export does not know: rows of a file that breaks off within them.
-    pub(crate) fn retain_known(&mut self, is_known: impl Fn(i64) -> bool) {
-        for (pid, process) in std::mem::take(&mut self.by_pid) {
-            if is_known(pid) {
-                self.by_pid.insert(pid, process);
-            } else {
+    /// Says which processes the file's list of processes does not have. In a damaged file they are left out, for their rows may be garbage.
+    pub(crate) fn note_unlisted(&mut self, is_listed: impl Fn(i64) -> bool) {
+        let is_damaged = !self.damaged.is_empty() || self.report.count_of(problems::TRUNCATED.code) > 0;
+        let unlisted: Vec<i64> =
+            self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN && !is_listed(pid)).collect();
+        for pid in unlisted {
+            let example = format!("process {pid}");
+            if !is_damaged {
+                problems::PROCESS_NOT_LISTED.count(&mut self.report, None, &example);
+            } else if let Some(process) = self.by_pid.remove(&pid) {
                 let rows = process.trace.report.records;
-                problems::DANGLING_RECORD.count_many(&mut self.report, rows, None, &format!("of process {pid}"));
+                problems::PROCESS_LEFT_OUT.count_many(&mut self.report, rows, None, &example);
             }
         }
     }
@@ -80,6 +156,9 @@ impl<'o> Processes<'o> {
     /// The traces of all processes that called the GPU's interface, with the numbers of these; of all others if none did.
     pub(crate) fn traces(self, format: &str, name: &str) -> Vec<(i64, Trace)> {
         let mut report = self.report;
+        for (table, why) in &self.damaged {
+            problems::TABLE_DAMAGED.count(&mut report, None, &format!("{table}: {why}"));
+        }
         let mut kept: Vec<ProcessTrace> = self.by_pid.into_values().filter(|p| !p.trace.events.is_empty()).collect();
         let uses_gpu: Vec<bool> = kept.iter().map(ProcessTrace::uses_gpu).collect();
         if uses_gpu.contains(&true) {
@@ -90,6 +169,8 @@ impl<'o> Processes<'o> {
             kept.retain(|_| uses_gpu.next() == Some(true));
         }
         let several = kept.len() > 1;
+        // What it ran on is of several processes: it is no rank.
+        kept.iter_mut().filter(|process| process.pid == UNKNOWN).for_each(|process| process.device = None);
         kept.sort_by_key(|process| (process.device.is_none(), process.device, process.pid));
         let mut traces: Vec<(i64, Trace)> = Vec::with_capacity(kept.len());
         for (rank, mut process) in (0..).zip(kept) {
@@ -104,11 +185,26 @@ impl<'o> Processes<'o> {
             }
             traces.push((process.pid, process.trace));
         }
-        if let Some((_, first)) = traces.first_mut() {
+        let mut of_all = ReadReport { problems: report.problems.clone(), ..ReadReport::default() };
+        of_all.problems.retain(|problem| OF_ALL.iter().any(|code| code.code == problem.code));
+        if let Some(((_, first), others)) = traces.split_first_mut() {
             first.report.merge(report);
+            others.iter_mut().for_each(|(_, trace)| trace.report.merge(of_all.clone()));
         }
         traces
     }
+}
+
+/// Which process has the calls of a correlation id.
+fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
+    let mut callers = Callers::default();
+    for (&pid, ProcessTrace { trace, .. }) in by_pid {
+        let ids = trace.attr(CORRELATION);
+        for id in trace.events.ids().filter(|&e| trace.kind(e).is_api_call()).filter_map(|e| ids.i64(e)) {
+            callers.entry(id).and_modify(|own| *own = own.filter(|&own| own == pid)).or_insert(Some(pid));
+        }
+    }
+    callers
 }
 
 /// A row that becomes an event.
@@ -165,6 +261,7 @@ impl ProcessTrace {
         let process = self.trace.tracks.processes.iter().find(|process| process.pid == Key::Int(self.pid));
         match process.and_then(|process| process.name.some()) {
             Some(name) => format!("{} {}", self.trace.strings.get(name), self.pid),
+            None if self.pid == UNKNOWN => "operations without a process".to_owned(),
             None if self.pid >= NEXT_MACHINE => {
                 format!("process {} ({})", self.pid % NEXT_MACHINE, self.pid / NEXT_MACHINE + 1)
             }

@@ -99,7 +99,7 @@ fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
     ];
     export.rows(KERNELS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
         let column = |at: usize| row.i64(COMMON.len() + at);
-        let name = (0..3).find_map(|at| export.text(column(at))).unwrap_or("kernel without a name");
+        let name = export.name(&[0, 1, 2].map(column), "kernel without a name", processes);
         let size = |at: usize| match [column(at), column(at + 1), column(at + 2)] {
             [Some(x), Some(y), Some(z)] => Some(format!("[{x},{y},{z}]")),
             _ => None,

@@ -56,11 +56,16 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
+    let damage = processes.damage();
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason =
-            "a recording of rocmProfileData without calls and operations: nothing ran on a GPU while it was recorded";
-        return Err(Error::Malformed { path: name.into(), reason: reason.to_owned(), offset: 0 });
+        let why = match damage {
+            Some(damage) => damage,
+            None if file.is_cut() => "the file breaks off before the first of them; copy the whole of it again".to_owned(),
+            None => "nothing ran on a GPU while it was recorded".to_owned(),
+        };
+        let reason = format!("a recording of rocmProfileData without calls and operations: {why}");
+        return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);
     traces.iter_mut().for_each(|(_, trace)| processes::seal(trace, options));
@@ -106,6 +111,13 @@ impl Recording<'_> {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
 
+    /// Counts a row whose name the file does not hold.
+    fn note_nameless(&self, id: Option<i64>, called: &str, processes: &mut Processes<'_>) {
+        if id.is_none_or(|id| !self.texts.contains_key(&id)) {
+            tables::note_nameless(&[id], called, processes);
+        }
+    }
+
     /// Reads calls and marks. What the calls were asked for is kept for what they launched.
     fn calls(&self, processes: &mut Processes<'_>) -> Launches {
         let mut launches = self.launches(processes);
@@ -113,6 +125,7 @@ impl Recording<'_> {
         tables::rows(self.file, CALLS, &columns, processes, |row, processes| {
             let (id, pid, tid) = (row.i64(0), row.i64(1), row.i64(2));
             let (call, text) = (self.text(row.i64(5)), self.text(row.i64(6)));
+            self.note_nameless(row.i64(5), "call without a name", processes);
             let launch = id.and_then(|id| launches.get_mut(&id));
             let is_call = INTERFACES.iter().any(|prefix| call.starts_with(prefix));
             let range = (call == MARK && !text.is_empty()).then(|| Range::of(text));
@@ -203,6 +216,7 @@ impl Recording<'_> {
                 .into_iter()
                 .find(|name| !name.is_empty())
                 .unwrap_or("operation without a name");
+            self.note_nameless(row.i64(5), name, processes);
             let times = (row.i64(3), row.i64(4));
             let length = times.0.zip(times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
             // Of several operations nobody knows which moved how much.
