@@ -174,14 +174,20 @@ mod tests {
 
     #[test]
     fn collectives_of_a_compiler_are_communication_by_name_and_by_category() {
-        for name in ["all-reduce.1", "all-gather-start", "send.3", "recv-done", "reduce-scatter.2", "collective-permute-done.1"] {
+        for name in
+            ["all-reduce.1", "all-gather-start", "send.3", "recv-done", "reduce-scatter.2", "collective-permute-done.1"]
+        {
             assert_eq!(by_name(RULES, name), Communication, "{name}");
         }
         for name in ["reduce.1", "sender", "fusion.3", "all.2"] {
             assert_eq!(by_name(RULES, name), Computation, "{name}");
         }
         let is_collective = |category| xla::is_collective(category);
-        assert!(is_collective("all-reduce") && is_collective("all-reduce fusion") && is_collective("async collective-permute"));
+        assert!(
+            is_collective("all-reduce")
+                && is_collective("all-reduce fusion")
+                && is_collective("async collective-permute")
+        );
         assert!(!is_collective("loop fusion") && !is_collective("while") && !is_collective("convolution fusion"));
     }
 

@@ -119,6 +119,7 @@ codes! {
         "GPU operations without a process, which several processes of the file may have launched: they are a trace of their own, without launches";
     PROCESS_NOT_LISTED "process_not_listed" Note
         "processes are not in the file's list of processes: they were read, and have no name";
+    ROWS_LEFT_OUT "rows_left_out" Skipped "rows with neither a process nor a time were left out";
     PROCESS_LEFT_OUT "process_left_out" Skipped
         "rows of processes that are not in the file's list of processes were left out: the file is damaged or breaks off, and they may be garbage";
     KERNELS_NOT_RECORDED "kernels_not_recorded" Note

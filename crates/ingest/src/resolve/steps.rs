@@ -94,9 +94,7 @@ fn known(trace: &Trace) -> Vec<Step> {
 fn of_device(trace: &mut Trace) -> Vec<Step> {
     let Some((row, device)) = device_rows::steps(trace) else { return Vec::new() };
     let is_mark = |event: &EventId| {
-        trace.events.track[event.index()] == row
-            && trace.events.is_timed(*event)
-            && trace.events.dur[event.index()] > 0
+        trace.events.track[event.index()] == row && trace.events.is_timed(*event) && trace.events.dur[event.index()] > 0
     };
     let mark = |event: EventId| (event, trace.name(event).parse().map_or(Mark::Step, Mark::Numbered));
     let found = steps(trace, trace.events.ids().filter(is_mark).map(mark).collect());

@@ -211,7 +211,8 @@ fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     let mut order: Vec<usize> = (0..rows.len()).filter(|&track| !rows[track].is_empty()).collect();
     let is_copies = |track: usize| roles[track] == Some(Copies);
     // Rows of copies come last: those of all streams have them, too.
-    let is_part = |track: usize| !text(&trace.strings, &trace.tracks.processes[process(track).index()]).contains("/stream:");
+    let is_part =
+        |track: usize| !text(&trace.strings, &trace.tracks.processes[process(track).index()]).contains("/stream:");
     order.sort_by_key(|&track| (is_copies(track), is_copies(track) && is_part(track), process(track), track));
     let mut known: FxHashMap<(&str, StrId, i64, i64), u32> = FxHashMap::default();
     let mut found = Vec::new();

@@ -20,8 +20,11 @@ const CORRELATION: &str = "correlation";
 /// What befell a file as a whole: each of its processes may have lost something.
 const OF_ALL: [Code; 3] = [problems::TRUNCATED, problems::TABLE_DAMAGED, problems::TABLE_MISSING];
 
-/// The only process with a call of a correlation id; none where several have one.
-type Callers = FxHashMap<i64, Option<i64>>;
+/// The only process with calls of a correlation id, and when the first of them began; none where several have some.
+type Callers = FxHashMap<i64, Option<(i64, i64)>>;
+
+/// Clocks of devices may be off by so much, ns: what runs earlier than this before a call was not launched by it.
+const CLOCK_NS: i64 = 1_000_000;
 
 /// Traces by process, while they are read.
 pub(crate) struct Processes<'o> {
@@ -33,14 +36,23 @@ pub(crate) struct Processes<'o> {
     by_correlation: Option<Callers>,
     /// Tables that cannot be read to their end, and why.
     damaged: BTreeMap<String, String>,
+    /// How many rows have a name that is not in the file, by what they are called instead, with the number of the first one's.
+    nameless: BTreeMap<String, (u64, i64)>,
     /// What is said of the file as a whole.
     report: ReadReport,
 }
 
 impl<'o> Processes<'o> {
     pub(crate) fn new(options: &'o ReadOptions) -> Self {
-        let (by_pid, callers, damaged) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { options, by_pid, callers, by_correlation: None, damaged, report: ReadReport::default() }
+        Self {
+            options,
+            by_pid: BTreeMap::new(),
+            callers: BTreeSet::new(),
+            by_correlation: None,
+            damaged: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+            report: ReadReport::default(),
+        }
     }
 
     /// The process with this number. Rows without one (exports of few columns) are of the only process that may have them.
@@ -72,16 +84,13 @@ impl<'o> Processes<'o> {
         });
         let by_pid = &self.by_pid;
         let callers = self.by_correlation.get_or_insert_with(|| callers(by_pid));
-        match correlation.and_then(|id| callers.get(&id).copied().flatten()) {
-            Some(pid) => {
-                problems::PROCESS_BY_CORRELATION.count(&mut self.of(Some(pid)).trace.report, None, event.name);
-                pid
-            }
-            None => {
-                self.count(problems::PROCESS_UNKNOWN, event.name);
-                UNKNOWN
-            }
-        }
+        // Of a process that has no record of its call another one may have the same id, at another time.
+        let is_after =
+            |&(_, called): &(i64, i64)| event.times.0.is_some_and(|start| start >= called.saturating_sub(CLOCK_NS));
+        let caller = correlation.and_then(|id| callers.get(&id).copied().flatten()).filter(is_after);
+        let Some((pid, _)) = caller else { return UNKNOWN };
+        problems::PROCESS_BY_CORRELATION.count(&mut self.of(Some(pid)).trace.report, None, event.name);
+        pid
     }
 
     /// The key of a process that calls itself `pid`: one of another machine may have the same number.
@@ -124,11 +133,21 @@ impl<'o> Processes<'o> {
             [table] => format!("its table {table}"),
             _ => format!("its tables {}", tables.join(", ")),
         };
-        Some(format!("the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"))
+        Some(format!(
+            "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
+        ))
     }
 
     pub(crate) fn count(&mut self, code: Code, example: &str) {
         code.count(&mut self.report, None, example);
+    }
+
+    /// Counts a row that is called after what it is, for the text of its name is not in the file.
+    pub(crate) fn count_nameless(&mut self, called: &str, text: i64) {
+        match self.nameless.get_mut(called) {
+            Some((count, _)) => *count += 1,
+            None => drop(self.nameless.insert(called.to_owned(), (1, text))),
+        }
     }
 
     pub(crate) fn count_many(&mut self, code: Code, count: u64, example: &str) {
@@ -140,8 +159,7 @@ impl<'o> Processes<'o> {
     /// Says which processes the file's list of processes does not have. In a damaged file they are left out, for their rows may be garbage.
     pub(crate) fn note_unlisted(&mut self, is_listed: impl Fn(i64) -> bool) {
         let is_damaged = !self.damaged.is_empty() || self.report.count_of(problems::TRUNCATED.code) > 0;
-        let unlisted: Vec<i64> =
-            self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN && !is_listed(pid)).collect();
+        let unlisted: Vec<i64> = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN && !is_listed(pid)).collect();
         for pid in unlisted {
             let example = format!("process {pid}");
             if !is_damaged {
@@ -153,13 +171,35 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// The traces of all processes that called the GPU's interface, with the numbers of these; of all others if none did.
-    pub(crate) fn traces(self, format: &str, name: &str) -> Vec<(i64, Trace)> {
-        let mut report = self.report;
+    /// Processes with events, and what is said of the file as a whole.
+    fn take_kept(&mut self) -> Vec<ProcessTrace> {
         for (table, why) in &self.damaged {
-            problems::TABLE_DAMAGED.count(&mut report, None, &format!("{table}: {why}"));
+            problems::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
         }
-        let mut kept: Vec<ProcessTrace> = self.by_pid.into_values().filter(|p| !p.trace.events.is_empty()).collect();
+        let nameless = self.nameless.iter().map(|(called, (count, text))| format!("{count} × {called} (text {text})"));
+        let (nameless, rows) =
+            (nameless.collect::<Vec<_>>().join(", "), self.nameless.values().map(|(count, _)| count));
+        problems::TEXT_MISSING.count_many(&mut self.report, rows.sum(), None, &nameless);
+        let mut kept = std::mem::take(&mut self.by_pid);
+        if let Some(unknown) = kept.get_mut(&UNKNOWN).filter(|process| !process.trace.events.is_empty()) {
+            // What they ran on is of several processes: they are no rank.
+            unknown.device = None;
+            let (events, rows) = (&unknown.trace.events, unknown.trace.events.len() as u64);
+            let first = unknown.trace.strings.get(events.name[0]);
+            if events.flags.iter().all(|bits| bits & flags::NO_TIME != 0) {
+                problems::ROWS_LEFT_OUT.count_many(&mut self.report, rows, None, first);
+                kept.remove(&UNKNOWN);
+            } else {
+                problems::PROCESS_UNKNOWN.count_many(&mut self.report, rows, None, first);
+            }
+        }
+        kept.into_values().filter(|process| !process.trace.events.is_empty()).collect()
+    }
+
+    /// The traces of all processes that called the GPU's interface, with the numbers of these; of all others if none did.
+    pub(crate) fn traces(mut self, format: &str, name: &str) -> Vec<(i64, Trace)> {
+        let mut kept: Vec<ProcessTrace> = self.take_kept();
+        let mut report = self.report;
         let uses_gpu: Vec<bool> = kept.iter().map(ProcessTrace::uses_gpu).collect();
         if uses_gpu.contains(&true) {
             for (other, _) in kept.iter().zip(&uses_gpu).filter(|(_, uses_gpu)| !**uses_gpu) {
@@ -169,8 +209,6 @@ impl<'o> Processes<'o> {
             kept.retain(|_| uses_gpu.next() == Some(true));
         }
         let several = kept.len() > 1;
-        // What it ran on is of several processes: it is no rank.
-        kept.iter_mut().filter(|process| process.pid == UNKNOWN).for_each(|process| process.device = None);
         kept.sort_by_key(|process| (process.device.is_none(), process.device, process.pid));
         let mut traces: Vec<(i64, Trace)> = Vec::with_capacity(kept.len());
         for (rank, mut process) in (0..).zip(kept) {
@@ -200,8 +238,12 @@ fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
     let mut callers = Callers::default();
     for (&pid, ProcessTrace { trace, .. }) in by_pid {
         let ids = trace.attr(CORRELATION);
-        for id in trace.events.ids().filter(|&e| trace.kind(e).is_api_call()).filter_map(|e| ids.i64(e)) {
-            callers.entry(id).and_modify(|own| *own = own.filter(|&own| own == pid)).or_insert(Some(pid));
+        for event in trace.events.ids().filter(|&e| trace.kind(e).is_api_call() && !trace.events.has(e, flags::NO_TIME))
+        {
+            let Some(id) = ids.i64(event) else { continue };
+            let start = trace.events.start[event.index()];
+            let earlier = |(own, first): (i64, i64)| (own == pid).then(|| (pid, first.min(start)));
+            callers.entry(id).and_modify(|own| *own = own.and_then(earlier)).or_insert(Some((pid, start)));
         }
     }
     callers

@@ -48,7 +48,7 @@ pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes:
 /// Counts a row that is called after what it is: it names a text that the file does not hold, or none.
 pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut Processes<'_>) {
     match ids.iter().flatten().next() {
-        Some(id) => processes.count(problems::TEXT_MISSING, &format!("{called}: text {id}")),
+        Some(&id) => processes.count_nameless(called, id),
         None => processes.count(problems::ROW_WITHOUT_NAME, called),
     }
 }

@@ -98,7 +98,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let Some((_, first)) = traces.first_mut() else {
         let why = match damage {
             Some(damage) => damage,
-            None if file.is_cut() => "the file breaks off before the first of them; copy the whole of it again".to_owned(),
+            None if file.is_cut() => {
+                "the file breaks off before the first of them; copy the whole of it again".to_owned()
+            }
             None => "record with nsys profile --trace=cuda,nvtx,osrt".to_owned(),
         };
         let reason = format!(
@@ -132,7 +134,8 @@ impl<'f> Export<'f> {
         let (mut tables, mut passed_over) = (BTreeMap::new(), Vec::new());
         for name in [host::TABLES, ranges::TABLES, device::TABLES].concat() {
             let versions: Vec<&str> = versions(file, name).collect();
-            let mut full = versions.iter().copied().filter(|_| versions.len() > 1).filter(|table| !is_empty(file, table));
+            let mut full =
+                versions.iter().copied().filter(|_| versions.len() > 1).filter(|table| !is_empty(file, table));
             let chosen = full.next().or(versions.first().copied());
             tables.extend(chosen.map(|table| (name, table)));
             for other in full {

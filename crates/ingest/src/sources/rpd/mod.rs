@@ -61,7 +61,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let Some((_, first)) = traces.first_mut() else {
         let why = match damage {
             Some(damage) => damage,
-            None if file.is_cut() => "the file breaks off before the first of them; copy the whole of it again".to_owned(),
+            None if file.is_cut() => {
+                "the file breaks off before the first of them; copy the whole of it again".to_owned()
+            }
             None => "nothing ran on a GPU while it was recorded".to_owned(),
         };
         let reason = format!("a recording of rocmProfileData without calls and operations: {why}");
@@ -127,10 +129,13 @@ impl Recording<'_> {
             let (call, text) = (self.text(row.i64(5)), self.text(row.i64(6)));
             self.note_nameless(row.i64(5), "call without a name", processes);
             let launch = id.and_then(|id| launches.get_mut(&id));
-            let is_call = INTERFACES.iter().any(|prefix| call.starts_with(prefix));
+            // What launched something is a call, whatever its name.
+            let is_call =
+                INTERFACES.iter().any(|prefix| call.starts_with(prefix)) || call.is_empty() && launch.is_some();
             let range = (call == MARK && !text.is_empty()).then(|| Range::of(text));
             let (name, (category, kind)) = match (&range, call) {
                 (Some(range), _) => (range.name, range.kind()),
+                (None, "") if is_call => ("call without a name", ("cuda_runtime", EventKind::Runtime)),
                 (None, "") => ("call without a name", ("", EventKind::Other)),
                 (None, call) if is_call => (call, ("cuda_runtime", EventKind::Runtime)),
                 (None, call) if OWN_WORK.iter().any(|part| call.contains(part)) => {
@@ -211,7 +216,11 @@ impl Recording<'_> {
             let call = row.i64(0).and_then(|op| call_of.get(&op).copied());
             let launch = call.and_then(|call| launches.get(&call)).unwrap_or(&nothing);
             let (description, operation) = (self.text(row.i64(5)), self.text(row.i64(6)));
-            let (category, kind) = kind_of(operation);
+            let (category, kind) = match operation {
+                // Its call says what the file does not.
+                "" if launch.bytes.is_some() => ("gpu_memcpy", EventKind::Memcpy),
+                _ => kind_of(operation),
+            };
             let name = [description, operation]
                 .into_iter()
                 .find(|name| !name.is_empty())
