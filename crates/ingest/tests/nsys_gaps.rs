@@ -131,11 +131,10 @@ fn texts_that_are_missing_are_told() {
 /// Fills the pages that tables begin with.
 fn damage(path: &Path, tables: &[&str]) {
     let file = Connection::open(path).unwrap();
-    let size: usize = file.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
-    let root = |table: &&str| {
-        file.query_row("SELECT rootpage FROM sqlite_master WHERE name = ?", [table], |row| row.get::<_, usize>(0))
-            .unwrap()
-    };
+    let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(|number| usize::try_from(number).unwrap());
+    let size = file.query_row("PRAGMA page_size", [], number).unwrap();
+    let root =
+        |table: &&str| file.query_row("SELECT rootpage FROM sqlite_master WHERE name = ?", [table], number).unwrap();
     let roots: Vec<usize> = tables.iter().map(root).collect();
     drop(file);
     let mut bytes = std::fs::read(path).unwrap();

@@ -125,21 +125,22 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Which tables cannot be read and why, in words, if some cannot.
-    pub(crate) fn damage(&self) -> Option<String> {
-        let why = self.damaged.values().next()?;
+    /// Why a file has nothing of its kind: which tables cannot be read, that it breaks off, else `otherwise`.
+    pub(crate) fn why_empty(&self, otherwise: &str) -> String {
         let tables: Vec<&str> = self.damaged.keys().map(String::as_str).collect();
         let tables = match tables[..] {
             [table] => format!("its table {table}"),
             _ => format!("its tables {}", tables.join(", ")),
         };
-        Some(format!(
-            "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
-        ))
-    }
-
-    pub(crate) fn count(&mut self, code: Code, example: &str) {
-        code.count(&mut self.report, None, example);
+        match self.damaged.values().next() {
+            Some(why) => format!(
+                "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
+            ),
+            None if self.report.count_of(problems::TRUNCATED.code) > 0 => {
+                "the file breaks off before the first of them; copy the whole of it again".to_owned()
+            }
+            None => otherwise.to_owned(),
+        }
     }
 
     /// Counts a row that is called after what it is, for the text of its name is not in the file.

@@ -93,16 +93,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let damage = processes.damage();
+    let why = processes.why_empty("record with nsys profile --trace=cuda,nvtx,osrt");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let why = match damage {
-            Some(damage) => damage,
-            None if file.is_cut() => {
-                "the file breaks off before the first of them; copy the whole of it again".to_owned()
-            }
-            None => "record with nsys profile --trace=cuda,nvtx,osrt".to_owned(),
-        };
         let reason = format!(
             "an export of Nsight Systems without calls of CUDA, NVTX ranges or calls of the operating system: {why}"
         );

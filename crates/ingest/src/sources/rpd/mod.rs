@@ -56,16 +56,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let damage = processes.damage();
+    let why = processes.why_empty("nothing ran on a GPU while it was recorded");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let why = match damage {
-            Some(damage) => damage,
-            None if file.is_cut() => {
-                "the file breaks off before the first of them; copy the whole of it again".to_owned()
-            }
-            None => "nothing ran on a GPU while it was recorded".to_owned(),
-        };
         let reason = format!("a recording of rocmProfileData without calls and operations: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
