@@ -143,6 +143,10 @@ impl<'o> Processes<'o> {
         }
     }
 
+    pub(crate) fn count(&mut self, code: Code, example: &str) {
+        code.count(&mut self.report, None, example);
+    }
+
     /// Counts a row that is called after what it is, for the text of its name is not in the file.
     pub(crate) fn count_nameless(&mut self, called: &str, text: i64) {
         match self.nameless.get_mut(called) {
