@@ -1,7 +1,8 @@
 //! What a GPU operation does, told from its name (and kind). The rules are data; the first that matches wins.
 
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Exact, Prefix, PrefixThen};
-use stackline_model::{EventId, EventKind, StrId, Trace};
+use crate::vocabulary::xla;
+use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, StrId, Trace};
 
 /// What a GPU operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,12 +114,15 @@ pub struct NameTypes<'a> {
     trace: &'a Trace,
     rules: &'static [Rule],
     known: Vec<Option<KernelType>>,
+    /// What instructions say that they do, where operations are instructions of a compiler.
+    categories: AttrColumn<'a>,
 }
 
 impl<'a> NameTypes<'a> {
     /// Types by `rules` of the names of `trace`.
     pub fn new(trace: &'a Trace, rules: &'static [Rule]) -> Self {
-        Self { trace, rules, known: vec![None; trace.strings.len()] }
+        let categories = trace.attr(xla::CATEGORY);
+        Self { trace, rules, known: vec![None; trace.strings.len()], categories }
     }
 
     /// The type of a name.
@@ -135,11 +139,19 @@ impl<'a> NameTypes<'a> {
         }
     }
 
-    /// The type of a GPU operation: copies and fills by kind, the rest by name.
+    /// The type of a GPU operation: copies and fills by kind, collectives of a compiler by their category, the rest by name.
     pub fn of_event(&mut self, event: EventId) -> KernelType {
         match self.trace.kind(event) {
             EventKind::Memcpy | EventKind::Memset => Memory,
+            _ if self.is_collective(event) => Communication,
             _ => self.of(self.trace.events.name[event.index()]),
+        }
+    }
+
+    fn is_collective(&self, event: EventId) -> bool {
+        match self.categories.get(event) {
+            Some(AttrValue::Str(category)) => xla::is_collective(self.trace.strings.get(category)),
+            _ => false,
         }
     }
 }
@@ -158,6 +170,25 @@ mod tests {
         assert_eq!(hta("Stream Wait Event"), Other);
         assert_eq!(hta("cudaLaunchKernelExC"), Other);
         assert_eq!(hta("CopyHostToDevice"), Computation);
+    }
+
+    #[test]
+    fn collectives_of_a_compiler_are_communication_by_name_and_by_category() {
+        for name in
+            ["all-reduce.1", "all-gather-start", "send.3", "recv-done", "reduce-scatter.2", "collective-permute-done.1"]
+        {
+            assert_eq!(by_name(RULES, name), Communication, "{name}");
+        }
+        for name in ["reduce.1", "sender", "fusion.3", "all.2"] {
+            assert_eq!(by_name(RULES, name), Computation, "{name}");
+        }
+        let is_collective = |category| xla::is_collective(category);
+        assert!(
+            is_collective("all-reduce")
+                && is_collective("all-reduce fusion")
+                && is_collective("async collective-permute")
+        );
+        assert!(!is_collective("loop fusion") && !is_collective("while") && !is_collective("convolution fusion"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! comes in each layer is more frequent. But a single pass through equal layers repeats, too, and only their kernels do. So each
 //! repeat has to hold what layers do not: a copy between host and device, or a kernel of an optimizer.
 
+use crate::vocabulary::recorders;
 use rustc_hash::FxHashMap;
 use stackline_model::words::{count, duration};
 use stackline_model::{EventKind, GpuId, StrId, Trace};
@@ -31,7 +32,13 @@ pub struct LaunchPattern {
     pub operations: usize,
     /// Operations of the GPU in equal repeats, of those from the first to the last repeat, in percent.
     pub equal_percent: u64,
+    /// How the program's iterations are marked in what recorded it.
+    pub how_to_mark: &'static str,
 }
+
+/// How a program marks its steps where torch.profiler records it.
+const TORCH_STEPS: &str =
+    "call prof.step() after each iteration, or record it in torch.profiler.record_function('step')";
 
 impl LaunchPattern {
     /// The pattern of the stream with most operations on the GPU with most time, if the evidence is strong.
@@ -47,7 +54,8 @@ impl LaunchPattern {
             let found = anchors.into_iter().filter_map(|at| Some((gpu.idle_before(at), gpu.cut_at(at)?)));
             found.max_by_key(|(idle, pattern)| (*idle, std::cmp::Reverse(pattern.repeats[0].0)))
         };
-        by_count.into_values().find_map(best).map(|(_, pattern)| pattern)
+        let how_to_mark = recorders::of(trace).map_or(TORCH_STEPS, |recorder| recorder.mark_steps);
+        by_count.into_values().find_map(best).map(|(_, pattern)| Self { how_to_mark, ..pattern })
     }
 
     /// How long the middle repeat takes, in ns.
@@ -67,8 +75,7 @@ impl std::fmt::Display for LaunchPattern {
             f,
             "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}, equal \
              in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). To \
-             have steps, call prof.step() after each iteration, or record it in torch.profiler.record_function('step') and use \
-             --step-annotation step",
+             have steps, {} and use --step-annotation step",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),
@@ -77,6 +84,7 @@ impl std::fmt::Display for LaunchPattern {
             self.equal_percent,
             since(middle.0),
             since(middle.1),
+            self.how_to_mark,
         )
     }
 }
@@ -174,7 +182,13 @@ impl Operations {
             && equal_percent >= LEAST_EQUAL
             && equal_ns >= self.all_ns / 100 * LEAST_TIME
             && 100 * repeats.iter().filter(is_bounded).count() >= LEAST_BOUNDED * repeats.len();
-        is_strong.then_some(LaunchPattern { repeats, begin: self.begin, operations, equal_percent })
+        is_strong.then_some(LaunchPattern {
+            repeats,
+            begin: self.begin,
+            operations,
+            equal_percent,
+            how_to_mark: TORCH_STEPS,
+        })
     }
 
     /// Length and hash of the piece that covers most: the first of equal ones.

@@ -164,3 +164,21 @@ fn coverage_counts_what_is_known() {
         assert!(known.iter().zip(integers(table, "gpu_time_total_ns")).all(|(k, t)| *k <= t), "{}", trace.meta.name);
     }
 }
+
+/// Fusions of a compiler are called after nothing that they do: their category says it.
+#[test]
+fn collectives_of_a_compiler_are_communication_by_their_category() {
+    let event = |name: &str, at: u32, category: &str| {
+        format!(
+            r#"{{"ph":"X","pid":1,"tid":3,"ts":{at},"dur":5,"name":"{name}","args":{{"hlo_category":"{category}"}}}}"#
+        )
+    };
+    let names = r#"{"ph":"M","name":"process_name","pid":1,"args":{"name":"/device:TPU:0"}},
+        {"ph":"M","name":"thread_name","pid":1,"tid":3,"args":{"name":"XLA Ops"}}"#;
+    let operations = [event("fusion.1", 0, "loop fusion"), event("fusion.2", 10, "all-reduce fusion")];
+    let text = format!(r#"{{"traceEvents":[{names},{}]}}"#, operations.join(","));
+    let trace = stackline_ingest::read_bytes("t.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let mut types = NameTypes::new(&trace, RULES);
+    let found: Vec<KernelType> = trace.gpu.event.iter().map(|&event| types.of_event(event)).collect();
+    assert_eq!(found, [KernelType::Computation, KernelType::Communication]);
+}

@@ -312,6 +312,13 @@ fn repeated_launches_are_offered_where_each_is_an_iteration() {
     );
     let note = step_marks::note(&iterations(8, true)).unwrap();
     assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("1000 µs each"), "{note}");
+    assert!(note.contains("call prof.step()"), "{note}");
+    let mut recorded_otherwise = iterations(8, true);
+    for (format, advice) in [("nsys", "an NVTX range"), ("rpd", "a roctx range"), ("xplane", "StepTraceAnnotation")] {
+        recorded_otherwise.meta.format = format.to_owned();
+        let note = step_marks::note(&recorded_otherwise).unwrap();
+        assert!(note.contains(advice) && !note.contains("prof.step()"), "{note}");
+    }
     // Layers of one pass repeat, too.
     assert_eq!(LaunchPattern::find(&iterations(8, false)), None);
     assert_eq!(LaunchPattern::find(&iterations(4, true)), None, "too few");

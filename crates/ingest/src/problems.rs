@@ -113,6 +113,19 @@ codes! {
         "backward operators have the sequence number of another one: their forward operator may be the wrong one";
     NO_DEVICE_RECORD "no_device_record" Note
         "launch calls have no GPU operation in the trace: the device's side was not recorded, or they were captured into a graph";
+    AROUND_OTHERS "operation_around_others" Note
+        "operations of a device hold others of their row within them, as loops and branches do: those within count, what is around them groups them";
+    STEPS_OF_DEVICE "steps_of_device" Note
+        "no thread of the host marks steps: they are those of the profiler's row of steps of a device, by the device's clock";
+    PROCESS_BY_CORRELATION "process_by_correlation" Note
+        "GPU operations without a process, of several that could be theirs, were given to the only one with a call of their correlation id; clocks of devices are not compared with the host's then";
+    PROCESS_UNKNOWN "process_unknown" Note
+        "GPU operations without a process, which several processes of the file may have launched: they are a trace of their own, without launches";
+    PROCESS_NOT_LISTED "process_not_listed" Note
+        "processes are not in the file's list of processes: they were read, and have no name";
+    ROWS_LEFT_OUT "rows_left_out" Skipped "rows with neither a process nor a time were left out";
+    PROCESS_LEFT_OUT "process_left_out" Skipped
+        "rows of processes that are not in the file's list of processes were left out: the file is damaged or breaks off, and they may be garbage";
     KERNELS_NOT_RECORDED "kernels_not_recorded" Note
         "launches of kernels have no GPU operation in the trace, beside others that have one: the GPU is busier than shown, and idle less";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
@@ -198,6 +211,18 @@ codes! {
     MEMORY_BAD_SEGMENT "damaged_segment" Skipped
         "a segment or block of the allocator lacks what it needs or says what cannot be; that was left out";
     TABLE_DAMAGED "damaged_table" Lost "a table of the file cannot be read to its end; its rows before that were kept";
+    TABLE_MISSING "missing_table" Lost
+        "the file lacks its table of texts: calls, kernels and ranges have no names";
+    TABLE_VERSIONS "several_versions_of_a_table" Note
+        "several versions of a table have rows: the one without a version behind its name was read, else the newest";
+    TEXT_MISSING "missing_text" Lost
+        "rows name a text by a number that the file's table of texts does not have: they were called after what they are";
+    ROW_WITHOUT_NAME "row_without_name" Note "rows of the file name no text: they were called after what they are";
+    NEGATIVE_VALUE "negative_value" Skipped "a value of a sample that is negative or no number was left out";
+    HUGE_VALUE "value_out_of_range" Repaired
+        "a value of a sample is larger than what can be counted, 2^63 of the smallest unit: that was taken instead";
+    FRACTIONAL_VALUE "fractional_values" Repaired
+        "values of samples have fractions: all values were read in thousandths";
     UNMERGED_LOG "unmerged_log" Lost
         "beside the database lies what was written to it last, which is not read: the export goes on still or was stopped; let it end, or export again";
     TABLE_NOT_READ "table_not_read" Note "tables of the file that this version does not read";

@@ -21,6 +21,7 @@ mod fuzz;
 mod invariants;
 mod memory_text;
 mod nsys;
+mod nsys_gaps;
 #[path = "common/oracle.rs"]
 mod oracle;
 mod profiles;

@@ -179,6 +179,31 @@ fn what_is_damaged_says_so() {
     );
 }
 
+/// Fractions are kept: values are thousandths then.
+#[test]
+fn collapsed_stacks_with_fractions() {
+    let tree = read("a.txt", b"main;a 10\nmain;b 1.5\nmain;c 0.25\n");
+    assert_eq!(tree.report.count_of("fractional_values"), 2);
+    let text = text(&tree);
+    for line in [
+        "main [- -:0] > a [- -:0] |  | thousandths of samples 10000",
+        "b [- -:0] |  | thousandths of samples 1500",
+        "250",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_counted_are_told() {
+    let huge = SAMPLED.replace("0.01, 0.005, 0.02, 0.1", "-1, 0.005, 1e300, 0.1");
+    let report = read("a.json", huge.as_bytes()).report;
+    let counts = ["negative_value", "value_out_of_range", "negative_duration"].map(|code| report.count_of(code));
+    assert_eq!(counts, [1, 1, 0]);
+    let negative = report.problems.iter().find(|p| p.code == "negative_value").unwrap();
+    assert!(!negative.message.contains("GPU"), "{}", negative.message);
+}
+
 #[test]
 fn metrics_by_their_names_and_units() {
     let of = |kinds: &str| {

@@ -274,6 +274,33 @@ fn the_profilers_own_frames_are_no_part_of_the_program() {
     assert_eq!(trace.span(), Some((1_000_000, 3_000_000)));
 }
 
+/// Made after the schema: no file of a TPU was seen.
+#[test]
+fn a_profile_of_a_tpu() {
+    let us = 1_000_000;
+    let operation = |name: &str, at: i64, length: i64, category: &str| {
+        Event::new(name, at * us, length * us).stat("hlo_category", Stat::Text(category.into()))
+    };
+    let plane = Plane::new(1, "/device:TPU:0")
+        .with(Line::new(1, "Steps", 0).with(Event::new("4", 0, 900 * us)).with(Event::new("5", 1_000 * us, 900 * us)))
+        .with(Line::new(2, "XLA Modules", 0).with(Event::new("jit_step(1)", 0, 900 * us)))
+        .with(
+            Line::new(3, "XLA Ops", 0)
+                .with(operation("while.1", 0, 600, "while"))
+                .with(operation("fusion.1", 10, 200, "loop fusion"))
+                .with(operation("all-reduce.1", 600, 200, "all-reduce")),
+        )
+        .with(Line::new(4, "Async XLA Ops", 0).with(operation("copy-start.1", 0, 850, "copy-start")));
+    let trace = read(&space(&[plane], &[]));
+    assert_eq!((count(&trace, EventKind::Kernel), trace.gpu.len()), (2, 2));
+    assert_eq!(
+        trace.steps.iter().map(|s| (s.number, s.end - s.start)).collect::<Vec<_>>(),
+        [(4, 900_000), (5, 900_000)]
+    );
+    let codes = ["operation_around_others", "steps_of_device", "stream_overlap"];
+    assert_eq!(codes.map(|code| trace.report.count_of(code)), [1, 2, 0]);
+}
+
 #[test]
 fn numbers_that_are_used_again_go_on_with_the_last_event_before() {
     let event = |name: &str, at: i64, [kind, number]: [&str; 2]| {

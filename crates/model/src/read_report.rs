@@ -102,8 +102,8 @@ const MAX_EXAMPLES: usize = 31;
 /// Characters of an example, and of one of those that matter each.
 const EXAMPLE: usize = 120;
 const EACH: usize = 400;
-/// Codes of problems of which each one matters: where each thread was, and how each process ended.
-const EACH_MATTERS: [&str; 4] = ["in_flight", "last_seen", "process_killed", "ended_by_parent"];
+/// Codes of problems of which each one matters: where each thread was, how each process ended, and which tables are damaged.
+const EACH_MATTERS: [&str; 5] = ["in_flight", "last_seen", "process_killed", "ended_by_parent", "damaged_table"];
 
 /// Codes of problems after which the rest of an input was not read.
 const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];

@@ -9,12 +9,14 @@ mod engines;
 mod libraries;
 mod mtia;
 pub(crate) mod python;
+pub(crate) mod recorders;
 mod rocm;
+pub(crate) mod xla;
 
 use crate::kernel_type::Rule;
 
 /// Rules of all producers in the order in which they are tried: communication before copies.
-const PARTS: [&[Rule]; 5] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES];
+const PARTS: [&[Rule]; 6] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES, xla::RULES];
 
 const fn total() -> usize {
     let (mut sum, mut part) = (0, 0);

@@ -56,6 +56,10 @@ pub(super) type Shifts = BTreeMap<i32, i64>;
 
 /// Moves the times of devices whose clocks are off. Needs launches, the time order of tracks and parents; gives the shifts.
 pub(super) fn apply(trace: &mut Trace) -> Shifts {
+    // Whose operations these are was told from the ids that launches are told from: they do not show that a clock is off.
+    if trace.report.count_of(problems::PROCESS_BY_CORRELATION.code) > 0 {
+        return Shifts::new();
+    }
     let Some(host) = host_span(trace) else { return Shifts::new() };
     let Found { shifts, contradicted } = find(trace, host);
     for (device, by) in contradicted {

@@ -1,11 +1,11 @@
 //! Steps: marks that programs, frameworks and servers leave around each iteration on CPU threads.
 //!
 //! Of all kinds of marks in [`KINDS`] the first one that a trace has counts, so that a mark of the user's own goes before one
-//! that a library makes.
+//! that a library makes. Where no thread has a mark, a device's own row of steps tells them.
 
 use super::optimizer_cycles::{self, Kinds};
 use crate::problems;
-use crate::sources::xprof;
+use crate::sources::{device_rows, xprof};
 use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
@@ -56,6 +56,9 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         Some(marks) => steps(trace, marks.clone()),
         None => known(trace),
     };
+    if asked.is_none() && trace.steps.is_empty() {
+        trace.steps = of_device(trace);
+    }
     mend_lengths(trace);
     let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
     for event in within {
@@ -87,6 +90,19 @@ fn known(trace: &Trace) -> Vec<Step> {
     if found.is_empty() {
         found = others.into_iter().map(named).find(|steps| !steps.is_empty()).unwrap_or_default();
     }
+    found
+}
+
+/// Steps of a device, where no thread marks any: the spans of its row of steps. Their names are their numbers.
+fn of_device(trace: &mut Trace) -> Vec<Step> {
+    let Some((row, device)) = device_rows::steps(trace) else { return Vec::new() };
+    let is_mark = |event: &EventId| {
+        trace.events.track[event.index()] == row && trace.events.is_timed(*event) && trace.events.dur[event.index()] > 0
+    };
+    let mark = |event: EventId| (event, trace.name(event).parse().map_or(Mark::Step, Mark::Numbered));
+    let found = steps(trace, trace.events.ids().filter(is_mark).map(mark).collect());
+    let device = device.map_or_else(|| "a device".to_owned(), |number| format!("device {number}"));
+    problems::STEPS_OF_DEVICE.count_many(&mut trace.report, found.len() as u64, None, &device);
     found
 }
 

@@ -1,21 +1,26 @@
 //! Rows of devices in traces that say so by the names of processes and threads instead of categories: JAX and TensorFlow
 //! (XProf's and TensorFlow 1's timelines), rpd, and Intel's tools. The vocabulary is data.
 
-use stackline_model::{EventKind, Process, StringTable, Trace, Track, TrackKind, TrackTable};
+use crate::problems;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, EventKind, Process, StrId, StringTable, Trace, Track, TrackId, TrackKind, TrackTable};
+use std::cmp::Reverse;
 
 /// What a row of a trace holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Operations of a device, one after another.
     Work,
-    /// Operations, unless the device has rows of streams, which then have the same ones.
+    /// Operations, unless the device has rows of streams, which then have the same ones. Loops and branches hold others of the row.
     WorkWithoutStreams,
+    /// Operations that rows of streams have, too: each counts once.
+    Copies,
     /// What groups operations: steps, modules, scopes. It runs nothing by itself.
     Groups,
     /// Calls of the device's runtime on a thread of the host.
     Calls,
 }
-use Role::{Calls, Groups, Work, WorkWithoutStreams};
+use Role::{Calls, Copies, Groups, Work, WorkWithoutStreams};
 
 /// A test on the name of a process or thread.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +52,20 @@ impl Name {
 /// Rows by names of process and thread; the first rule that fits counts.
 #[rustfmt::skip]
 const ROWS: &[(Name, Name, Role)] = &[
-    // XProf: JAX, TensorFlow 2, PyTorch/XLA. Rows of streams (GPU) or of cores (TPU), and what is derived from them.
+    // TensorFlow 1: what ran on streams. Each operation stands in a row of all streams, too, and each copy in one of copies. All begin
+    // with the job or with nothing: before XProf's devices, which have such names.
+    (Parts("/device:GPU:", "/stream:all"), Any, Copies),
+    (Parts("/device:GPU:", "/stream:"), Any, Work),
+    (Parts("/device:GPU:", "/memcpy"), Any, Copies),
+    (Parts("/gpu:", "/stream:all"), Any, Copies),
+    (Parts("/gpu:", "/stream:"), Any, Work),
+    (Parts("/gpu:", "/memcpy"), Any, Copies),
+    // XProf: JAX, TensorFlow 2, PyTorch/XLA. Rows of streams (GPU) or of cores (TPU), and what is derived from them. `Async XLA Ops`
+    // are spans from where a transfer starts to where it is waited for: they lie across each other and across what runs meanwhile.
     (Prefix("/device:"), Prefix("Stream #"), Work),
     (Prefix("/device:"), Prefix("XLA Ops"), WorkWithoutStreams),
-    (Prefix("/device:"), Prefix("Async XLA Ops"), WorkWithoutStreams),
     (Prefix("/device:"), Numbered("Stream "), Work),
     (Prefix("/device:"), Any, Groups),
-    // TensorFlow 1: what ran on streams, beside what was dispatched to the device.
-    (Parts("/device:GPU:", "/stream:all"), Any, Groups),
-    (Parts("/device:GPU:", "/stream:"), Any, Work),
-    (Parts("/device:GPU:", "/memcpy"), Any, Work),
-    (Parts("/gpu:", "/stream:all"), Any, Groups),
-    (Parts("/gpu:", "/stream:"), Any, Work),
-    (Parts("/gpu:", "/memcpy"), Any, Work),
     // rpd (ROCm).
     (Numbered("GPU"), Any, Work),
     (Any, Numbered("Hip "), Calls),
@@ -70,6 +76,15 @@ const ROWS: &[(Name, Name, Role)] = &[
     (Prefix("XPU:"), Any, Work),
     (Any, Prefix("L0 Queue"), Work),
 ];
+
+/// What follows the device in the names of TensorFlow 1's rows.
+const ROWS_OF_DEVICE: [&str; 2] = ["/stream:", "/memcpy"];
+
+/// The row of a device's steps, beside those of its operations.
+const STEPS: &str = "Steps";
+
+/// An operation that is looked for holds others of its row, so deep at most.
+const DEEPEST: usize = 64;
 
 /// Names of operations that copy, and of those that fill; all others are kernels.
 const COPIES: &[&str] = &["Memcpy", "MEMCPY", "Copy", "zeCommandListAppendMemoryCopy", "clEnqueueReadBuffer"];
@@ -82,12 +97,19 @@ pub(super) fn find(trace: &mut Trace) {
     if roles.iter().all(Option::is_none) {
         return;
     }
-    let changed: Vec<_> = trace
-        .events
-        .ids()
-        .filter(|e| trace.kind(*e) == EventKind::Other)
-        .filter_map(|e| Some((e, kind(roles[trace.events.track[e.index()].index()]?, trace.name(e)))))
-        .collect();
+    let around = around_others(trace, &roles);
+    let mut counted: FxHashSet<EventId> = around.iter().copied().collect();
+    counted.extend(counted_elsewhere(trace, &roles));
+    let kind = |e: EventId| {
+        let role = roles[trace.events.track[e.index()].index()]?;
+        Some(if counted.contains(&e) { EventKind::GpuAnnotation } else { kind(role, trace.name(e)) })
+    };
+    let plain = trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Other);
+    let changed: Vec<_> = plain.filter_map(|e| Some((e, kind(e)?))).collect();
+    for event in around {
+        let name = trace.strings.get(trace.events.name[event.index()]);
+        problems::AROUND_OTHERS.count(&mut trace.report, None, name);
+    }
     for (event, kind) in changed {
         trace.events.kind[event.index()] = kind;
     }
@@ -129,10 +151,100 @@ fn roles(trace: &Trace) -> Vec<Option<Role>> {
         tracks.tracks.iter().zip(&roles).filter(|(_, role)| **role == Some(Work)).map(|(t, _)| t.process).collect();
     for (track, role) in tracks.tracks.iter().zip(&mut roles) {
         if *role == Some(WorkWithoutStreams) {
-            *role = Some(if has_streams.contains(&track.process) { Groups } else { Work });
+            *role = role.filter(|_| !has_streams.contains(&track.process)).or(Some(Groups));
         }
     }
     roles
+}
+
+/// Operations that hold others of their row within them: loops, branches, calls. What they hold runs, one after the other.
+fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
+    let events = &trace.events;
+    let lasts = |e: &EventId| events.is_timed(*e) && events.dur[e.index()] > 0;
+    let is_operation = |e: &EventId| {
+        roles[events.track[e.index()].index()] == Some(WorkWithoutStreams) && trace.kind(*e) == EventKind::Other
+    };
+    let mut rows: FxHashMap<TrackId, Vec<EventId>> = FxHashMap::default();
+    for event in events.ids().filter(|e| is_operation(e) && lasts(e)) {
+        rows.entry(events.track[event.index()]).or_default().push(event);
+    }
+    let span = |e: EventId| (events.start[e.index()], events.end(e));
+    let mut found = FxHashSet::default();
+    for mut row in rows.into_values() {
+        row.sort_unstable_by_key(|&e| (span(e).0, Reverse(span(e).1), e));
+        let mut open: Vec<EventId> = Vec::new();
+        for event in row {
+            let (start, end) = span(event);
+            while open.pop_if(|last| span(*last).1 <= start).is_some() {}
+            let holds = |outer: &&EventId| end <= span(**outer).1 && span(**outer) != (start, end);
+            let around = open.iter().rev().take(DEEPEST).filter(holds);
+            // What holds one that is known to hold others is known, too.
+            found.extend(around.take_while(|outer| !found.contains(*outer)).copied().collect::<Vec<_>>());
+            open.push(event);
+        }
+    }
+    let mut found: Vec<EventId> = found.into_iter().collect();
+    found.sort_unstable();
+    found
+}
+
+/// Operations of [`Copies`] that rows of streams of their device have, or such a row that was looked at before: under the same name, at
+/// the same time, as often.
+fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
+    if !roles.contains(&Some(Copies)) {
+        return Vec::new();
+    }
+    let device = |track: &Track| {
+        let name = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
+        ROWS_OF_DEVICE.iter().find_map(|row| Some(name.split_once(row)?.0)).unwrap_or(name)
+    };
+    let devices: Vec<&str> = trace.tracks.tracks.iter().map(device).collect();
+    let mut rows: Vec<Vec<EventId>> = vec![Vec::new(); roles.len()];
+    for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Other) {
+        let track = trace.events.track[event.index()].index();
+        if matches!(roles[track], Some(Work | Copies)) {
+            rows[track].push(event);
+        }
+    }
+    // Rows of one process are lanes of one row: they count together.
+    let process = |track: usize| trace.tracks.tracks[track].process;
+    let mut order: Vec<usize> = (0..rows.len()).filter(|&track| !rows[track].is_empty()).collect();
+    let is_copies = |track: usize| roles[track] == Some(Copies);
+    // Rows of copies come last: those of all streams have them, too.
+    let is_part =
+        |track: usize| !text(&trace.strings, &trace.tracks.processes[process(track).index()]).contains("/stream:");
+    order.sort_by_key(|&track| (is_copies(track), is_copies(track) && is_part(track), process(track), track));
+    let mut known: FxHashMap<(&str, StrId, i64, i64), u32> = FxHashMap::default();
+    let mut found = Vec::new();
+    for lanes in order.chunk_by(|&a, &b| is_copies(a) && process(a) == process(b)) {
+        let mut own: FxHashMap<(&str, StrId, i64, i64), u32> = FxHashMap::default();
+        for &event in lanes.iter().flat_map(|&track| &rows[track]) {
+            let (row, events) = (event.index(), &trace.events);
+            let key = (devices[events.track[row].index()], events.name[row], events.start[row], events.dur[row]);
+            let seen = own.entry(key).or_default();
+            *seen += 1;
+            let before = known.entry(key).or_default();
+            if is_copies(events.track[row].index()) && *seen <= *before {
+                found.push(event);
+            } else {
+                *before += 1;
+            }
+        }
+    }
+    found
+}
+
+/// The row of steps of the first device that has one, if a trace has any.
+pub(crate) fn steps(trace: &Trace) -> Option<(TrackId, Option<i64>)> {
+    let is_row = |track: &Track| {
+        let process = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
+        track.kind == TrackKind::Stream
+            && process.starts_with("/device:")
+            && track.name.some().is_some_and(|name| trace.strings.get(name) == STEPS)
+    };
+    let rows = trace.tracks.tracks.iter().enumerate().filter(|(_, track)| is_row(track));
+    rows.map(|(at, track)| (TrackId::new(at), device_number(trace, track)))
+        .min_by_key(|&(track, device)| (device.is_none(), device, track))
 }
 
 fn text<'t>(strings: &'t StringTable, process: &Process) -> &'t str {

@@ -4,29 +4,93 @@ use super::row::{Appender, MAX_NS, NewRow, Value};
 use crate::places::Places;
 use crate::problems::{self, Code};
 use crate::{ReadOptions, resolve};
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Between the keys of processes that have the same number.
 const NEXT_MACHINE: i64 = 1 << 32;
+
+/// The key of rows that nothing tells the process of, where several could be it.
+const UNKNOWN: i64 = i64::MAX;
+
+/// The argument that a call shares with what it launched.
+const CORRELATION: &str = "correlation";
+
+/// What befell a file as a whole: each of its processes may have lost something.
+const OF_ALL: [Code; 3] = [problems::TRUNCATED, problems::TABLE_DAMAGED, problems::TABLE_MISSING];
+
+/// The only process with calls of a correlation id, and when the first of them began; none where several have some.
+type Callers = FxHashMap<i64, Option<(i64, i64)>>;
+
+/// Clocks of devices may be off by so much, ns: what runs earlier than this before a call was not launched by it.
+const CLOCK_NS: i64 = 1_000_000;
 
 /// Traces by process, while they are read.
 pub(crate) struct Processes<'o> {
     pub(crate) options: &'o ReadOptions,
     by_pid: BTreeMap<i64, ProcessTrace>,
+    /// Those that called the GPU's interface.
+    callers: BTreeSet<i64>,
+    /// Made when an operation without a process is met.
+    by_correlation: Option<Callers>,
+    /// Tables that cannot be read to their end, and why.
+    damaged: BTreeMap<String, String>,
+    /// How many rows have a name that is not in the file, by what they are called instead, with the number of the first one's.
+    nameless: BTreeMap<String, (u64, i64)>,
     /// What is said of the file as a whole.
     report: ReadReport,
 }
 
 impl<'o> Processes<'o> {
     pub(crate) fn new(options: &'o ReadOptions) -> Self {
-        Self { options, by_pid: BTreeMap::new(), report: ReadReport::default() }
+        Self {
+            options,
+            by_pid: BTreeMap::new(),
+            callers: BTreeSet::new(),
+            by_correlation: None,
+            damaged: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+            report: ReadReport::default(),
+        }
     }
 
-    /// The process with this number. Rows without one (exports of few columns) are of the first process that is known.
+    /// The process with this number. Rows without one (exports of few columns) are of the only process that may have them.
     pub(crate) fn of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
-        let pid = pid.or_else(|| self.by_pid.keys().next().copied()).unwrap_or(0);
+        let pid = pid.or_else(|| self.only()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
+    }
+
+    /// The process of rows that name none, if only one is known that called the GPU's interface, or only one at all.
+    fn only(&self) -> Option<i64> {
+        let mut known = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN);
+        let (callers, mut caller) = (self.callers.len(), self.callers.iter().copied());
+        match (callers, known.next(), known.next()) {
+            (1, ..) => caller.next(),
+            (0, None, _) if !self.by_pid.contains_key(&UNKNOWN) => Some(0),
+            (0, only, None) => only,
+            _ => None,
+        }
+    }
+
+    /// The process of an event that names none: the only one, or the only one with a call of its correlation id.
+    fn owner(&mut self, event: &Event<'_>) -> i64 {
+        if let Some(only) = self.only() {
+            return only;
+        }
+        let correlation = event.arguments.iter().find_map(|&(key, value)| match value {
+            Value::Int(Some(id)) if key == CORRELATION && id > 0 => Some(id),
+            _ => None,
+        });
+        let by_pid = &self.by_pid;
+        let callers = self.by_correlation.get_or_insert_with(|| callers(by_pid));
+        // Of a process that has no record of its call another one may have the same id, at another time.
+        let is_after =
+            |&(_, called): &(i64, i64)| event.times.0.is_some_and(|start| start >= called.saturating_sub(CLOCK_NS));
+        let caller = correlation.and_then(|id| callers.get(&id).copied().flatten()).filter(is_after);
+        let Some((pid, _)) = caller else { return UNKNOWN };
+        problems::PROCESS_BY_CORRELATION.count(&mut self.of(Some(pid)).trace.report, None, event.name);
+        pid
     }
 
     /// The key of a process that calls itself `pid`: one of another machine may have the same number.
@@ -41,7 +105,11 @@ impl<'o> Processes<'o> {
 
     /// Puts an event into the trace of its process.
     pub(crate) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
-        self.of(pid).push(event)
+        let pid = pid.unwrap_or_else(|| self.owner(event));
+        if event.kind.is_api_call() {
+            self.callers.insert(pid);
+        }
+        self.of(Some(pid)).push(event)
     }
 
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut ProcessTrace> {
@@ -51,12 +119,40 @@ impl<'o> Processes<'o> {
     pub(crate) fn note_damage(&mut self, table: &str, read: Result<(), stackline_sqlite::Error>) {
         match read {
             Ok(()) | Err(stackline_sqlite::Error::Stopped) => {}
-            Err(error) => self.count(problems::TABLE_DAMAGED, &format!("{table}: {error}")),
+            Err(error) => {
+                self.damaged.entry(table.to_owned()).or_insert_with(|| error.to_string());
+            }
+        }
+    }
+
+    /// Why a file has nothing of its kind: which tables cannot be read, that it breaks off, else `otherwise`.
+    pub(crate) fn why_empty(&self, otherwise: &str) -> String {
+        let tables: Vec<&str> = self.damaged.keys().map(String::as_str).collect();
+        let tables = match tables[..] {
+            [table] => format!("its table {table}"),
+            _ => format!("its tables {}", tables.join(", ")),
+        };
+        match self.damaged.values().next() {
+            Some(why) => format!(
+                "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
+            ),
+            None if self.report.count_of(problems::TRUNCATED.code) > 0 => {
+                "the file breaks off before the first of them; copy the whole of it again".to_owned()
+            }
+            None => otherwise.to_owned(),
         }
     }
 
     pub(crate) fn count(&mut self, code: Code, example: &str) {
         code.count(&mut self.report, None, example);
+    }
+
+    /// Counts a row that is called after what it is, for the text of its name is not in the file.
+    pub(crate) fn count_nameless(&mut self, called: &str, text: i64) {
+        match self.nameless.get_mut(called) {
+            Some((count, _)) => *count += 1,
+            None => drop(self.nameless.insert(called.to_owned(), (1, text))),
+        }
     }
 
     pub(crate) fn count_many(&mut self, code: Code, count: u64, example: &str) {
@@ -65,22 +161,50 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Takes away processes that the export does not know: rows of a file that breaks off within them.
-    pub(crate) fn retain_known(&mut self, is_known: impl Fn(i64) -> bool) {
-        for (pid, process) in std::mem::take(&mut self.by_pid) {
-            if is_known(pid) {
-                self.by_pid.insert(pid, process);
-            } else {
+    /// Says which processes the file's list of processes does not have. In a damaged file they are left out, for their rows may be garbage.
+    pub(crate) fn note_unlisted(&mut self, is_listed: impl Fn(i64) -> bool) {
+        let is_damaged = !self.damaged.is_empty() || self.report.count_of(problems::TRUNCATED.code) > 0;
+        let unlisted: Vec<i64> = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN && !is_listed(pid)).collect();
+        for pid in unlisted {
+            let example = format!("process {pid}");
+            if !is_damaged {
+                problems::PROCESS_NOT_LISTED.count(&mut self.report, None, &example);
+            } else if let Some(process) = self.by_pid.remove(&pid) {
                 let rows = process.trace.report.records;
-                problems::DANGLING_RECORD.count_many(&mut self.report, rows, None, &format!("of process {pid}"));
+                problems::PROCESS_LEFT_OUT.count_many(&mut self.report, rows, None, &example);
             }
         }
     }
 
+    /// Processes with events, and what is said of the file as a whole.
+    fn take_kept(&mut self) -> Vec<ProcessTrace> {
+        for (table, why) in &self.damaged {
+            problems::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
+        }
+        let nameless = self.nameless.iter().map(|(called, (count, text))| format!("{count} × {called} (text {text})"));
+        let (nameless, rows) =
+            (nameless.collect::<Vec<_>>().join(", "), self.nameless.values().map(|(count, _)| count));
+        problems::TEXT_MISSING.count_many(&mut self.report, rows.sum(), None, &nameless);
+        let mut kept = std::mem::take(&mut self.by_pid);
+        if let Some(unknown) = kept.get_mut(&UNKNOWN).filter(|process| !process.trace.events.is_empty()) {
+            // What they ran on is of several processes: they are no rank.
+            unknown.device = None;
+            let (events, rows) = (&unknown.trace.events, unknown.trace.events.len() as u64);
+            let first = unknown.trace.strings.get(events.name[0]);
+            if events.flags.iter().all(|bits| bits & flags::NO_TIME != 0) {
+                problems::ROWS_LEFT_OUT.count_many(&mut self.report, rows, None, first);
+                kept.remove(&UNKNOWN);
+            } else {
+                problems::PROCESS_UNKNOWN.count_many(&mut self.report, rows, None, first);
+            }
+        }
+        kept.into_values().filter(|process| !process.trace.events.is_empty()).collect()
+    }
+
     /// The traces of all processes that called the GPU's interface, with the numbers of these; of all others if none did.
-    pub(crate) fn traces(self, format: &str, name: &str) -> Vec<(i64, Trace)> {
+    pub(crate) fn traces(mut self, format: &str, name: &str) -> Vec<(i64, Trace)> {
+        let mut kept: Vec<ProcessTrace> = self.take_kept();
         let mut report = self.report;
-        let mut kept: Vec<ProcessTrace> = self.by_pid.into_values().filter(|p| !p.trace.events.is_empty()).collect();
         let uses_gpu: Vec<bool> = kept.iter().map(ProcessTrace::uses_gpu).collect();
         if uses_gpu.contains(&true) {
             for (other, _) in kept.iter().zip(&uses_gpu).filter(|(_, uses_gpu)| !**uses_gpu) {
@@ -104,11 +228,30 @@ impl<'o> Processes<'o> {
             }
             traces.push((process.pid, process.trace));
         }
-        if let Some((_, first)) = traces.first_mut() {
+        let mut of_all = ReadReport { problems: report.problems.clone(), ..ReadReport::default() };
+        of_all.problems.retain(|problem| OF_ALL.iter().any(|code| code.code == problem.code));
+        if let Some(((_, first), others)) = traces.split_first_mut() {
             first.report.merge(report);
+            others.iter_mut().for_each(|(_, trace)| trace.report.merge(of_all.clone()));
         }
         traces
     }
+}
+
+/// Which process has the calls of a correlation id.
+fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
+    let mut callers = Callers::default();
+    for (&pid, ProcessTrace { trace, .. }) in by_pid {
+        let ids = trace.attr(CORRELATION);
+        for event in trace.events.ids().filter(|&e| trace.kind(e).is_api_call() && !trace.events.has(e, flags::NO_TIME))
+        {
+            let Some(id) = ids.i64(event) else { continue };
+            let start = trace.events.start[event.index()];
+            let earlier = |(own, first): (i64, i64)| (own == pid).then(|| (pid, first.min(start)));
+            callers.entry(id).and_modify(|own| *own = own.and_then(earlier)).or_insert(Some((pid, start)));
+        }
+    }
+    callers
 }
 
 /// A row that becomes an event.
@@ -165,6 +308,7 @@ impl ProcessTrace {
         let process = self.trace.tracks.processes.iter().find(|process| process.pid == Key::Int(self.pid));
         match process.and_then(|process| process.name.some()) {
             Some(name) => format!("{} {}", self.trace.strings.get(name), self.pid),
+            None if self.pid == UNKNOWN => "operations without a process".to_owned(),
             None if self.pid >= NEXT_MACHINE => {
                 format!("process {} ({})", self.pid % NEXT_MACHINE, self.pid / NEXT_MACHINE + 1)
             }

@@ -45,15 +45,29 @@ pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes:
     texts
 }
 
+/// Counts a row that is called after what it is: it names a text that the file does not hold, or none.
+pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut Processes<'_>) {
+    match ids.iter().flatten().next() {
+        Some(&id) => processes.count_nameless(called, id),
+        None => processes.count(problems::ROW_WITHOUT_NAME, called),
+    }
+}
+
+/// Whether a table has no rows.
+pub(crate) fn is_empty(file: &Database, table: &str) -> bool {
+    let mut is_empty = true;
+    let read = file.rows(table, &[], |_| {
+        is_empty = false;
+        Err(Stop)
+    });
+    // What cannot be read is not known to be empty.
+    is_empty && read.is_ok()
+}
+
 /// Says which tables hold something that is not read.
 pub(crate) fn note_unread(file: &Database, is_read: impl Fn(&str) -> bool, report: &mut ReadReport) {
     for table in file.tables().filter(|table| !is_read(table)) {
-        let mut is_empty = true;
-        let _ = file.rows(table, &[], |_| {
-            is_empty = false;
-            Err(Stop)
-        });
-        if !is_empty {
+        if !is_empty(file, table) {
             problems::TABLE_NOT_READ.count(report, None, table);
         }
     }

@@ -72,6 +72,81 @@ fn devices_of_tensorflow_1_and_intel_are_devices_and_processors_are_not() {
     assert_eq!(of_kind(&trace, EventKind::Other), ["Const"]);
 }
 
+/// Kernels stand in a row of all streams, too, and copies in one of copies: with a job before the device, with nothing, and in the
+/// oldest form.
+#[test]
+fn operations_of_tensorflow_1_count_once_whatever_their_job() {
+    for device in ["/job:localhost/replica:0/task:0/device:GPU:1", "/device:GPU:1", "/gpu:1"] {
+        let row = |pid, name: &str| process(pid, &format!("{device}{name}"));
+        let both = |pid, name: &str| [span(pid, 0, name, 10), span(pid, 0, name, 30)];
+        let rows = |rows: &[String], spans: &[[String; 2]]| read(&[rows, &spans.concat()].concat());
+        let names = [
+            row(1, "/stream:all Compute"),
+            row(2, "/stream:7 Compute"),
+            row(3, "/memcpy Compute"),
+            row(4, "/stream:8"),
+        ];
+        let gemm = [both(1, "MatMul"), both(2, "MatMul")];
+        let copies = [both(3, "MEMCPYHtoD"), both(1, "MEMCPYHtoD"), both(4, "MEMCPYHtoD")];
+        let trace = rows(&names, &[&gemm[..], &copies].concat());
+        let work = |trace: &Trace| [EventKind::Kernel, EventKind::Memcpy].map(|kind| of_kind(trace, kind).len());
+        assert_eq!((work(&trace), trace.gpu.len(), trace.gpu.device[0]), ([2, 2], 4, 1), "{device}");
+        // What no row of a stream has counts where it stands.
+        let trace = rows(&names[..3], &[&gemm[..], &copies[..1]].concat());
+        assert_eq!(work(&trace), [2, 2], "{device}: copies in their own row alone");
+        let trace = rows(&names[..3], &[&gemm[..1], &copies[..2]].concat());
+        assert_eq!(work(&trace), [2, 2], "{device}: no streams");
+        // As often as it stands in streams.
+        let twice = [both(1, "MatMul"), both(1, "MatMul"), both(2, "MatMul"), both(4, "MatMul")];
+        assert_eq!(work(&rows(&names, &twice)), [4, 0], "{device}");
+    }
+}
+
+/// A loop and a branch hold what runs in them; what is under way beside them is no row of operations.
+#[test]
+fn loops_of_a_tpu_group_what_they_hold() {
+    let within = |tid, name: &str, ts: i64, dur: i64| {
+        format!(r#"{{"ph":"X","pid":1,"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}"}}"#)
+    };
+    let trace = read(&[
+        process(1, "/device:TPU:0"),
+        thread(1, 3, "XLA Ops"),
+        thread(1, 4, "Async XLA Ops"),
+        within(3, "fusion.1", 10, 20),
+        within(3, "while.1", 0, 100),
+        within(3, "conditional.1", 40, 50),
+        within(3, "all-reduce.1", 40, 50),
+        within(3, "fusion.2", 45, 10),
+        within(3, "fusion.3", 100, 10),
+        within(3, "empty", 105, 0),
+        within(4, "copy-start.1", 0, 200),
+    ]);
+    // Of two equal spans neither holds the other, and both hold what is in them.
+    assert_eq!(of_kind(&trace, EventKind::Kernel), ["fusion.1", "fusion.2", "fusion.3", "empty"]);
+    assert_eq!(of_kind(&trace, EventKind::GpuAnnotation), ["while.1", "conditional.1", "all-reduce.1", "copy-start.1"]);
+    assert_eq!(trace.report.count_of("operation_around_others"), 3);
+}
+
+/// Marks of a thread of the host go before the row of steps of a device, and of several devices the first one has them.
+#[test]
+fn steps_of_a_device_are_steps_where_no_thread_marks_any() {
+    let long = |pid, tid, name: &str, ts: i64| {
+        format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":90,"name":"{name}"}}"#)
+    };
+    let device = |pid: i64| {
+        let steps = [thread(pid, 1, "Steps"), long(pid, 1, "12", 0), long(pid, 1, "13", 100 + pid)];
+        [&[process(pid, &format!("/device:TPU:{}", pid - 1))][..], &steps, &[span(pid, 3, "fusion.1", 10)]].concat()
+    };
+    let devices = [device(2), device(1)].concat();
+    let steps = |trace: &Trace| trace.steps.iter().map(|s| (s.number, s.start, s.end)).collect::<Vec<_>>();
+    let alone = read(&devices);
+    assert_eq!(steps(&alone), [(12, 0, 90_000), (13, 101_000, 191_000)]);
+    assert_eq!(alone.report.count_of("steps_of_device"), 2);
+    let mark = r#"{"ph":"X","pid":701,"tid":1,"ts":5,"dur":50,"name":"train","args":{"step_num":"7"}}"#.to_owned();
+    let marked = read(&[&devices[..], &[process(701, "/host:CPU"), mark]].concat());
+    assert_eq!((steps(&marked), marked.report.count_of("steps_of_device")), (vec![(7, 5_000, 55_000)], 0));
+}
+
 #[test]
 fn categories_go_before_names() {
     let kineto = r#"{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"ts":0,"dur":5,"name":"aten::mm"}"#.to_owned();

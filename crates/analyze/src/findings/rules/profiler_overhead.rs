@@ -1,7 +1,9 @@
 //! SL033: the profiler itself takes much of the time that it measures.
 
 use crate::critical_path::exact::Category;
-use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Confidence, Draft, Elsewhere, Fact, Place, Programs, Rule, Setting, Subject, Support, Worth,
+};
 use crate::vocabulary::cuda::is_of_runtime;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
 
@@ -31,7 +33,16 @@ pub(super) const RULE: Rule = Rule {
             about: "what the recording of a Python frame costs, in ns",
         },
     ],
-    elsewhere: &[],
+    elsewhere: &[Elsewhere {
+        programs: "of which no frames of Python are recorded",
+        which: Programs::Where(|subject| !subject.trace().events.kind.contains(&EventKind::PythonFunction)),
+        fits: |_| true,
+        advice: "Record less: a shorter time, and only those kinds of calls whose times are looked at.",
+        example: (
+            "profile()",
+            "profile(schedule=schedule(wait=50, warmup=5, active=3))  # nsys: --delay, --duration; rocprofv3: --collection-period",
+        ),
+    }],
     check,
 };
 

@@ -16,7 +16,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
 use crate::critical_path::exact::{Category, WindowChoice};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::vocabulary::{aten, python};
+use crate::vocabulary::{aten, python, recorders};
 use groups::{Group, Groups};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind};
@@ -341,20 +341,6 @@ fn lacks_stream_waits(subject: &Subject<'_>) -> bool {
     trace.meta.format != "nsys" && !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
-/// By format: how to record what a program does between calls of the GPU's runtime.
-const RANGES: &[(&str, &str)] = &[
-    (
-        "nsys",
-        "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
-         --trace=cuda,nvtx,osrt",
-    ),
-    (
-        "rocprofv3",
-        "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), with rocprofv3 \
-         --marker-trace",
-    ),
-];
-
 /// Whether anything of the host is recorded.
 fn has_calls(subject: &Subject<'_>) -> bool {
     subject.trace().events.kind.iter().any(|kind| kind.is_api_call() || *kind == EventKind::Operator)
@@ -363,15 +349,13 @@ fn has_calls(subject: &Subject<'_>) -> bool {
 /// What could record what the path waits for.
 fn wait_advice(subject: &Subject<'_>) -> &'static str {
     let has_operators = || subject.trace().strings.iter().any(|name| name.starts_with(aten::PREFIX));
-    let has_ranges =
-        subject.trace().events.kind.iter().any(|kind| matches!(kind, EventKind::Operator | EventKind::Annotation));
-    let of_ranges = RANGES.iter().find(|(format, _)| subject.trace().meta.format == *format && !has_ranges);
-    match of_ranges {
+    let recorder = recorders::of(subject.trace()).filter(|recorder| !recorder.has_between(subject.trace()));
+    match recorder {
         _ if subject.uses_gpu() && !has_calls(subject) => {
             "record what the host does, too (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
              rocprofv3: --hip-trace)"
         }
-        Some((_, advice)) => advice,
+        Some(recorder) => recorder.between_calls,
         None if subject.uses_gpu() && lacks_stream_waits(subject) => {
             "begin to record earlier, record all processes that use this GPU, and waits of streams with \
              _ExperimentalConfig(enable_cuda_sync_events=True)"

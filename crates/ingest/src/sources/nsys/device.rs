@@ -1,7 +1,7 @@
 //! What GPUs did: kernels, copies, fills, graphs, and records of waiting.
 
 use super::Export;
-use super::ids::pid_of;
+use super::ids::process;
 use crate::problems;
 use crate::sources::processes::{Event, EventRecord, Processes};
 use crate::sources::row::Value;
@@ -39,7 +39,7 @@ impl Common {
     fn of(row: &Row<'_>) -> Self {
         let [start, end, device, context, stream, correlation, global] = std::array::from_fn(|column| row.i64(column));
         let stream = stream.filter(|&stream| stream != NO_ID);
-        Self { times: (start, end), device, context, stream, correlation, pid: global.map(pid_of) }
+        Self { times: (start, end), device, context, stream, correlation, pid: process(global) }
     }
 
     /// The track of the stream. Devices are processes in traces of Kineto, too.
@@ -99,7 +99,7 @@ fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
     ];
     export.rows(KERNELS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
         let column = |at: usize| row.i64(COMMON.len() + at);
-        let name = (0..3).find_map(|at| export.text(column(at))).unwrap_or("kernel without a name");
+        let name = export.name(&[0, 1, 2].map(column), "kernel without a name", processes);
         let size = |at: usize| match [column(at), column(at + 1), column(at + 2)] {
             [Some(x), Some(y), Some(z)] => Some(format!("[{x},{y},{z}]")),
             _ => None,
@@ -187,7 +187,7 @@ fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
         if let [Some(record), Some(stream), Some(correlation)] =
             [1, 2, 3].map(|column| row.i64(column).filter(|&id| id != NO_ID))
         {
-            processes.of(row.i64(0).map(pid_of)).records.insert(record, EventRecord { stream, correlation });
+            processes.of(process(row.i64(0))).records.insert(record, EventRecord { stream, correlation });
         }
     });
 }

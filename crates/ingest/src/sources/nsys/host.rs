@@ -47,7 +47,7 @@ fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["start", "end", "globalTid", "correlationId", "nameId", "eventClass", "returnValue"];
     export.rows(CALLS, &columns, processes, |row, processes| {
         let global = row.i64(2).unwrap_or(0);
-        let name = plain_name(export.text(row.i64(4)).unwrap_or("call without a name"));
+        let name = plain_name(export.name(&[row.i64(4)], "call without a name", processes));
         let is_driver = row.i64(5) == Some(DRIVER) || is_driver_call(name);
         let (kind, category) = match is_driver {
             true => (EventKind::Driver, "cuda_driver"),
@@ -77,7 +77,7 @@ fn is_driver_call(name: &str) -> bool {
 fn system_calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     export.rows(SYSTEM_CALLS, &["start", "end", "globalTid", "nameId"], processes, |row, processes| {
         let global = row.i64(2).unwrap_or(0);
-        let name = export.text(row.i64(3)).unwrap_or("call without a name");
+        let name = export.name(&[row.i64(3)], "call without a name", processes);
         let (kind, phase) = (EventKind::Other, Phase::Complete);
         let span = Span { name, category: "os_runtime", kind, phase, arguments: &[] };
         span.push(processes, global, (row.i64(0), row.i64(1)));

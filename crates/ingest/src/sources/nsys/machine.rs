@@ -27,7 +27,7 @@ pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) ->
     });
     let gpus = gpus(export, processes);
     if !names.is_empty() {
-        processes.retain_known(|pid| names.contains_key(&pid));
+        processes.note_unlisted(|pid| names.contains_key(&pid));
     }
     for process in processes.all() {
         let in_machine = |device: i64| gpus.get(&(process.pid, device)).copied().unwrap_or(device);

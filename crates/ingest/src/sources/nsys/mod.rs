@@ -11,12 +11,13 @@ mod machine;
 mod ranges;
 
 use super::processes::{self, Processes};
-use super::tables::{self, Texts};
+use super::tables::{self, Texts, is_empty};
 use super::{Content, Sniff};
 use crate::problems;
 use crate::{Error, ReadOptions};
 use stackline_model::Trace;
 use stackline_sqlite::{Database, Row};
+use std::collections::BTreeMap;
 
 /// What traces of exports say of their format.
 pub(crate) const FORMAT: &str = "nsys";
@@ -26,6 +27,9 @@ const TEXTS: &str = "StringIds";
 /// One of these, at least, tells an export from any other database with such a table.
 const MARKER_TABLES: &[&str] =
     &["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "META_DATA_EXPORT", "NVTX_EVENTS", "OSRT_API"];
+/// Columns that tables of other tools with such names lack.
+const MARKER_COLUMNS: &[(&str, &str)] =
+    &[("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid")];
 /// What else is read, or says nothing of its own.
 const KNOWN: &[&str] = &[
     TEXTS,
@@ -47,20 +51,39 @@ const KNOWN_BEGINNINGS: &[&str] = &["ENUM_", "META_DATA_", "TARGET_INFO_"];
 /// Whether these are the tables of an export.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
-    let export = Export::of(file);
-    match MARKER_TABLES.iter().any(|table| export.table(table).is_some()) {
-        true if file.has(TEXTS) => Sniff::Yes("a table StringIds beside those of an export"),
-        _ => Sniff::No,
+    let has = |name: &str| versions(file, name).next().is_some();
+    let has_column = |&(name, column): &(&str, &str)| versions(file, name).any(|table| file.has_column(table, column));
+    match () {
+        () if file.has(TEXTS) && MARKER_TABLES.iter().any(|table| has(table)) => {
+            Sniff::Yes("a table StringIds beside those of an export")
+        }
+        () if MARKER_COLUMNS.iter().any(has_column) => Sniff::Yes("a table of CUPTI with a column of an export"),
+        () => Sniff::No,
     }
+}
+
+/// The tables that are a table of Nsight Systems in any version: its name, or `_V2`, `_V3` behind it; first the one without, then the
+/// newest.
+fn versions<'f>(file: &'f Database, name: &str) -> std::vec::IntoIter<&'f str> {
+    let version = |table: &str| match table.strip_prefix(name)?.strip_prefix("_V") {
+        Some(version) => version.parse::<u32>().ok(),
+        None => (table == name).then_some(u32::MAX),
+    };
+    let mut found: Vec<_> = file.tables().filter_map(|table| Some((version(table)?, table))).collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, table)| table).collect::<Vec<_>>().into_iter()
 }
 
 /// Reads the traces of an export, one for each process.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
-    let mut export = Export::of(file);
     let mut processes = Processes::new(options);
+    let mut export = Export::of(file, &mut processes);
     if file.is_cut() {
         processes.count(problems::TRUNCATED, "");
+    }
+    if !file.has(TEXTS) {
+        processes.count(problems::TABLE_MISSING, TEXTS);
     }
     export.texts = tables::texts(file, TEXTS, ["id", "value"], &mut processes);
     host::read(&export, &mut processes);
@@ -70,11 +93,12 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
+    let why = processes.why_empty("record with nsys profile --trace=cuda,nvtx,osrt");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = "an export of Nsight Systems without calls of CUDA, NVTX ranges or calls of the operating system; record with \
-                      nsys profile --trace=cuda,nvtx,osrt"
-            .to_owned();
+        let reason = format!(
+            "an export of Nsight Systems without calls of CUDA, NVTX ranges or calls of the operating system: {why}"
+        );
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     export.note_unread(&mut first.report);
@@ -89,27 +113,51 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
 /// The tables of an export.
 struct Export<'f> {
     file: &'f Database,
+    /// By the name without a version, those that are read.
+    tables: BTreeMap<&'static str, &'f str>,
+    /// Of those that are read another version has rows, too.
+    passed_over: Vec<&'f str>,
     /// Texts by their number.
     texts: Texts,
 }
 
 impl<'f> Export<'f> {
-    fn of(file: &'f Database) -> Self {
-        Self { file, texts: Texts::default() }
+    /// Chooses the version of each table: the first one with rows.
+    fn of(file: &'f Database, processes: &mut Processes<'_>) -> Self {
+        let (mut tables, mut passed_over) = (BTreeMap::new(), Vec::new());
+        for name in [host::TABLES, ranges::TABLES, device::TABLES].concat() {
+            let versions: Vec<&str> = versions(file, name).collect();
+            let mut full =
+                versions.iter().copied().filter(|_| versions.len() > 1).filter(|table| !is_empty(file, table));
+            let chosen = full.next().or(versions.first().copied());
+            tables.extend(chosen.map(|table| (name, table)));
+            for other in full {
+                let example = format!("{}, and not {other}", chosen.unwrap_or_default());
+                processes.count(problems::TABLE_VERSIONS, &example);
+                passed_over.push(other);
+            }
+        }
+        Self { file, tables, passed_over, texts: Texts::default() }
     }
 
-    /// The table as this version of Nsight Systems calls it: by its name, else with the highest `_V2`, `_V3` behind it.
+    /// The table as this version of Nsight Systems calls it.
     fn table(&self, name: &str) -> Option<&'f str> {
-        let version = |table: &&str| match table.strip_prefix(name)?.strip_prefix("_V") {
-            Some(version) => version.parse::<u32>().ok(),
-            None => (*table == name).then_some(u32::MAX),
-        };
-        let versions = self.file.tables().filter_map(|table| Some((version(&table)?, table)));
-        versions.max_by_key(|&(version, _)| version).map(|(_, table)| table)
+        self.tables.get(name).copied().or_else(|| versions(self.file, name).next())
     }
 
     fn text(&self, id: Option<i64>) -> Option<&str> {
         self.texts.get(&id?).map(|text| &**text)
+    }
+
+    /// The first of some texts that there is, else `otherwise`; why it has no other name is counted.
+    fn name<'n>(&'n self, ids: &[Option<i64>], otherwise: &'n str, processes: &mut Processes<'_>) -> &'n str {
+        match ids.iter().find_map(|&id| self.text(id)) {
+            Some(name) => name,
+            None => {
+                tables::note_nameless(ids, otherwise, processes);
+                otherwise
+            }
+        }
     }
 
     /// Gives `take` each row of a table. What makes the table unreadable is noted.
@@ -134,6 +182,7 @@ impl<'f> Export<'f> {
             .collect();
         let is_read = |table: &str| {
             read.contains(&table)
+                || self.passed_over.contains(&table)
                 || KNOWN.contains(&table)
                 || KNOWN_BEGINNINGS.iter().any(|begin| table.starts_with(begin))
         };

@@ -27,7 +27,10 @@ pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     export.rows(EVENTS, &columns, processes, |row, processes| {
         let Some(phase) = row.i64(2).and_then(phase_of) else { return };
         let own = row.text(3);
-        let text = own.as_deref().or_else(|| export.text(row.i64(4))).unwrap_or("range without a name");
+        let text = match own.as_deref() {
+            Some(own) => own,
+            None => export.name(&[row.i64(4)], "range without a name", processes),
+        };
         let global = row.i64(5).unwrap_or(0);
         let range = Range::of(text);
         let kind = match phase {

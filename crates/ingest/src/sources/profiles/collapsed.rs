@@ -1,11 +1,12 @@
 //! Collapsed stacks: a line for each, `outermost;…;innermost 12`, as Brendan Gregg's scripts, `py-spy record -f raw` and many others write.
+//! Values are whole numbers as a rule. Where one has a fraction, all are read in thousandths.
 
-use super::{Frame, Profile};
+use super::{Frame, Path, Profile};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
 use rustc_hash::FxHashMap;
 use stackline_model::{CallProcess, CallTree};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 
 /// Lines that are looked at before a text is taken for stacks.
 const LOOKED_AT: usize = 64;
@@ -28,62 +29,94 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
 }
 
-/// The frames of a line and how often they were seen.
-fn stack(line: &str) -> Option<(&str, u64)> {
-    let (frames, count) = line.trim_end().rsplit_once([' ', '\t'])?;
-    Some((frames.trim_end(), count.parse().ok()?))
+/// The frames of a line and how often they were seen, or what else was measured.
+fn stack(line: &str) -> Option<(&str, f64)> {
+    let (frames, value) = line.trim_end().rsplit_once([' ', '\t'])?;
+    // Words such as `nan` are no values.
+    let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
+    Some((frames.trim_end(), value.parse().ok().filter(|_| is_number)?))
 }
+
+/// How many of the unit that is counted make one, where values have fractions.
+const PARTS: f64 = 1000.0;
 
 /// Reads a profile.
 pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
     let mut profile = Profile::of(CallProcess::default());
-    let thread = profile.thread(0, "");
-    let (metric, _) = profile.metric("samples", "");
-    let mut numbers: FxHashMap<Box<str>, u32> = FxHashMap::default();
-    let mut names: Vec<Box<str>> = Vec::new();
+    let mut stacks = Stacks::default();
     if let Content::Bytes { stream, .. } = content {
+        stacks.read(stream, &mut profile, options)?;
+    }
+    let Stacks { names, values, .. } = stacks;
+    let fractions = values.iter().filter(|(_, value)| value.fract() != 0.0);
+    let (first, count) = (fractions.clone().next().map(|&(_, value)| value), fractions.count());
+    let example = first.map_or(String::new(), |value| format!("{value}"));
+    problems::FRACTIONAL_VALUE.count_many(profile.report(), count as u64, None, &example);
+    let (unit, scale) = if count > 0 { ("thousandths of samples", PARTS) } else { ("samples", 1.0) };
+    let thread = profile.thread(0, "");
+    let (metric, _) = profile.metric(unit, "");
+    for (path, value) in values {
+        profile.add_number((path, thread, metric), value * scale, &format!("a value of {value:e}"));
+    }
+    Ok(profile.finish(|number| {
+        names.get(number as usize).map_or_else(Frame::default, |name| Frame { function: name, ..Frame::default() })
+    }))
+}
+
+/// Stacks of a text with their values. Whether these have fractions is known at its end.
+#[derive(Default)]
+struct Stacks {
+    numbers: FxHashMap<Box<str>, u32>,
+    names: Vec<Box<str>>,
+    values: Vec<(Path, f64)>,
+}
+
+impl Stacks {
+    fn read(&mut self, stream: &mut dyn Read, profile: &mut Profile, options: &ReadOptions) -> Result<(), Error> {
         let mut reader = BufReader::with_capacity(256 << 10, stream);
         let mut line = Vec::new();
         loop {
             line.clear();
             match reader.read_until(b'\n', &mut line) {
-                Ok(0) => break,
+                Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => {
                     problems::DAMAGED_STREAM.count(profile.report(), None, &error.to_string());
-                    break;
+                    return Ok(());
                 }
             }
             let text = String::from_utf8_lossy(&line);
             if text.trim().is_empty() || text.starts_with('#') {
                 continue;
             }
-            let Some((frames, count)) = stack(&text) else {
-                problems::DAMAGED_EVENT.count(profile.report(), None, text.trim_end());
-                continue;
-            };
-            // py-spy writes a line without frames for what it could not walk.
-            let path = frames.split(';').filter(|name| !name.is_empty()).fold(0, |path, name| {
-                let number = match numbers.get(name) {
-                    Some(&number) => number,
-                    None => {
-                        let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
-                        numbers.insert(name.into(), number);
-                        names.push(name.into());
-                        number
-                    }
-                };
-                profile.child(path, number)
-            });
-            profile.add(path, thread, metric, count);
+            match stack(&text) {
+                Some((frames, value)) => {
+                    let path = self.path(frames, profile);
+                    self.values.push((path, value));
+                }
+                None => problems::DAMAGED_EVENT.count(profile.report(), None, text.trim_end()),
+            }
             if options.is_cancelled() {
                 return Err(Error::Cancelled);
             }
         }
     }
-    Ok(profile.finish(|number| {
-        names.get(number as usize).map_or_else(Frame::default, |name| Frame { function: name, ..Frame::default() })
-    }))
+
+    fn path(&mut self, frames: &str, profile: &mut Profile) -> Path {
+        // py-spy writes a line without frames for what it could not walk.
+        frames.split(';').filter(|name| !name.is_empty()).fold(0, |path, name| {
+            let number = match self.numbers.get(name) {
+                Some(&number) => number,
+                None => {
+                    let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+                    self.numbers.insert(name.into(), number);
+                    self.names.push(name.into());
+                    number
+                }
+            };
+            profile.child(path, number)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -101,7 +134,9 @@ mod tests {
         assert_eq!(parts("forward (model.py)"), ("forward".to_owned(), "model.py".to_owned(), 0));
         assert_eq!(parts("operator() (int)").0, "operator() (int)");
         assert_eq!(parts("start_thread").0, "start_thread");
-        assert_eq!(stack("a;b c 12\r\n"), Some(("a;b c", 12)));
+        assert_eq!(stack("a;b c 12\r\n"), Some(("a;b c", 12.0)));
+        assert_eq!(stack("a;b 1.5"), Some(("a;b", 1.5)));
         assert_eq!(stack("a;b"), None);
+        assert_eq!(stack("a; nan"), None);
     }
 }

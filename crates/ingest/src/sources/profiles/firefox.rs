@@ -183,9 +183,8 @@ impl<'d> OfThread<'d> {
             let weight = weights.get(row).copied().flatten().unwrap_or(1.0) * scale;
             match at(&paths, stack) {
                 // Memory that was freed has a negative weight.
-                Some(&path) if weight >= 0.0 => profile.add(path, self.id, metric, weight.round() as u64),
-                Some(_) if metric == CallMetric::Allocated => {}
-                Some(_) => problems::NEGATIVE_DURATION.count(profile.report(), None, &self.thread.name),
+                Some(_) if weight < 0.0 && metric == CallMetric::Allocated => {}
+                Some(&path) => profile.add_number((path, self.id, metric), weight, &self.thread.name),
                 None => {
                     problems::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
                 }

@@ -7,6 +7,7 @@ pub(super) mod firefox;
 pub(super) mod pprof;
 pub(super) mod speedscope;
 
+use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     CallFrame, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree,
@@ -39,6 +40,9 @@ pub(super) struct Profile {
     /// Kinds of values that have a metric already.
     taken: Vec<(String, CallMetric)>,
 }
+
+/// The largest value that is counted (2^63): databases and other profilers have no larger ones.
+const MOST: f64 = 9_223_372_036_854_775_808.0;
 
 /// The frame of stacks that have none.
 const NO_FRAMES: u32 = u32::MAX;
@@ -88,6 +92,23 @@ impl Profile {
         if value > 0 {
             let path = if path == 0 { self.child(0, NO_FRAMES) } else { path };
             self.values.entry((path, thread, metric)).or_default().merge(&CallStats::of(value));
+        }
+    }
+
+    /// Adds a value that may be any number, in units of the metric. What cannot be counted is told: `example` says where it was.
+    pub(super) fn add_number(
+        &mut self,
+        (path, thread, metric): (Path, CallThreadId, CallMetric),
+        value: f64,
+        example: &str,
+    ) {
+        if value < 0.0 || value.is_nan() {
+            problems::NEGATIVE_VALUE.count(self.report(), None, example);
+        } else {
+            if value >= MOST {
+                problems::HUGE_VALUE.count(self.report(), None, example);
+            }
+            self.add(path, thread, metric, value.min(MOST).round() as u64);
         }
     }
 

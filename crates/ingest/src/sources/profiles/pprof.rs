@@ -167,10 +167,7 @@ fn tree(document: &Document) -> CallTree {
         let known = sample.location_id.iter().rev().filter_map(|id| places.get(id).cloned());
         let path = profile.path(known.flatten());
         for (&value, &(metric, scale)) in sample.value.iter().zip(&kinds) {
-            match u64::try_from(value) {
-                Ok(value) => profile.add(path, thread, metric, (value as f64 * scale) as u64),
-                Err(_) => problems::NEGATIVE_DURATION.count(profile.report(), None, &format!("a value of {value}")),
-            }
+            profile.add_number((path, thread, metric), value as f64 * scale, &format!("a value of {value}"));
         }
     }
     let addresses: Vec<String> = frames.iter().map(|(_, address)| format!("{address:#x}")).collect();

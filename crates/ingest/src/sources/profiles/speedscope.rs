@@ -220,11 +220,7 @@ impl Document {
         let unit = if weights.is_empty() && !stacks.is_empty() { "none" } else { unit };
         let (metric, scale) = profile.metric("", unit);
         let add = |profile: &mut Profile, path: Path, weight: f64| {
-            if weight < 0.0 || !weight.is_finite() {
-                problems::NEGATIVE_DURATION.count(profile.report(), None, name);
-            } else {
-                profile.add(path, thread, metric, (weight * scale).round() as u64);
-            }
+            profile.add_number((path, thread, metric), weight * scale, &format!("a value of {weight:e} of {name}"));
         };
         for (at, &path) in stacks.iter().enumerate() {
             match weights.get(at) {

@@ -61,16 +61,16 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
+    let why = processes.why_empty("record with rocprofv3 --kernel-trace --hip-trace --memory-copy-trace");
     let mut traces = processes.traces(FORMAT, name);
     if let (Some(file), Some((_, first))) = (database, traces.first_mut()) {
         database::note_unread(file, &mut first.report);
     }
     if traces.is_empty() {
-        let without = "a recording of rocprofv3 without kernels, copies and calls; record with rocprofv3 --kernel-trace --hip-trace \
-                       --memory-copy-trace";
+        let without = || format!("a recording of rocprofv3 without kernels, copies and calls: {why}");
         let cut =
             |error| format!("a recording of rocprofv3 that breaks off or is damaged before its first record: {error}");
-        let reason = broken.map_or_else(|| without.to_owned(), cut);
+        let reason = broken.map_or_else(without, cut);
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     }
     traces.iter_mut().for_each(|(_, trace)| processes::seal(trace, options));

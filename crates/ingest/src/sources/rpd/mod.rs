@@ -56,11 +56,11 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
+    let why = processes.why_empty("nothing ran on a GPU while it was recorded");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason =
-            "a recording of rocmProfileData without calls and operations: nothing ran on a GPU while it was recorded";
-        return Err(Error::Malformed { path: name.into(), reason: reason.to_owned(), offset: 0 });
+        let reason = format!("a recording of rocmProfileData without calls and operations: {why}");
+        return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);
     traces.iter_mut().for_each(|(_, trace)| processes::seal(trace, options));
@@ -106,6 +106,13 @@ impl Recording<'_> {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
 
+    /// Counts a row whose name the file does not hold.
+    fn note_nameless(&self, id: Option<i64>, called: &str, processes: &mut Processes<'_>) {
+        if id.is_none_or(|id| !self.texts.contains_key(&id)) {
+            tables::note_nameless(&[id], called, processes);
+        }
+    }
+
     /// Reads calls and marks. What the calls were asked for is kept for what they launched.
     fn calls(&self, processes: &mut Processes<'_>) -> Launches {
         let mut launches = self.launches(processes);
@@ -113,11 +120,15 @@ impl Recording<'_> {
         tables::rows(self.file, CALLS, &columns, processes, |row, processes| {
             let (id, pid, tid) = (row.i64(0), row.i64(1), row.i64(2));
             let (call, text) = (self.text(row.i64(5)), self.text(row.i64(6)));
+            self.note_nameless(row.i64(5), "call without a name", processes);
             let launch = id.and_then(|id| launches.get_mut(&id));
-            let is_call = INTERFACES.iter().any(|prefix| call.starts_with(prefix));
+            // What launched something is a call, whatever its name.
+            let is_call =
+                INTERFACES.iter().any(|prefix| call.starts_with(prefix)) || call.is_empty() && launch.is_some();
             let range = (call == MARK && !text.is_empty()).then(|| Range::of(text));
             let (name, (category, kind)) = match (&range, call) {
                 (Some(range), _) => (range.name, range.kind()),
+                (None, "") if is_call => ("call without a name", ("cuda_runtime", EventKind::Runtime)),
                 (None, "") => ("call without a name", ("", EventKind::Other)),
                 (None, call) if is_call => (call, ("cuda_runtime", EventKind::Runtime)),
                 (None, call) if OWN_WORK.iter().any(|part| call.contains(part)) => {
@@ -198,11 +209,16 @@ impl Recording<'_> {
             let call = row.i64(0).and_then(|op| call_of.get(&op).copied());
             let launch = call.and_then(|call| launches.get(&call)).unwrap_or(&nothing);
             let (description, operation) = (self.text(row.i64(5)), self.text(row.i64(6)));
-            let (category, kind) = kind_of(operation);
+            let (category, kind) = match operation {
+                // Its call says what the file does not.
+                "" if launch.bytes.is_some() => ("gpu_memcpy", EventKind::Memcpy),
+                _ => kind_of(operation),
+            };
             let name = [description, operation]
                 .into_iter()
                 .find(|name| !name.is_empty())
                 .unwrap_or("operation without a name");
+            self.note_nameless(row.i64(5), name, processes);
             let times = (row.i64(3), row.i64(4));
             let length = times.0.zip(times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
             // Of several operations nobody knows which moved how much.
