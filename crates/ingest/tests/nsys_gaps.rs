@@ -197,8 +197,5 @@ fn recordings_of_rocm_without_their_texts_keep_launches_and_copies() {
     let trace = &read(&path)[0];
     assert_eq!(trace.kind(trace.gpu.event[0]), EventKind::Memcpy);
     assert!(trace.gpu.launch[0].is_some());
-    assert_eq!(
-        example(trace, "missing_text"),
-        "1 × call without a name (text 77), 1 × operation without a name (text 78)"
-    );
+    assert_eq!(example(trace, "missing_text"), "1 × call without a name (text 77), 1 × copy without a name (text 78)");
 }

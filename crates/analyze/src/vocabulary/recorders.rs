@@ -70,3 +70,23 @@ impl Recorder {
         trace.events.kind.iter().any(|kind| self.shown_by.contains(kind))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Key;
+
+    #[test]
+    fn tools_are_known_by_their_format_or_the_names_of_their_processes() {
+        let mut trace = Trace::default();
+        assert!(of(&trace).is_none());
+        trace.meta.format = "chrome".to_owned();
+        let process = trace.tracks.process(Key::Int(701));
+        trace.tracks.processes[process.index()].name = trace.strings.intern("/host:CPU");
+        assert!(of(&trace).is_some_and(|one| one.mark_steps.contains("step_num")));
+        trace.meta.format = "rpd".to_owned();
+        let one = of(&trace).unwrap();
+        assert!(one.between_calls.contains("roctx") && !one.between_calls.contains("rocprofv3"));
+        assert!(!one.has_between(&trace));
+    }
+}

@@ -214,10 +214,11 @@ impl Recording<'_> {
                 "" if launch.bytes.is_some() => ("gpu_memcpy", EventKind::Memcpy),
                 _ => kind_of(operation),
             };
-            let name = [description, operation]
-                .into_iter()
-                .find(|name| !name.is_empty())
-                .unwrap_or("operation without a name");
+            let name = [description, operation].into_iter().find(|name| !name.is_empty()).unwrap_or(match kind {
+                EventKind::Memcpy => "copy without a name",
+                _ if launch.grid.is_some() => "kernel without a name",
+                _ => "operation without a name",
+            });
             self.note_nameless(row.i64(5), name, processes);
             let times = (row.i64(3), row.i64(4));
             let length = times.0.zip(times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
