@@ -186,10 +186,11 @@ fn producer(trace: &Trace) -> Option<Producer> {
     let name = |id: stackline_model::StrId| id.some().map_or("", |id| trace.strings.get(id));
     let processes = || trace.tracks.processes.iter().map(|p| name(p.name));
     let threads = || trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Thread).map(|t| name(t.name));
-    if processes().any(|p| p.starts_with("/device:") || p.starts_with("/host:")) {
-        Some(Producer::Xprof)
-    } else if processes().any(|p| p.starts_with("/job:")) {
+    // TensorFlow 1 names rows of devices, with the job or without it.
+    if processes().any(|p| p.starts_with("/job:") || p.contains("/stream:") || p.ends_with(" Compute")) {
         Some(Producer::Timeline)
+    } else if processes().any(|p| p.starts_with("/device:") || p.starts_with("/host:")) {
+        Some(Producer::Xprof)
     } else if threads().any(|t| t.starts_with("Hip ")) {
         Some(Producer::Rocm)
     } else {

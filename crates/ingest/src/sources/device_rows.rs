@@ -19,8 +19,17 @@ enum Role {
     Groups,
     /// Calls of the device's runtime on a thread of the host.
     Calls,
+    /// Operators that the host computes.
+    Operators,
 }
-use Role::{Calls, Copies, Groups, Work, WorkWithoutStreams};
+use Role::{Calls, Copies, Groups, Operators, Work, WorkWithoutStreams};
+
+impl Role {
+    /// Whether the row is one of the host.
+    fn is_of_host(self) -> bool {
+        matches!(self, Calls | Operators)
+    }
+}
 
 /// A test on the name of a process or thread.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +69,9 @@ const ROWS: &[(Name, Name, Role)] = &[
     (Parts("/gpu:", "/stream:all"), Any, Copies),
     (Parts("/gpu:", "/stream:"), Any, Work),
     (Parts("/gpu:", "/memcpy"), Any, Copies),
+    // What the host computes, a row for each operator that runs at the same time.
+    (Parts("/device:CPU:", " Compute"), Any, Operators),
+    (Parts("/cpu:", " Compute"), Any, Operators),
     // XProf: JAX, TensorFlow 2, PyTorch/XLA. Rows of streams (GPU) or of cores (TPU), and what is derived from them. `Async XLA Ops`
     // are spans from where a transfer starts to where it is waited for: they lie across each other and across what runs meanwhile.
     (Prefix("/device:"), Prefix("Stream #"), Work),
@@ -115,7 +127,7 @@ pub(super) fn find(trace: &mut Trace) {
     }
     let mut tracks = trace.tracks.tracks.clone();
     for (track, role) in tracks.iter_mut().zip(&roles) {
-        if !matches!(role, None | Some(Calls)) {
+        if role.is_some_and(|role| !role.is_of_host()) {
             track.kind = TrackKind::Stream;
         }
     }
@@ -256,6 +268,7 @@ fn kind(role: Role, name: &str) -> EventKind {
     match role {
         Groups => EventKind::GpuAnnotation,
         Calls => EventKind::Runtime,
+        Operators => EventKind::Operator,
         _ if starts(COPIES) => EventKind::Memcpy,
         _ if starts(FILLS) => EventKind::Memset,
         _ => EventKind::Kernel,
@@ -265,7 +278,8 @@ fn kind(role: Role, name: &str) -> EventKind {
 /// The number of a device, if a process is one of these rows by its name.
 pub(crate) fn device_number(trace: &Trace, track: &Track) -> Option<i64> {
     let name = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
-    let is_device = ROWS.iter().any(|(process, ..)| !matches!(process, Any) && process.matches(name));
+    let rule = ROWS.iter().find(|(process, ..)| !matches!(process, Any) && process.matches(name));
+    let is_device = rule.is_some_and(|(.., role)| !role.is_of_host());
     let from = ["/device:", "/gpu:", "GPU", "XPU", "#"].iter().find_map(|part| Some(name.split_once(part)?.1))?;
     let digits = from.trim_start_matches(|c: char| !c.is_ascii_digit());
     let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
@@ -285,7 +299,8 @@ mod tests {
         assert_eq!(role("/device:TPU:0", "XLA Ops"), Some(WorkWithoutStreams));
         assert_eq!(role("/device:TPU:0", "Steps"), Some(Groups));
         assert_eq!(role("/host:CPU", "python"), None);
-        assert_eq!(role("/job:localhost/replica:0/task:0/device:CPU:0 Compute", ""), None);
+        assert_eq!(role("/job:localhost/replica:0/task:0/device:CPU:0 Compute", ""), Some(Operators));
+        assert_eq!(role("/job:localhost/replica:0/task:0/device:CPU:0 Tensors", ""), None);
         assert_eq!(role("/job:localhost/replica:0/task:0/device:GPU:0/stream:7 Compute", ""), Some(Work));
         assert_eq!(role("GPU2", ""), Some(Work));
         assert_eq!(role("GPU monitor", ""), None);

@@ -69,7 +69,7 @@ fn devices_of_tensorflow_1_and_intel_are_devices_and_processors_are_not() {
     ]);
     assert_eq!(of_kind(&trace, EventKind::Kernel), ["Conv2D", "gemm_kernel"]);
     assert_eq!(trace.gpu.device[0], 1);
-    assert_eq!(of_kind(&trace, EventKind::Other), ["Const"]);
+    assert_eq!(of_kind(&trace, EventKind::Operator), ["Const"]);
 }
 
 /// Kernels stand in a row of all streams, too, and copies in one of copies: with a job before the device, with nothing, and in the
