@@ -207,7 +207,7 @@ fn headline(shown: &Shown<'_>) -> String {
     let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
     let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
-    let Some(step) = largest else { return "how long the whole took is not known of both sides".to_owned() };
+    let Some(step) = largest else { return "not both sides say how long the whole took".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
     let rank = match step.measure {
