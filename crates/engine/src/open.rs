@@ -95,14 +95,20 @@ pub(crate) fn open_ranks<E: From<Error>>(
     take: &mut dyn FnMut(Trace) -> Result<(), E>,
 ) -> Result<Vec<String>, E> {
     let groups = file_groups(inputs)?;
-    let (mut job, mut skipped, mut opened) = (Job::default(), Vec::new(), opened);
-    for group in &groups {
-        let open = || open_group(group, options, &mut skipped).map_err(|error| error.of_one_of(groups.len()));
-        let traces = opened.take().map_or_else(open, |set| Ok(set.traces))?;
+    let (mut job, mut skipped) = (Job::default(), Vec::new());
+    let mut add = |traces: Vec<Trace>| {
         let several = traces.len() > 1;
-        for trace in traces {
+        traces.into_iter().try_for_each(|trace| {
             job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
-            take(trace)?;
+            take(trace)
+        })
+    };
+    match opened {
+        Some(set) => add(set.traces)?,
+        None => {
+            for group in &groups {
+                add(open_group(group, options, &mut skipped).map_err(|error| error.of_one_of(groups.len()))?)?;
+            }
         }
     }
     match (job.is_empty(), inputs.first()) {

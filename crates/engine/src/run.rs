@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What one or many inputs hold: files, archives, directories of traces, run directories, standard input (`-`).
 ///
-/// Opening reads nothing. Traces are read once and kept; a profile and memory traces, which their users change or
+/// Opening reads no file. Traces are read once and kept; a profile and memory traces, which their users change or
 /// keep themselves, are read each time they are asked for.
 #[derive(Debug)]
 pub struct Run {
@@ -80,7 +80,7 @@ impl Run {
     }
 
     /// The parts that it holds, traces first. Reads the traces, except those of folders and of several inputs, which may not fit
-    /// into memory together: of them traces are expected until they are read. Memory of recordings is known by their profile alone.
+    /// into memory together: of them traces are expected until they are read. Whether a recording has memory is not asked of it here: its profile says that.
     ///
     /// # Errors
     /// If nothing of an input can be read.
@@ -92,7 +92,8 @@ impl Run {
         let (mut parts, tells_of_memory) = match &*lock(&self.timeline) {
             Timeline::Lacking(lacks) => return Ok(lacks.has.clone()),
             Timeline::Traces(set) => (vec![Part::Traces], set.traces.iter().any(tells_of_memory)),
-            Timeline::Unread | Timeline::Passed(_) => (vec![Part::Traces], false),
+            Timeline::Passed(within) => (vec![Part::Traces], within.is_some()),
+            Timeline::Unread => (vec![Part::Traces], false),
         };
         let [input] = &self.inputs[..] else {
             parts.extend(tells_of_memory.then_some(Part::Memory));
@@ -101,6 +102,11 @@ impl Run {
         parts.extend(is_recording(input).then_some(Part::Profile));
         parts.extend((tells_of_memory || memory::is_kept(input)).then_some(Part::Memory));
         Ok(parts)
+    }
+
+    /// Whether its one input is standard input or a pipe: what is read of it is gone.
+    pub fn is_read_once(&self) -> bool {
+        matches!(&self.inputs[..], [input] if is_read_once(input))
     }
 
     /// Whether it is a single input that is no folder of others.
@@ -140,7 +146,9 @@ impl Run {
     }
 
     fn open_traces(&self) -> Result<TraceSet, Error> {
-        open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.len()))
+        // Of a folder with several runs one may not stand for all either.
+        let count = |input: &PathBuf| if is_run(input) { 1 } else { runs_below(input).len().max(1) };
+        open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
     }
 
     /// Keeps the traces of one rank alone.
@@ -156,9 +164,13 @@ impl Run {
     /// Takes traces that were read before.
     fn take_traces(&mut self) -> Result<Option<TraceSet>, Error> {
         let timeline = self.timeline.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(timeline, Timeline::Passed(None)) {
-            Timeline::Traces(set) => Ok(Some(Arc::unwrap_or_clone(set))),
-            Timeline::Lacking(lacks) => Err(Error::Lacks(lacks)),
+        match timeline {
+            Timeline::Traces(set) => {
+                let set = std::mem::take(set);
+                *timeline = Timeline::Passed(None);
+                Ok(Some(Arc::unwrap_or_clone(set)))
+            }
+            Timeline::Lacking(lacks) => Err((**lacks).clone().into()),
             Timeline::Unread | Timeline::Passed(_) => Ok(None),
         }
     }
@@ -289,15 +301,16 @@ impl Run {
                 return Ok(Some(beside));
             }
         }
-        match &*lock(&self.timeline) {
-            Timeline::Traces(set) => return Ok(set.traces.iter().find_map(from_trace)),
+        // Others may ask for the traces meanwhile.
+        let set = match &*lock(&self.timeline) {
+            Timeline::Traces(set) => Some(Arc::clone(set)),
             Timeline::Passed(within) => return Ok(within.as_deref().cloned()),
             Timeline::Lacking(lacks) if lacks.has != [Part::Memory] => return Ok(None),
-            // Standard input was read to its end.
-            Timeline::Lacking(lacks) if lacks.paths == [Path::new("-")] => return Err((**lacks).clone().into()),
-            Timeline::Lacking(_) | Timeline::Unread => {}
-        }
-        self.read_memory()
+            // It was read to its end.
+            Timeline::Lacking(lacks) if self.is_read_once() => return Err((**lacks).clone().into()),
+            Timeline::Lacking(_) | Timeline::Unread => None,
+        };
+        set.map_or_else(|| self.read_memory(), |set| Ok(set.traces.iter().find_map(from_trace)))
     }
 
     /// The memory of inputs that hold none beside traces, whose traces were not read.
@@ -417,6 +430,11 @@ fn only_run(folder: &Path) -> Option<PathBuf> {
         || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
     let is_alone = runs.len() == 1 && has_no_files();
     runs.pop().filter(|_| is_alone)
+}
+
+/// Whether an input is standard input or a pipe.
+fn is_read_once(input: &Path) -> bool {
+    input == Path::new("-") || std::fs::metadata(input).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 
 /// Whether a trace has events of memory.

@@ -264,7 +264,8 @@ impl NativeRun {
     /// An error that says what there is instead, if it has no traces.
     pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
         let Err(error) = self.run.traces() else { return Ok(()) };
-        let instead = if self.memory.is_some() { "Run.memory() has it" } else { "Run.call_tree() has its calls" };
+        let instead =
+            if self.memory.is_some() { "Run.memory() has its memory" } else { "Run.call_tree() has its calls" };
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 

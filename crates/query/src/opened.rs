@@ -142,10 +142,13 @@ impl Opened {
                 .position(|info| info.rank == rank)
                 .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
         };
-        match (self.set.traces.get(at), self.run.traces()) {
-            (Some(trace), _) => Ok((at, trace)),
-            (None, Err(lacks)) => Err(QueryError::unavailable(lacks)),
-            (None, Ok(_)) => Err(QueryError::unavailable("the run is empty")),
+        match self.set.traces.get(at) {
+            Some(trace) => Ok((at, trace)),
+            None => Err(self
+                .run
+                .traces()
+                .err()
+                .map_or_else(|| QueryError::unavailable("the run is empty"), QueryError::unavailable)),
         }
     }
 

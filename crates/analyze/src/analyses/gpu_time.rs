@@ -5,8 +5,8 @@
 //! the device's streams counts by the operation that ends the gap: `idle_host_wait` if its launch call started only
 //! within the gap or never (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
 //! between operations), else `idle_other` (it waited for something else). Without a launch record the cause is
-//! `idle_unknown`, and so it is from the launch of an operation on that must have run in the gap, and of which the trace has no record, or
-//! none with a time that can be true. The rows of a device add up to its window.
+//! `idle_unknown`, and so it is from the launch of an operation on that may have run in the gap, and of which the trace has no record, or
+//! none with a time that can be true, and at the end where no operation of the device has a launch record. The rows of a device add up to its window.
 //!
 //! `gpu_kernels`: the same operations by name.
 
@@ -16,7 +16,7 @@ use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::steps::Looked;
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow};
-use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
+use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -76,10 +76,11 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     operations
 }
 
-/// When operations were launched, by host thread, that have no record or none with a time that can be true, ascending.
+/// When kernels, and operations without a time that can be true, were launched of which nothing is known, by host thread, ascending.
 fn launches_of_lost(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
-    let is_fill = |call: &EventId| names::is_fill_launch(trace.name(*call));
-    let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
+    // Profilers may leave out fills, and copies of nothing.
+    let is_kernel = |call: &EventId| trace.name(*call).contains("Launch");
+    let without = trace.launches_without_work().into_iter().filter(is_kernel);
     let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let untimed = untimed.filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
     let mut lost: BTreeMap<TrackId, Vec<i64>> = BTreeMap::new();
@@ -162,7 +163,7 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
     let launch =
         |o: &Operation| trace.gpu.launch[o.gpu.index()].some().map(|launch| trace.events.start[launch.index()]);
     let earlier = operations.iter().take_while(|o| o.start < first).filter(|o| o.end <= first).filter_map(launch).max();
-    let mut launched = earlier.unwrap_or(first);
+    let mut launched: Option<i64> = earlier;
     let mut at = first;
     let clipped = operations.iter().filter(|o| o.end > first && o.start < last || window.is_none());
     for operation in clipped.map(|o| Operation { start: o.start.max(first), end: o.end.min(last), ..*o }) {
@@ -171,9 +172,14 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
         if at < operation.start && busy_until < operation.start {
             let gap = (busy_until.max(at), operation.start);
             let next = launch(&operation).unwrap_or(operation.start);
-            idle(&mut times, gap, cause(trace, &operation, gap.0), lost_from(lost, (launched, next), gap));
+            idle(
+                &mut times,
+                gap,
+                cause(trace, &operation, gap.0),
+                lost_from(lost, (launched.unwrap_or(first), next), gap),
+            );
         }
-        launched = launched.max(launch(&operation).unwrap_or(launched));
+        launched = launched.max(launch(&operation));
         at = at.max(operation.start);
         if let Some(class) = class(operation.kind) {
             until[class] = until[class].max(operation.end);
@@ -184,7 +190,9 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
     if window.is_some() {
         // Nothing that ends this gap was launched within the window.
         let gap = (end.max(at), last.max(end.max(at)));
-        idle(&mut times, gap, HOST_WAIT, lost_from(lost, (launched, last), gap));
+        let has_launches = operations.iter().any(|operation| launch(operation).is_some());
+        let cause = if has_launches { HOST_WAIT } else { UNKNOWN };
+        idle(&mut times, gap, cause, lost_from(lost, (launched.unwrap_or(first), last), gap));
     }
     times
 }
@@ -347,5 +355,24 @@ mod tests {
             [22, 0, 0, 78, 0, 0, 0],
             "the first one was launched at 50, too: they come before it"
         );
+    }
+
+    fn trace_with_launches(starts: &[i64]) -> Trace {
+        let mut trace = Trace::default();
+        trace.events.start.extend(starts);
+        trace.gpu.launch.extend((0..starts.len()).map(EventId::new));
+        trace
+    }
+
+    #[test]
+    fn hosts_run_ahead_and_devices_without_launches_have_no_late_host() {
+        let compute = KernelType::Computation;
+        let second = Operation { gpu: GpuId(1), ..operation(60, 10, compute) };
+        let operations = [operation(0, 12, compute), second];
+        let ahead = trace_with_launches(&[-30, -10]);
+        let times = device(&ahead, &operations, None, &[-20]);
+        assert_eq!(times, [22, 0, 0, 0, 0, 0, 48], "launched between the two, long before either ran");
+        let unknown = trace_with_launch(EventId::NONE, 0);
+        assert_eq!(device(&unknown, &operations[..1], Some((0, 100)), &[]), [12, 0, 0, 0, 0, 0, 88]);
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackline_analyze::calls::{Stretch, TraceCalls, calls_by_thread};
-use stackline_engine::Run;
+use stackline_engine::{Part, Run};
 use stackline_model::{CallMetric, CallTree, Trace, TraceSet};
 use stackline_present::exports::calls;
 use std::io::{self, Write};
@@ -43,11 +43,23 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
         return Err(wrong_use("--redact is for traces that are written whole: chrome, perfetto, csv, parquet"));
     }
     let run = run_of(&args.inputs.inputs, common)?;
-    match &args.inputs.inputs[..] {
-        // Of standard input nobody knows before it is read.
-        [input] if run.has_profile() || input.as_os_str() == "-" => of_profile(args, common, (&run, input), write),
-        _ => of_trace(args, common, run, write),
+    let [input] = &args.inputs.inputs[..] else { return of_trace(args, common, run, write) };
+    if run.is_read_once() {
+        let lacks_profile = |error: anyhow::Error| match error.downcast_ref::<stackline_engine::Error>() {
+            Some(stackline_engine::Error::Lacks(_)) => wrong_use(format!(
+                "{}: of pipes only profiles are exported in this format; give a trace as a file",
+                input.display()
+            )),
+            _ => error,
+        };
+        return of_profile(args, common, (&run, input), write).map_err(lacks_profile);
     }
+    // Of a recording of single calls steps can be told apart.
+    let asks_for_part = common.steps.is_some() || common.rank.is_some();
+    if run.has_profile() && !asks_for_part || reading(&run, Run::parts)? == [Part::Profile] {
+        return of_profile(args, common, (&run, input), write);
+    }
+    of_trace(args, common, run, write)
 }
 
 fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
@@ -84,7 +96,8 @@ fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> 
     }
     to_output(common, |out| write(&tree, metric, out))?;
     if part == Stretch::Chosen && steps > 0 {
-        say(&format!("Of {steps} steps; --whole exports all of the trace."))?;
+        let plural = if steps == 1 { "step" } else { "steps" };
+        say(&format!("Of {steps} {plural}; --whole exports all of the trace."))?;
     }
     session.say_read_report()
 }

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    let (session, content) = match kept(inputs, common).filter(|_| !args.for_agent) {
+    let known = if args.for_agent { None } else { kept(inputs, common) };
+    let (session, content) = match known {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
             let mut run = run_of(inputs, common)?;
@@ -102,8 +103,8 @@ fn for_agent(session: &Session<'_>) -> Result<bool> {
 /// whether a `--fail-on` condition held.
 fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
     let path = &run.inputs()[0];
-    // Standard input was read to its end.
-    if !args.fail_on.is_empty() || path.as_os_str() == "-" {
+    // A pipe was read to its end.
+    if !args.fail_on.is_empty() || run.is_read_once() {
         run.traces()?;
     }
     let is_memory = run.is_memory_alone()?;

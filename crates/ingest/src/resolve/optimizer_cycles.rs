@@ -112,10 +112,15 @@ fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let in_cycle = |at: usize| (at..names.len()).take_while(|&at| is_first(at)).count();
     let begins = |&at: &usize| is_first(at) && (at == 0 || !is_first(at - 1));
     let counts: Vec<usize> = (0..names.len()).filter(begins).map(in_cycle).collect();
-    if let [first, middle @ .., last] = &counts[..]
-        && middle.iter().all(|count| count == first)
-        && (last == first || last < first && !middle.is_empty())
-    {
+    let are_alike = match &counts[..] {
+        [first, last] => first == last,
+        // The trace may begin and end within a cycle.
+        [first, usual, others @ .., last] => {
+            others.iter().all(|count| count == usual) && first <= usual && last <= usual
+        }
+        _ => false,
+    };
+    if are_alike {
         ends.retain(|&at| !is_first(at) || at + 1 == names.len());
     }
     if let [others @ .., last] = &ends[..]
@@ -140,6 +145,7 @@ mod tests {
         assert_eq!(ends(&[7, 8, 8, 7, 8, 8, 7]), [2, 5], "the last cycle is cut off");
         assert_eq!(ends(&[7, 7, 8, 7, 7, 8, 7, 7, 8]), [2, 5, 8], "a critic that steps twice");
         assert_eq!(ends(&[7, 7, 8, 7, 7, 8, 7]), [2, 5], "and a last cycle that is cut off");
+        assert_eq!(ends(&[7, 8, 7, 7, 8, 7, 7, 8]), [1, 4, 7], "of which the first is not whole");
         assert_eq!(ends(&[7, 7, 7, 8, 7, 8, 7, 8]), [0, 1, 3, 5, 7], "one that trains alone first");
         assert_eq!(ends(&[7, 8, 8]), [2], "one cycle");
         assert_eq!(ends(&[7, 7, 7, 8, 8, 8]), [0, 1, 2, 3, 4, 5], "another optimizer from then on");

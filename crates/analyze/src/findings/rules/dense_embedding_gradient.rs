@@ -5,7 +5,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use crate::vocabulary::aten;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
-use stackline_model::{EventId, EventKind, StrId};
+use stackline_model::{EventId, StrId};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -25,9 +25,9 @@ pub(super) const RULE: Rule = Rule {
     cost: "a second optimizer; SparseAdam leaves the state of rows alone that a batch does not look up, so results differ slightly; no weight \
            decay, and DistributedDataParallel gathers sparse gradients",
     wrong_when: "The weights are also used otherwise, such as tied to the last layer (tables whose shape another product takes are left out), or \
-                 gradients are clipped by their norm. The gain supposes that work on the table shrinks to three times the share of rows that are \
-                 looked up, its bounds to that share and to ten times of it. Work of optimizers on long lists of tensors, whose shapes traces leave \
-                 out, is not counted.",
+                 gradients are clipped by their norm. The gain supposes that work on the table shrinks to three times the share of rows that the \
+                 largest lookup reads, its bounds to that share and to ten times of it, or three times what all lookups of a step read. Work of \
+                 optimizers on long lists of tensors, whose shapes traces leave out, is not counted.",
     source: "field practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Need::Operators],
     settings: &[
@@ -35,147 +35,218 @@ pub(super) const RULE: Rule = Rule {
             name: "rows",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "largest share of the table's rows that a batch looks up, in percent",
+            about: "largest share of the table's rows that a lookup reads, in percent",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least share of the window, or of the GPU's time, that work on the table takes, in percent",
+            about: "least share of the window, or of the GPU's time, that work on all such tables takes, in percent",
         },
     ],
     elsewhere: &[],
     check,
 };
 
-/// What is left of the work on the table, as multiples of the share of rows that are looked up: likely, at least and at most.
+/// What is left of the work on a table, as multiples of the share of rows that a lookup reads: likely, at least and at most.
 const LEFT: [f64; 3] = [3.0, 1.0, 10.0];
 
 /// Rows and columns.
 type Shape = (i64, i64);
 
-/// Work on a table, and the part of each operator of it that is the table's: an optimizer's may take several tensors.
+/// Operators or kernels, and the part of each that is the table's: an optimizer's may take several tensors.
 type Work = Vec<(EventId, f64)>;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let passes = subject.named(&[EventKind::Operator], |name| aten::EMBEDDING_BACKWARD.contains(&name));
-    let mut tables: BTreeMap<Shape, Vec<(EventId, i64)>> = BTreeMap::new();
-    for pass in passes {
-        if let Some((table, looked_up)) = table(subject, pass) {
-            tables.entry(table).or_default().push((pass, looked_up));
-        }
-    }
-    tables.into_iter().filter_map(|(table, passes)| draft(subject, table, &passes)).collect()
+/// A table, or several of one shape, whose gradient is dense.
+#[derive(Default)]
+struct Table {
+    /// The first backward pass that fills a gradient of it.
+    first: Option<EventId>,
+    /// Indices of the largest lookup, and of all of them.
+    largest: i64,
+    all: i64,
+    /// An operator that looks rows up.
+    lookup: Option<EventId>,
+    /// What goes over all of its rows from the first backward pass on.
+    work: Work,
+    /// Whether the model multiplies by it, too: its gradient is dense then.
+    is_multiplied: bool,
 }
 
-/// The table that a backward pass makes a gradient of, and how many indices were looked up.
-fn table(subject: &Subject<'_>, pass: EventId) -> Option<(Shape, i64)> {
-    let inputs = subject.json("Input Dims", pass)?;
-    let columns = sizes(inputs.get(0)?).last().copied()?;
-    let looked_up = sizes(inputs.get(1)?).into_iter().fold(1, i64::saturating_mul);
-    let filled = |operator: &EventId| match sizes(subject.json("Input Dims", *operator)?.get(0)?)[..] {
-        [rows, of_table] if of_table == columns => Some((rows, columns)),
-        _ => None,
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let operators = subject.operators();
+    let mut tables = tables(subject, &operators);
+    if tables.is_empty() {
+        return Vec::new();
+    }
+    add_work(subject, &operators, &mut tables);
+    let largest_share = subject.setting("rows") / 100.0;
+    tables.retain(|&(rows, _), table| !table.is_multiplied && used(rows, table.largest) <= largest_share);
+    draft(subject, &tables).into_iter().collect()
+}
+
+fn used(rows: i64, indices: i64) -> f64 {
+    (indices as f64 / rows.max(1) as f64).min(1.0)
+}
+
+/// Tables by their shape, from backward passes: each fills a gradient with zeros first.
+fn tables(subject: &Subject<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table> {
+    let trace = subject.trace();
+    let is_pass = |e: &EventId| aten::EMBEDDING_BACKWARD.contains(&trace.name(*e));
+    let mut tables: BTreeMap<Shape, Table> = BTreeMap::new();
+    let mut filled = FxHashSet::default();
+    for &zero in operators.iter().filter(|&&e| trace.name(e) == aten::ZERO) {
+        let Some(pass) = trace.ancestors(zero).find(is_pass).filter(|pass| filled.insert(*pass)) else { continue };
+        let (Some(zeros), Some(inputs)) = (subject.json("Input Dims", zero), subject.json("Input Dims", pass)) else {
+            continue;
+        };
+        let columns = inputs.get(0).and_then(|gradient| sizes(gradient).last().copied());
+        let [rows, of_table] = zeros.get(0).map(sizes).unwrap_or_default()[..] else { continue };
+        if columns == Some(of_table) {
+            let indices = inputs.get(1).map(sizes).unwrap_or_default().into_iter().fold(1, i64::saturating_mul);
+            let table = tables.entry((rows, of_table)).or_default();
+            table.largest = table.largest.max(indices);
+            table.all = table.all.saturating_add(indices);
+            let start = |e: EventId| trace.events.start[e.index()];
+            table.first = Some(table.first.filter(|&first| start(first) <= start(pass)).unwrap_or(pass));
+        }
+    }
+    tables
+}
+
+/// Notes what the operators do with the tables that they take.
+fn add_work(subject: &Subject<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
+    let trace = subject.trace();
+    let column = trace.attr("Input Dims");
+    let mut known: FxHashMap<StrId, Vec<(Shape, Option<f64>)>> = FxHashMap::default();
+    let mut taken: Vec<(EventId, StrId)> = Vec::new();
+    for &event in operators {
+        let Some(dims) = column.get(event).and_then(|dims| dims.text_id()) else { continue };
+        let of =
+            known.entry(dims).or_insert_with(|| parts(trace.strings.get(dims), |shape| tables.contains_key(&shape)));
+        if !of.is_empty() {
+            taken.push((event, dims));
+        }
+    }
+    for (_, dims) in taken.iter().filter(|(event, _)| aten::MULTIPLIES.contains(&trace.name(*event))) {
+        for (shape, _) in &known[dims] {
+            if let Some(table) = tables.get_mut(shape) {
+                table.is_multiplied = true;
+            }
+        }
+    }
+    let events: Vec<EventId> = taken.iter().map(|&(event, _)| event).collect();
+    let outermost: FxHashSet<EventId> = subject.outermost(&events).into_iter().collect();
+    let start = |e: EventId| trace.events.start[e.index()];
+    for (event, dims) in taken.into_iter().filter(|(event, _)| outermost.contains(event)) {
+        let name = trace.name(event);
+        for &(shape, part) in &known[&dims] {
+            let Some(table) = tables.get_mut(&shape) else { continue };
+            // Before, it is made; a copy of it is none of the gradient's.
+            let is_behind = table.first.is_some_and(|first| start(first) <= start(event));
+            if aten::EMBEDDING.contains(&name) {
+                table.lookup = table.lookup.or(Some(event));
+            } else if let Some(part) = part.filter(|_| is_behind && !aten::COPIES.contains(&name)) {
+                table.work.push((event, part));
+            }
+        }
+    }
+}
+
+/// The tables among an operator's inputs, with the part of its first input that each is: the whole, or tensors of a list; none if it
+/// only reads it.
+fn parts(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape, Option<f64>)> {
+    let Ok(inputs) = serde_json::from_str::<Value>(dims) else { return Vec::new() };
+    let inputs = inputs.as_array().map(Vec::as_slice).unwrap_or_default();
+    let shape = |sizes: &[i64]| {
+        if let [rows, columns] = *sizes { Some((rows, columns)).filter(|&s| is_table(s)) } else { None }
     };
-    // It fills the gradient with zeros first.
-    let inside = subject.operators_in(&[pass]);
-    Some((inside.iter().filter(|&&e| subject.trace().name(e) == aten::ZERO).find_map(filled)?, looked_up))
+    let mut found: BTreeMap<Shape, Option<f64>> = BTreeMap::new();
+    for (at, input) in inputs.iter().enumerate() {
+        if let Some(table) = shape(&sizes(input)) {
+            let part = found.entry(table).or_default();
+            *part = part.or((at == 0).then_some(1.0));
+            continue;
+        }
+        let tensors: Vec<Vec<i64>> = input.as_array().into_iter().flatten().map(sizes).collect();
+        let elements = |sizes: &[i64]| sizes.iter().map(|&size| size as f64).product::<f64>();
+        let all: f64 = tensors.iter().map(|sizes| elements(sizes)).sum();
+        for sizes in &tensors {
+            if let Some(table) = shape(sizes) {
+                let part = found.entry(table).or_default();
+                if at == 0 {
+                    *part = Some(part.unwrap_or(0.0) + elements(sizes) / all);
+                }
+            }
+        }
+    }
+    found.into_iter().collect()
 }
 
 fn sizes(shape: &Value) -> Vec<i64> {
     shape.as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
 }
 
-fn draft(subject: &Subject<'_>, (rows, columns): Shape, passes: &[(EventId, i64)]) -> Option<Draft> {
-    let looked_up = passes.iter().map(|&(_, count)| count).max()?.min(rows);
-    let used = looked_up as f64 / rows.max(1) as f64;
-    if 100.0 * used > subject.setting("rows") {
-        return None;
-    }
-    let (operators, lookup) = work(subject, (rows, columns))?;
+/// One finding of all tables: what an optimizer does with them is often one operator.
+fn draft(subject: &Subject<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Draft> {
+    let uses_gpu = subject.uses_gpu();
+    let works: Vec<(&Shape, &Table, Work)> = tables
+        .iter()
+        .map(|(shape, table)| {
+            (shape, table, if uses_gpu { kernels_of(subject, &table.work) } else { table.work.clone() })
+        })
+        .collect();
     let ns_of = |work: &Work| work.iter().map(|&(event, part)| subject.dur(event) as f64 * part).sum::<f64>() as i64;
-    let (work, ns, share, whose) = if subject.uses_gpu() {
-        let kernels = kernels_of(subject, &operators);
-        let ns = ns_of(&kernels);
-        (kernels, ns, subject.percent_of_gpu(ns), "of the GPU's time")
-    } else {
-        let ns = ns_of(&operators);
-        (operators, ns, subject.percent(ns), "of the window")
-    };
+    let ns = works.iter().map(|(.., work)| ns_of(work)).fold(0, i64::saturating_add);
+    let share = if uses_gpu { subject.percent_of_gpu(ns) } else { subject.percent(ns) };
+    let &(&(rows, columns), first, _) = works.iter().max_by_key(|(.., work)| ns_of(work))?;
     if share < subject.setting("share") {
         return None;
     }
-    let [likely, least, most] = LEFT.map(|times| edits(subject, (rows, columns), &work, (used * times).min(1.0)));
+    let [likely, least, most] = LEFT.map(|times| edits(subject, &works, times));
+    let whose = if uses_gpu { "of the GPU's time" } else { "of the window" };
+    let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
+    let what = match works.len() {
+        1 => format!("a dense gradient of {rows} × {columns}"),
+        count => format!("dense gradients of {count} shapes, such as {rows} × {columns},"),
+    };
     Some(Draft {
-        title: format!(
-            "a gradient of {rows} × {columns}, of whose rows a batch looks up {:.1} % at most, costs {share:.0} % {whose}",
-            100.0 * used
-        ),
-        place: subject.place(lookup.unwrap_or(passes[0].0)),
+        title: format!("{what} of whose rows a lookup reads {percent:.1} % at most: {share:.0} % {whose}"),
+        place: subject.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
-            Fact::count("indices of a batch", usize::try_from(looked_up).unwrap_or(0)),
-            Fact::count("operators or kernels", work.len()),
+            Fact::count("indices of the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
+            Fact::count("operators or kernels", works.iter().map(|(.., work)| work.len()).sum()),
             Fact::time("work on all rows, a step", subject.per_step(ns)),
         ],
         worth: Worth::Range(likely, vec![least, most]),
-        events: work.into_iter().map(|(event, _)| event).collect(),
+        events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),
         support: Support::Exact,
         confidence: Confidence::High,
     })
 }
 
-/// Edits that leave so much of the table's part of the work.
-fn edits(subject: &Subject<'_>, (rows, columns): Shape, work: &Work, left: f64) -> Vec<Edit> {
-    let mut by_part: BTreeMap<u64, Vec<EventId>> = BTreeMap::new();
-    for &(event, part) in work {
-        by_part.entry(part.to_bits()).or_default().push(event);
+/// Edits that leave so many times the share of rows that a lookup reads of the tables' part of the work; where that is most, what all lookups
+/// of a step read, were their rows different ones.
+fn edits(subject: &Subject<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
+    let mut gone: FxHashMap<EventId, f64> = FxHashMap::default();
+    for ((rows, _), table, work) in works {
+        let lookups = used(*rows, table.all / subject.steps().max(1) as i64);
+        let least = if times > LEFT[0] { LEFT[0] * lookups } else { 0.0 };
+        let left = (used(*rows, table.largest) * times).max(least).min(1.0);
+        for &(event, part) in work {
+            *gone.entry(event).or_default() += part * (1.0 - left);
+        }
     }
-    let edit = |(part, events): (u64, Vec<EventId>)| {
-        let scale = 1.0 - f64::from_bits(part) * (1.0 - left);
-        subject.edit(Action::Scale(scale), format!("work on a table of {rows} × {columns}"), &events)
+    let mut by_scale: BTreeMap<u64, Vec<EventId>> = BTreeMap::new();
+    for (event, part) in gone {
+        by_scale.entry((1.0 - part).max(0.0).to_bits()).or_default().push(event);
+    }
+    let edit = |(scale, mut events): (u64, Vec<EventId>)| {
+        events.sort_unstable();
+        subject.edit(Action::Scale(f64::from_bits(scale)), "work on all rows of embedding tables", &events)
     };
-    by_part.into_iter().filter_map(edit).collect()
-}
-
-/// The outermost operators that go over all rows of a table, and one that looks rows up; `None` if the model multiplies by it, too: its
-/// gradient is dense then.
-fn work(subject: &Subject<'_>, (rows, columns): Shape) -> Option<(Work, Option<EventId>)> {
-    let trace = subject.trace();
-    let texts = [format!("[{rows}, {columns}]"), format!("[{rows},{columns}]")];
-    let is_named = |text: &str| texts.iter().any(|shape| text.contains(shape));
-    let shapes: FxHashSet<StrId> =
-        trace.strings.iter().enumerate().filter(|(_, text)| is_named(text)).map(|(at, _)| StrId::new(at)).collect();
-    let column = trace.attr("Input Dims");
-    let dims = |e: EventId| column.get(e)?.text_id();
-    let takes_it = |&e: &EventId| dims(e).is_some_and(|shape| shapes.contains(&shape));
-    let on_table: Vec<EventId> = subject.operators().into_iter().filter(takes_it).collect();
-    if on_table.iter().any(|&e| aten::MULTIPLIES.contains(&trace.name(e))) {
-        return None;
-    }
-    let mut parts: FxHashMap<StrId, Option<f64>> = FxHashMap::default();
-    let (lookups, others): (Vec<EventId>, Vec<EventId>) =
-        subject.outermost(&on_table).into_iter().partition(|&e| aten::EMBEDDING.contains(&trace.name(e)));
-    let part = |e: EventId| {
-        let shape = dims(e)?;
-        let part = *parts.entry(shape).or_insert_with(|| part(trace.strings.get(shape), (rows, columns)));
-        Some((e, part?))
-    };
-    Some((others.into_iter().filter_map(part).collect(), lookups.first().copied()))
-}
-
-/// The part of an operator's first input that is the table: the whole, or one tensor of a list.
-fn part(dims: &str, (rows, columns): Shape) -> Option<f64> {
-    let inputs: Value = serde_json::from_str(dims).ok()?;
-    let first = inputs.get(0)?;
-    if sizes(first) == [rows, columns] {
-        return Some(1.0);
-    }
-    let tensors: Vec<Vec<i64>> = first.as_array()?.iter().map(sizes).collect();
-    let elements = |sizes: &Vec<i64>| sizes.iter().map(|&size| size as f64).product::<f64>();
-    let of_table: f64 = tensors.iter().filter(|sizes| **sizes == [rows, columns]).map(elements).sum();
-    let all: f64 = tensors.iter().map(elements).sum();
-    (of_table > 0.0).then(|| of_table / all)
+    by_scale.into_iter().filter_map(edit).collect()
 }
 
 /// The kernels that operators launch, with their parts.
@@ -187,14 +258,17 @@ fn kernels_of(subject: &Subject<'_>, work: &Work) -> Work {
 
 #[cfg(test)]
 mod tests {
-    use super::part;
+    use super::parts;
 
     #[test]
-    fn the_part_of_a_table_in_the_lists_of_an_optimizer() {
-        let table = (200_000, 64);
-        assert_eq!(part("[[200000, 64], []]", table), Some(1.0));
-        assert_eq!(part("[[64, 20], [200000, 64]]", table), None, "what it reads only");
-        assert_eq!(part("[[[200000, 64], [100000, 64]], []]", table), Some(2.0 / 3.0));
-        assert_eq!(part("[[]]", table), None);
+    fn the_part_of_a_table_in_the_inputs_of_an_operator() {
+        let (table, other) = ((200_000, 64), (100_000, 64));
+        let of = |dims: &str| parts(dims, |shape| shape == table || shape == other);
+        assert_eq!(of("[[200000, 64], []]"), [(table, Some(1.0))]);
+        assert_eq!(of("[[64, 20], [200000, 64]]"), [(table, None)], "what it reads only");
+        let both = [(other, Some(1.0 / 3.0)), (table, Some(2.0 / 3.0))];
+        assert_eq!(of("[[[200000, 64], [100000, 64]], [[200000, 64], [100000, 64]]]"), both);
+        assert_eq!(of("[[]]"), []);
+        assert_eq!(of("no list"), []);
     }
 }

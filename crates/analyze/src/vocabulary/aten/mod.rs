@@ -33,6 +33,8 @@ pub(crate) const EMBEDDING: &[&str] =
     &["aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::index_select"];
 pub(crate) const EMBEDDING_BACKWARD: &[&str] =
     &["aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"];
+/// Make another tensor of the same values, or write them into one.
+pub(crate) const COPIES: &[&str] = &[COPY, CLONE, "aten::detach", "detach"];
 /// Multiply by a matrix, or turn it for that.
 pub(crate) const MULTIPLIES: &[&str] =
     &["aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::t", "aten::transpose", "aten::einsum"];

@@ -24,8 +24,11 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     };
     let Ok(text) = std::str::from_utf8(&head[..end]) else { return Sniff::No };
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(LOOKED_AT).collect();
-    let are_stacks = lines.iter().all(|line| line.starts_with('#') || stack(line).is_some())
-        && lines.iter().any(|line| line.contains(';'));
+    // Logs end with fractions, too: `epoch 1; loss 0.5`.
+    let is_stack =
+        |line: &&str| stack(line).is_some_and(|(frames, value)| value.fract() == 0.0 || !frames.contains("; "));
+    let are_stacks =
+        lines.iter().all(|line| line.starts_with('#') || is_stack(line)) && lines.iter().any(|line| line.contains(';'));
     if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
 }
 
@@ -34,7 +37,7 @@ fn stack(line: &str) -> Option<(&str, f64)> {
     let (frames, value) = line.trim_end().rsplit_once([' ', '\t'])?;
     // Words such as `nan` are no values.
     let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
-    Some((frames.trim_end(), value.parse().ok().filter(|_| is_number)?))
+    Some((frames.trim_end(), value.parse().ok().filter(|value: &f64| is_number && value.is_finite())?))
 }
 
 /// How many of the unit that is counted make one, where values have fractions.
