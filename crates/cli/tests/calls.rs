@@ -300,3 +300,27 @@ fn traces_are_exported_as_profiles() {
     let (code, text) = failure(&["export", &trace, &trace, "--to", "pprof", "-o", "x.pb.gz"]);
     assert!(code == Some(2) && text.contains("--rank"), "{text}");
 }
+
+/// Profiles are exported from archives and pipes, too, and a pipe with a trace is refused.
+#[test]
+fn packed_and_piped_profiles_are_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = folder.path().join("stacks.txt");
+    std::fs::write(&stacks, "main;load 3\nmain;train 5\n").unwrap();
+    let packed = folder.path().join("stacks.tar.gz");
+    let mut tar = std::process::Command::new("tar");
+    tar.arg("-czf").arg(&packed).arg("-C").arg(folder.path()).arg("stacks.txt");
+    assert!(tar.status().unwrap().success());
+    let plain = stdout(&["export", stacks.to_str().unwrap(), "--to", "collapsed"]);
+    assert_eq!(plain, "main;load 3\nmain;train 5\n");
+    assert_eq!(stdout(&["export", packed.to_str().unwrap(), "--to", "collapsed"]), plain);
+    let piped = |file: &std::path::Path| {
+        let input = std::fs::File::open(file).unwrap();
+        let output = common::stackline(&["export", "-", "--to", "collapsed"]).stdin(input).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert_eq!(piped(&stacks), (Some(0), plain));
+    let trace = common::write_sample(folder.path(), 0);
+    let (code, said) = piped(std::path::Path::new(&trace));
+    assert!(code == Some(2) && said.contains("give a trace as a file"), "{code:?} {said}");
+}
