@@ -314,13 +314,13 @@ fn packed_and_piped_profiles_are_exported() {
     let plain = stdout(&["export", stacks.to_str().unwrap(), "--to", "collapsed"]);
     assert_eq!(plain, "main;load 3\nmain;train 5\n");
     assert_eq!(stdout(&["export", packed.to_str().unwrap(), "--to", "collapsed"]), plain);
-    let piped = |file: &std::path::Path| {
+    let piped = |file: &Path| {
         let input = std::fs::File::open(file).unwrap();
-        let output = common::stackline(&["export", "-", "--to", "collapsed"]).stdin(input).output().unwrap();
+        let output = stackline(&["export", "-", "--to", "collapsed"]).stdin(input).output().unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
     assert_eq!(piped(&stacks), (Some(0), plain));
     let trace = common::write_sample(folder.path(), 0);
-    let (code, said) = piped(std::path::Path::new(&trace));
+    let (code, said) = piped(Path::new(&trace));
     assert!(code == Some(2) && said.contains("give a trace as a file"), "{code:?} {said}");
 }

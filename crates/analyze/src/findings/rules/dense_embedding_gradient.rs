@@ -229,7 +229,7 @@ fn draft(subject: &Subject<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Draft
 /// Edits that leave so many times the share of rows that a lookup reads of the tables' part of the work; where that is most, what all lookups
 /// of a step read, were their rows different ones.
 fn edits(subject: &Subject<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
-    let mut gone: FxHashMap<EventId, f64> = FxHashMap::default();
+    let mut gone: BTreeMap<EventId, f64> = BTreeMap::new();
     for ((rows, _), table, work) in works {
         let lookups = used(*rows, table.all / subject.steps().max(1) as i64);
         let least = if times > LEFT[0] { LEFT[0] * lookups } else { 0.0 };
@@ -242,8 +242,7 @@ fn edits(subject: &Subject<'_>, works: &[(&Shape, &Table, Work)], times: f64) ->
     for (event, part) in gone {
         by_scale.entry((1.0 - part).max(0.0).to_bits()).or_default().push(event);
     }
-    let edit = |(scale, mut events): (u64, Vec<EventId>)| {
-        events.sort_unstable();
+    let edit = |(scale, events): (u64, Vec<EventId>)| {
         subject.edit(Action::Scale(f64::from_bits(scale)), "work on all rows of embedding tables", &events)
     };
     by_scale.into_iter().filter_map(edit).collect()
