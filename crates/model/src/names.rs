@@ -40,6 +40,19 @@ pub fn is_launch(call: &str) -> bool {
             .any(|part| call.contains(part))
 }
 
+/// Whether a runtime or driver call launches a kernel, or a graph of them ([`is_graph_launch`]): a launch ([`is_launch`]) that is no
+/// copy or fill, which take little time and of which some profilers record no activity.
+#[must_use]
+pub fn is_kernel_launch(call: &str) -> bool {
+    is_launch(call) && call.contains("Launch")
+}
+
+/// Whether a runtime or driver call launches a graph: `cudaGraphLaunch`.
+#[must_use]
+pub fn is_graph_launch(call: &str) -> bool {
+    is_launch(call) && call.contains("GraphLaunch")
+}
+
 /// Whether a launch fills memory ([`is_launch`]): profilers may leave out what it does, which takes no time to speak of.
 #[must_use]
 pub fn is_fill_launch(call: &str) -> bool {
@@ -77,7 +90,24 @@ pub fn is_recompilation(span: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_compilation;
+    use super::{is_compilation, is_graph_launch, is_kernel_launch, is_launch};
+
+    #[test]
+    fn launches_of_kernels_and_graphs_are_told_from_copies_and_fills() {
+        for name in ["cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaLaunchCooperativeKernel"]
+        {
+            assert!(is_kernel_launch(name) && !is_graph_launch(name), "{name}");
+        }
+        for name in ["cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch_ptsz"] {
+            assert!(is_kernel_launch(name) && is_graph_launch(name), "{name}");
+        }
+        for name in ["cudaMemcpyAsync", "hipMemsetAsync"] {
+            assert!(is_launch(name) && !is_kernel_launch(name), "{name}");
+        }
+        for name in ["cudaLaunchHostFunc", "cudaGraphAddKernelNode", "cudaStreamSynchronize"] {
+            assert!(!is_kernel_launch(name), "{name}");
+        }
+    }
 
     #[test]
     fn compilations_have_numbers() {

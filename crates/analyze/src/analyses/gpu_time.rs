@@ -16,7 +16,7 @@ use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::steps::Looked;
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow};
-use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit};
+use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -79,7 +79,7 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
 /// When kernels, and operations without a time that can be true, were launched of which nothing is known, by host thread, ascending.
 fn launches_of_lost(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
     // Profilers may leave out fills, and copies of nothing.
-    let is_kernel = |call: &EventId| trace.name(*call).contains("Launch");
+    let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
     let without = trace.launches_without_work().into_iter().filter(is_kernel);
     let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let untimed = untimed.filter_map(|gpu| trace.gpu.launch[gpu.index()].some());

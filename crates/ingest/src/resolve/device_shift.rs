@@ -9,7 +9,7 @@
 use super::waits;
 use crate::problems;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
+use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
 
 /// Smaller differences are left as recorded.
@@ -102,7 +102,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     // In most traces no launch is late or early enough.
     if launched.values().flatten().any(is_off) {
         // Fills and copies take no time to speak of; some profilers leave fills out.
-        let is_kernel = |call: &EventId| trace.name(*call).contains("Launch");
+        let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
         missing = trace.launches_without_work().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
@@ -296,9 +296,7 @@ fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i6
 /// Calls that launch work, by start: when they began and returned.
 fn launch_calls(trace: &Trace) -> Vec<(i64, i64)> {
     let launches = |event: &EventId| {
-        trace.kind(*event).is_api_call()
-            && trace.events.is_timed(*event)
-            && stackline_model::names::is_launch(trace.name(*event))
+        trace.kind(*event).is_api_call() && trace.events.is_timed(*event) && names::is_launch(trace.name(*event))
     };
     let mut calls: Vec<(i64, i64)> = trace
         .events

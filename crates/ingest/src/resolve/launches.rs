@@ -4,7 +4,7 @@ use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::{chrome, xprof};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrValue, EventId, Key, StrId, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, Key, StrId, Trace, TrackKind, names};
 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
@@ -68,9 +68,10 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
 /// A profiler may lose so many records of kernels, in percent, without changing what is computed.
 const MOST_UNRECORDED_PERCENT: u64 = 2;
 
-fn is_kernel_launch(trace: &Trace, call: EventId) -> bool {
+/// Graphs are no kernels: how many a launch of one runs is not known.
+fn launches_one_kernel(trace: &Trace, call: EventId) -> bool {
     let name = trace.name(call);
-    name.contains("Launch") && !name.contains("Graph")
+    names::is_kernel_launch(name) && !names::is_graph_launch(name)
 }
 
 /// Counts operations without a launch call, and launch calls without an operation.
@@ -90,11 +91,11 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
     }
     for call in trace.launches_without_work() {
         unrecorded.add(call, || trace.name(call).to_owned());
-        if is_kernel_launch(trace, call) && last.get(&pid(trace, call)).is_some_and(|last| start(call) < *last) {
+        if launches_one_kernel(trace, call) && last.get(&pid(trace, call)).is_some_and(|last| start(call) < *last) {
             kernels.add(call, || trace.name(call).to_owned());
         }
     }
-    let recorded = recorded.into_iter().filter(|&call| is_kernel_launch(trace, call)).count() as u64;
+    let recorded = recorded.into_iter().filter(|&call| launches_one_kernel(trace, call)).count() as u64;
     if kernels.count() > MOST_UNRECORDED_PERCENT * (recorded + kernels.count()) / 100 {
         kernels.tell(problems::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
