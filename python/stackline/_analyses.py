@@ -107,6 +107,14 @@ class AnalysisMethods(ABC):
         """Hardware counters per kernel with the operators that launched it."""
         return self.table("hta_counters", steps=steps, rank=rank, whole=whole)
 
+    def counters(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Values of counters over time: clocks, utilization, memory, hardware counters."""
+        return self.table("counters", steps=steps, rank=rank, whole=whole)
+
+    def samples(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Samples of a sampling profiler: time, thread, call path, value."""
+        return self.table("samples", steps=steps, rank=rank, whole=whole)
+
     def clocks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Bounds on the difference between the clocks of host and devices."""
         return self.table("clocks", steps=steps, rank=rank, whole=whole)

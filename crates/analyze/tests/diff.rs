@@ -5,9 +5,10 @@ use crate::tl_support;
 use stackline_analyze::Scope;
 use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
 use stackline_analyze::diff::{
-    Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Vendor, Verdict, alike, compare,
+    Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Verdict, alike, compare,
 };
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
+use stackline_model::Vendor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use tl_support::{Csv, corpus};

@@ -4,7 +4,7 @@ use crate::common::{arguments, corpus};
 use crate::invariants;
 use rusqlite::Connection;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
-use stackline_model::{EventId, EventKind, Phase, Trace, TrackKind, flags};
+use stackline_model::{EventId, EventKind, LinkKind, Phase, Trace, TrackKind, flags};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn read(path: &Path) -> Vec<Trace> {
@@ -258,7 +258,7 @@ fn ranges_marks_and_operators() {
     let counts = ["unfinished", "negative_duration", "no_time"].map(|code| trace.report.count_of(code));
     assert_eq!(counts, [1, 1, 1]);
     assert!(of("domain").is_none());
-    let linked: Vec<_> = trace.backward.iter().map(|(from, to, _)| (from, to)).collect();
+    let linked: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
     assert_eq!(linked, [(of("aten::mm"), of("MmBackward0"))]);
 }
 

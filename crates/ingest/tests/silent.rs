@@ -1,7 +1,7 @@
 //! Inputs that once gave a wrong number or lost something without a word.
 
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
-use stackline_model::{EventId, Trace};
+use stackline_model::{EventId, LinkKind, Trace};
 
 fn read(json: &str) -> Trace {
     read_bytes("t.json", json.as_bytes(), &ReadOptions::default()).unwrap()
@@ -135,7 +135,7 @@ fn a_finished_arrow_starts_no_other() {
         |ph: &str, ts: i64| format!(r#"{{"ph":"{ph}","cat":"x","name":"f","id":1,"pid":1,"tid":{ts},"ts":{ts}}}"#);
     let events: Vec<String> = (1..4).map(|t| x("cpu_op", "a", (1, t), &t.to_string(), "1", "")).collect();
     let trace = read(&list(&[events, vec![flow("s", 1), flow("f", 2), flow("f", 3)]].concat()));
-    assert_eq!(trace.flows.iter().map(|(a, b, _)| (a.0, b.0)).collect::<Vec<_>>(), [(0, 1)]);
+    assert_eq!(trace.links.of(LinkKind::Flow).map(|(a, b, _)| (a.0, b.0)).collect::<Vec<_>>(), [(0, 1)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common::{arguments, corpus, text};
 use crate::invariants;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
-use stackline_model::{AttrValue, EventId, EventKind, StrId, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, EventKind, LinkKind, StrId, Trace, TrackKind};
 use stackline_synth::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ fn a_profile_in_short() {
     };
     let lines: String = trace.events.ids().map(line).collect();
     let flow = |(from, to, _)| format!("{} -> {}\n", trace.name(from), trace.name(to));
-    let flows: String = trace.flows.iter().map(flow).collect();
+    let flows: String = trace.links.of(LinkKind::Flow).map(flow).collect();
     let problems: Vec<_> = trace.report.problems.iter().map(|p| (&p.code, p.count)).collect();
     insta::assert_snapshot!(format!("format {}\n{lines}{flows}{problems:?}", trace.meta.format));
     assert_eq!(trace.gpu.device, [3]);
@@ -314,7 +314,7 @@ fn numbers_that_are_used_again_go_on_with_the_last_event_before() {
         .with(event("second", 30_000, made))
         .with(event("of second", 40_000, taken));
     let trace = read(&space(&[Plane::new(0, "/host:CPU").with(line)], &[]));
-    let flows: Vec<_> = trace.flows.iter().map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    let flows: Vec<_> = trace.links.of(LinkKind::Flow).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(flows, [("first", "of first"), ("second", "of second")]);
 }
 

@@ -1,6 +1,6 @@
 //! The event table: one row per kept record, in the order of the source.
 
-use crate::{EventId, EventKind, Phase, StrId, TrackId, flags};
+use crate::{EventId, EventKind, Level, Phase, StrId, TrackId, flags};
 
 /// Events as plain columns of equal length. Row order is the order of the source (so that HTA's "event index" and
 /// exports are exact); time order per track is an index of [`crate::Trace`].
@@ -18,6 +18,8 @@ pub struct EventTable {
     pub category: Vec<StrId>,
     /// What it is.
     pub kind: Vec<EventKind>,
+    /// Level of the stack: that of its kind, unless the source or its name says more.
+    pub level: Vec<Level>,
     /// Form of its record.
     pub phase: Vec<Phase>,
     /// Bits of [`flags`].
@@ -44,7 +46,7 @@ pub struct NewEvent {
 }
 
 impl EventTable {
-    /// Appends an event, without parent.
+    /// Appends an event, without parent and with the level of its kind.
     pub fn push(&mut self, event: NewEvent) -> EventId {
         let id = EventId::new(self.start.len());
         self.start.push(event.start);
@@ -53,6 +55,7 @@ impl EventTable {
         self.name.push(event.name);
         self.category.push(event.category);
         self.kind.push(event.kind);
+        self.level.push(event.kind.level());
         self.phase.push(event.phase);
         self.flags.push(event.flags);
         self.source_index.push(event.source_index);
@@ -104,6 +107,7 @@ impl EventTable {
             self.name.len(),
             self.category.len(),
             self.kind.len(),
+            self.level.len(),
             self.phase.len(),
             self.flags.len(),
             self.source_index.len(),

@@ -30,6 +30,7 @@ macro_rules! named_enum {
         }
     };
 }
+pub(crate) use named_enum;
 
 named_enum!(
     /// What an event is. Sources map their categories to these; the original category text stays in the event table.
@@ -88,7 +89,7 @@ impl EventKind {
         matches!(self, Self::Runtime | Self::Driver)
     }
 
-    /// The level of the stack this kind belongs to.
+    /// The level of the stack that this kind usually belongs to. That of an event is [`crate::EventTable::level`].
     pub fn level(self) -> Level {
         match self {
             Self::Annotation | Self::GpuAnnotation | Self::Recording => Level::Application,
@@ -102,20 +103,28 @@ impl EventKind {
 }
 
 named_enum!(
-    /// Level of the software and hardware stack (XSP, section 3).
+    /// Level of the software and hardware stack (XSP, section III), from the program down to the device.
     Level {
         /// Steps and user annotations.
         Application = 0 "application",
-        /// Python frames and modules.
-        Python = 1 "python",
+        /// A whole model, or a program that a compiler made of it (an XLA module).
+        Model = 1 "model",
+        /// A layer of a model: a call of an `nn.Module`.
+        Layer = 2 "layer",
+        /// Python frames.
+        Python = 3 "python",
         /// Framework operators.
-        Operator = 2 "operator",
+        Operator = 4 "operator",
+        /// Calls into libraries, the operating system's among them.
+        Library = 5 "library",
         /// Runtime and driver API calls.
-        Runtime = 3 "runtime",
+        Runtime = 6 "runtime",
         /// Work on the accelerator.
-        Kernel = 4 "kernel",
+        Kernel = 7 "kernel",
+        /// Instructions of a kernel.
+        Instruction = 8 "instruction",
         /// Not placed.
-        Other = 5 "other",
+        Other = 9 "other",
     }
 );
 

@@ -23,6 +23,8 @@ mod attrs;
 pub mod caching_allocator;
 mod call_tree;
 mod clock;
+mod counters;
+mod devices;
 mod events;
 mod gpu;
 mod ids;
@@ -47,6 +49,8 @@ pub use call_tree::{
     CallRole, CallSource, CallStats, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
 };
 pub use clock::DeviceClock;
+pub use counters::{CounterSeries, CounterTable};
+pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, VENDOR, Vendor};
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
 pub use ids::{
@@ -54,7 +58,7 @@ pub use ids::{
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
 pub use kind::{EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, flags};
-pub use links::{LinkTable, StackTable};
+pub use links::{LinkKind, LinkTable, StackTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
     MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,

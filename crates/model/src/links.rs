@@ -1,10 +1,24 @@
 //! Links between events that are not nesting.
 
+use crate::kind::named_enum;
 use crate::{EventId, StrId};
+use std::ops::Range;
 
-/// Pairs of events, as columns of equal length.
+named_enum!(
+    /// What a link between two events says. Launches of accelerator work are columns of [`crate::GpuTable`].
+    LinkKind {
+        /// An arrow of the source whose both ends were found.
+        Flow = 0 "flow",
+        /// From a forward operator to the backward operator that autograd made of it.
+        Backward = 1 "backward",
+    }
+);
+
+/// Links between events, as columns of equal length: those of a kind stand together, in the order of [`LinkKind`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkTable {
+    /// What each link says.
+    pub kind: Vec<LinkKind>,
     /// Where the link starts.
     pub from: Vec<EventId>,
     /// Where the link ends.
@@ -14,11 +28,19 @@ pub struct LinkTable {
 }
 
 impl LinkTable {
-    /// Appends a link.
-    pub fn push(&mut self, from: EventId, to: EventId, category: StrId) {
-        self.from.push(from);
-        self.to.push(to);
-        self.category.push(category);
+    /// Replaces all links of a kind by these, each with its start, end and category.
+    pub fn set(&mut self, kind: LinkKind, links: impl IntoIterator<Item = (EventId, EventId, StrId)>) {
+        let links: Vec<(EventId, EventId, StrId)> = links.into_iter().collect();
+        let rows = self.rows(kind);
+        self.kind.splice(rows.clone(), links.iter().map(|_| kind));
+        self.from.splice(rows.clone(), links.iter().map(|link| link.0));
+        self.to.splice(rows.clone(), links.iter().map(|link| link.1));
+        self.category.splice(rows, links.iter().map(|link| link.2));
+    }
+
+    /// Rows of a kind.
+    fn rows(&self, kind: LinkKind) -> Range<usize> {
+        self.kind.partition_point(|other| *other < kind)..self.kind.partition_point(|other| *other <= kind)
     }
 
     /// Number of links.
@@ -31,9 +53,31 @@ impl LinkTable {
         self.from.is_empty()
     }
 
-    /// From, to and category of each link.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (EventId, EventId, StrId)> + '_ {
-        (0..self.len()).map(|i| (self.from[i], self.to[i], self.category[i]))
+    /// Start, end and category of each link of a kind, in the order in which they were set.
+    pub fn of(&self, kind: LinkKind) -> impl ExactSizeIterator<Item = (EventId, EventId, StrId)> + '_ {
+        self.rows(kind).map(|i| (self.from[i], self.to[i], self.category[i]))
+    }
+
+    /// The start of the link of a kind that ends at an event, by binary search: those of the kind must be in the order of their ends, as
+    /// backward links are.
+    pub fn start_of(&self, kind: LinkKind, end: EventId) -> Option<EventId> {
+        let rows = self.rows(kind);
+        let found = self.to[rows.clone()].binary_search(&end).ok()?;
+        Some(self.from[rows.start + found])
+    }
+
+    /// Whether there are links of a kind.
+    pub fn has(&self, kind: LinkKind) -> bool {
+        !self.rows(kind).is_empty()
+    }
+
+    /// Checks that all columns are equally long, and that the links of each kind stand together.
+    pub fn check(&self) -> Result<(), String> {
+        let lengths = [self.from.len(), self.to.len(), self.category.len()];
+        if lengths.iter().any(|&length| length != self.kind.len()) {
+            return Err(format!("link columns differ in length: {} and {lengths:?}", self.kind.len()));
+        }
+        if self.kind.is_sorted() { Ok(()) } else { Err("links of one kind do not stand together".to_owned()) }
     }
 }
 
@@ -50,4 +94,28 @@ pub struct StackTable {
     pub event: Vec<EventId>,
     /// The stack of the event at the same position.
     pub stack: Vec<crate::StackId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_a_kind_are_replaced_and_stand_together() {
+        let link = |n: u32| (EventId(n), EventId(n + 1), StrId::NONE);
+        let mut links = LinkTable::default();
+        links.set(LinkKind::Backward, [link(1), link(2)]);
+        links.set(LinkKind::Flow, [link(9)]);
+        assert!(links.check().is_ok() && links.len() == 3);
+        assert_eq!(links.of(LinkKind::Flow).collect::<Vec<_>>(), [link(9)]);
+        assert_eq!(links.start_of(LinkKind::Backward, EventId(3)), Some(EventId(2)));
+        assert_eq!(links.start_of(LinkKind::Backward, EventId(10)), None);
+        assert_eq!(links.of(LinkKind::Backward).collect::<Vec<_>>(), [link(1), link(2)]);
+        links.set(LinkKind::Backward, [link(4)]);
+        links.set(LinkKind::Flow, []);
+        assert!(!links.has(LinkKind::Flow) && links.has(LinkKind::Backward));
+        assert_eq!(links.of(LinkKind::Backward).collect::<Vec<_>>(), [link(4)]);
+        links.kind.push(LinkKind::Flow);
+        assert!(links.check().is_err());
+    }
 }

@@ -1,8 +1,9 @@
 //! A sealed trace and a set of them.
 
+use crate::names::module_class;
 use crate::{
-    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, LinkTable, ReadReport, StackTable,
-    StrId, StringTable, TrackId, TrackKind, TrackTable,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, Level, LinkTable, ReadReport,
+    StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
 
@@ -62,10 +63,9 @@ pub struct Trace {
     pub tracks: TrackTable,
     /// Work on accelerators, with launch and owner.
     pub gpu: GpuTable,
-    /// Flow arrows of the source whose both ends were found.
-    pub flows: LinkTable,
-    /// From forward operator to backward operator (sequence number and forward thread, or flow).
-    pub backward: LinkTable,
+    /// Links that are not nesting: arrows of the source, and from forward to backward operators (by sequence number and forward
+    /// thread, or by an arrow).
+    pub links: LinkTable,
     /// Stacks that the source attached to events.
     pub stacks: StackTable,
     /// Steps in time order.
@@ -79,6 +79,22 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Puts calls of modules, which are Python frames, at the level of layers.
+    pub fn mark_layers(&mut self) {
+        let is_module: Vec<bool> = self.strings.iter().map(|name| module_class(name).is_some()).collect();
+        let frames = self.events.kind.iter().zip(&self.events.name).zip(&mut self.events.level);
+        for ((kind, name), level) in frames {
+            if *kind == EventKind::PythonFunction && is_module.get(name.index()).is_some_and(|is_module| *is_module) {
+                *level = Level::Layer;
+            }
+        }
+    }
+
+    /// The level of the stack that an event belongs to.
+    pub fn level(&self, event: EventId) -> Level {
+        self.events.level[event.index()]
+    }
+
     /// Builds the time order per track. Call once all events are in.
     pub fn index_tracks(&mut self) {
         let tracks = self.tracks.len();

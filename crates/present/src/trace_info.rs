@@ -1,7 +1,7 @@
 //! What every output says of each trace: its name, rank, size and window.
 
 use serde::{Deserialize, Serialize};
-use stackline_model::{ReadReport, Trace};
+use stackline_model::{Device, ReadReport, Trace};
 
 /// A GPU as the file's `deviceProperties` describe it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl TraceInfo {
             base_ns: trace.meta.base_ns,
             start_ns: span.map(|s| s.0),
             end_ns: span.map(|s| s.1),
-            gpus: gpus(trace),
+            gpus: trace.meta.devices().into_iter().map(Gpu::from).collect(),
         }
     }
 
@@ -80,14 +80,13 @@ impl TraceInfo {
     }
 }
 
-fn gpus(trace: &Trace) -> Vec<Gpu> {
-    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    let Some(properties) = trace.meta.entry("deviceProperties").and_then(parse) else { return Vec::new() };
-    let gpu = |d: &serde_json::Value| Gpu {
-        id: d["id"].as_i64(),
-        name: d["name"].as_str().filter(|name| !name.trim().is_empty()).map(str::to_owned),
-        memory_bytes: d["totalGlobalMem"].as_u64(),
-        multiprocessors: d["numSms"].as_i64(),
-    };
-    properties.as_array().map(|list| list.iter().map(gpu).collect()).unwrap_or_default()
+impl From<Device> for Gpu {
+    fn from(device: Device) -> Self {
+        Self {
+            id: device.number,
+            name: device.name,
+            memory_bytes: device.memory_bytes,
+            multiprocessors: device.multiprocessors,
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A trace written as Chrome JSON and read again is the same model: over every trace of the corpus.
 
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
-use stackline_model::{AttrValue, EventId, Key, LinkTable, StrId, Trace, flags};
+use stackline_model::{AttrValue, EventId, Key, LinkKind, StrId, Trace, flags};
 use stackline_present::exports::{chrome, perfetto};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -72,12 +72,8 @@ fn lines(trace: &Trace, flows: bool) -> Vec<String> {
         ));
     }
     out.extend(trace.steps.iter().map(|s| format!("{s:?}")));
-    let links = |name: &str, links: &LinkTable| {
-        links.iter().map(|(a, b, c)| format!("{name} {a:?} {b:?} {:?}", text(c))).collect::<Vec<_>>()
-    };
-    if flows {
-        out.extend(links("flow", &trace.flows));
-        out.extend(links("backward", &trace.backward));
+    for &kind in LinkKind::ALL.iter().filter(|_| flows) {
+        out.extend(trace.links.of(kind).map(|(a, b, c)| format!("{} {a:?} {b:?} {:?}", kind.name(), text(c))));
     }
     for (i, &frame) in trace.stacks.frame.iter().enumerate() {
         let (frame, category) = (text(frame), text(trace.stacks.category[i]));
@@ -195,7 +191,7 @@ fn every_phase_comes_back() {
         {"ph": "f", "id": 4, "cat": "arrow", "name": "a", "pid": 7, "tid": 2, "ts": 3.5, "bp": "e"}],
         "stackFrames": {"a": {"name": "main", "category": "m"}, "b": {"name": "work", "category": "m", "parent": "a"}}}"#;
     let trace = read_bytes("phases", json, &ReadOptions::default()).unwrap();
-    assert_eq!((trace.flows.len(), trace.stacks.frame.len(), trace.events.len()), (1, 2, 11));
+    assert_eq!((trace.links.len(), trace.stacks.frame.len(), trace.events.len()), (1, 2, 11));
     let again = round_trip(&trace);
     assert_same("phases", &trace, &again);
     // And once more: the second text is the first.

@@ -1,7 +1,7 @@
 //! What changes over time in a trace: its counters, and the bytes that PyTorch's allocators say they hold.
 
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Key, Phase, StrId, Trace, TrackId};
+use stackline_model::{CounterSeries, CounterTable, EventId, EventKind, Key, Trace};
 
 /// Most curves of a trace; those with most values are kept.
 const MOST: usize = 64;
@@ -43,29 +43,18 @@ pub(crate) fn of(trace: &Trace) -> Counters {
     Counters { list: all, left_out }
 }
 
-/// Records of counters: each argument that is a number is one.
+/// Counters that the trace recorded, a curve per series.
 fn recorded(trace: &Trace) -> Vec<Counter> {
-    let mut found: Vec<Counter> = Vec::new();
-    let mut places: FxHashMap<(TrackId, StrId, StrId), usize> = FxHashMap::default();
-    for event in trace.events.ids() {
-        let at = event.index();
-        if trace.events.phase[at] != Phase::Counter || !trace.events.is_plausible(event) {
-            continue;
-        }
-        let (track, name) = (trace.events.track[at], trace.events.name[at]);
-        for (key, value) in trace.attrs.of(event) {
-            let Some(value) = value.as_f64().filter(|value| value.is_finite()) else { continue };
-            let place = *places.entry((track, name, key)).or_insert_with(|| {
-                found.push(Counter { name: name_of(trace, track, name, key), ..Counter::default() });
-                found.len() - 1
-            });
-            found[place].values.push((trace.events.start[at], value));
-        }
+    let counters = CounterTable::of(trace);
+    let named = |series: &CounterSeries| Counter { name: name_of(trace, *series), ..Counter::default() };
+    let mut found: Vec<Counter> = counters.all_series.iter().map(named).collect();
+    for ((&series, &time), &value) in counters.series.iter().zip(&counters.time).zip(&counters.value) {
+        found[series as usize].values.push((time, value));
     }
     found
 }
 
-fn name_of(trace: &Trace, track: TrackId, name: StrId, key: StrId) -> String {
+fn name_of(trace: &Trace, CounterSeries { track, name, key }: CounterSeries) -> String {
     let process = trace.key_text(trace.tracks.pid(track));
     let (name, key) = (trace.strings.get(name), trace.strings.get(key));
     // "GPU 0 Utilization" with the argument "GPU Utilization" needs no second name.

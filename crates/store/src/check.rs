@@ -1,7 +1,7 @@
 //! The rules that let analyses index without looking: every handle of a trace refers to a row that exists, columns are
 //! equally long, and following parents ends. Checked before writing and after reading; a file is never trusted.
 
-use stackline_model::{EventId, Key, LinkTable, StrId, Trace};
+use stackline_model::{EventId, Key, StrId, Trace};
 
 /// Checks a whole trace, as it is to be written.
 pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
@@ -9,8 +9,7 @@ pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
     texts(trace, &trace.events.category, "events.category")?;
     attributes(trace)?;
     tracks(trace)?;
-    texts(trace, &trace.flows.category, "flows.category")?;
-    texts(trace, &trace.backward.category, "backward.category")?;
+    texts(trace, &trace.links.category, "links.category")?;
     texts(trace, &trace.stacks.frame, "frames.frame")?;
     texts(trace, &trace.stacks.category, "frames.category")?;
     rows(trace)
@@ -28,8 +27,7 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     refs(&trace.events.parent, events, "events.parent")?;
     parents_end(trace)?;
     gpu(trace)?;
-    links(trace, &trace.flows, "flows")?;
-    links(trace, &trace.backward, "backward")?;
+    links(trace)?;
     stacks(trace)?;
     all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
 }
@@ -135,13 +133,11 @@ fn gpu(trace: &Trace) -> Result<(), String> {
     all(&g.step, |s| *s == u32::MAX || (*s as usize) < trace.steps.len(), "gpu.step")
 }
 
-fn links(trace: &Trace, links: &LinkTable, what: &str) -> Result<(), String> {
-    if links.to.len() != links.len() || links.category.len() != links.len() {
-        return Err(format!("columns of {what} differ in length"));
-    }
-    let events = trace.events.len();
-    all(&links.from, |e| e.index() < events, what)?;
-    all(&links.to, |e| e.index() < events, what)
+fn links(trace: &Trace) -> Result<(), String> {
+    let (links, events) = (&trace.links, trace.events.len());
+    links.check()?;
+    all(&links.from, |e| e.index() < events, "links.from")?;
+    all(&links.to, |e| e.index() < events, "links.to")
 }
 
 fn stacks(trace: &Trace) -> Result<(), String> {

@@ -5,7 +5,7 @@ use crate::lanes;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Int64Array, UInt8Array, UInt32Array};
 use arrow_schema::DataType;
-use stackline_model::{EventKind, Phase, Trace};
+use stackline_model::{EventKind, Level, Phase, Trace};
 use std::sync::Arc;
 
 /// All columns but those of arguments.
@@ -29,6 +29,9 @@ pub(crate) fn columns(trace: &Trace) -> Vec<Column<'_>> {
         }),
         Column::new("kind", text_type(), true, Packing::Dictionary, |r| {
             dictionary(e.kind[r].iter().map(|k| *k as u32), |k| EventKind::from_u8(k as u8).map(EventKind::name))
+        }),
+        Column::new("level", text_type(), true, Packing::Dictionary, |r| {
+            dictionary(e.level[r].iter().map(|l| *l as u32), |l| Level::from_u8(l as u8).map(Level::name))
         }),
         Column::new("phase", text_type(), true, Packing::Dictionary, |r| {
             dictionary(e.phase[r].iter().map(|p| *p as u32), |p| Phase::from_u8(p as u8).map(Phase::name))

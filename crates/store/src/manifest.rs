@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Marks a manifest as ours.
 pub(crate) const FORMAT: &str = "stackline-run";
 /// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
@@ -62,6 +62,9 @@ pub struct TraceEntry {
     /// All arguments are in the long table, none has a column in the event table (version 1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub long_arguments: bool,
+    /// Events have no column for their level, and links of each kind a table of their own (before version 6).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_levels: bool,
     /// Its tables: name to size. A table without rows has no file and no entry.
     pub tables: BTreeMap<String, TableEntry>,
 }
@@ -124,6 +127,7 @@ impl TraceEntry {
             clocks: clocks.clone(),
             report: trace.report.clone(),
             long_arguments: false,
+            no_levels: false,
             tables: BTreeMap::new(),
         }
     }

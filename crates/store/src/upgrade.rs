@@ -8,7 +8,7 @@ use std::path::Path;
 type Step = fn(&mut Value) -> Result<(), String>;
 
 /// Step `i` upgrades version `i + 1`.
-const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two, two_to_three, three_to_four, four_to_five];
+const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two, two_to_three, three_to_four, four_to_five, five_to_six];
 
 /// Brings a manifest to the current version.
 pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> {
@@ -30,10 +30,15 @@ pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> 
 /// Version 2 gave frequent arguments a column in the event table, files a checksum, and tracks a stored order. A run of
 /// version 1 has all arguments in the long table and no checksums; its order is computed when it is opened.
 fn one_to_two(manifest: &mut Value) -> Result<(), String> {
+    mark_traces(manifest, "long_arguments")
+}
+
+/// Tells the readers of all traces of a manifest that they are of an old form.
+fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
     let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("it has no list of traces")?;
     for trace in traces {
         let trace = trace.as_object_mut().ok_or("a trace is no object")?;
-        trace.insert("long_arguments".to_owned(), true.into());
+        trace.insert(mark.to_owned(), true.into());
     }
     Ok(())
 }
@@ -54,4 +59,9 @@ fn three_to_four(manifest: &mut Value) -> Result<(), String> {
 /// Version 5 added `memory`, which older runs do not have: what their traces tell of it is worked out when it is asked for.
 fn four_to_five(_manifest: &mut Value) -> Result<(), String> {
     Ok(())
+}
+
+/// Version 6 gave events their level, and put `flows` and `backward` into the table `links`.
+fn five_to_six(manifest: &mut Value) -> Result<(), String> {
+    mark_traces(manifest, "no_levels")
 }

@@ -123,9 +123,9 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
 #[test]
 fn a_missing_side_table_is_noted_and_a_missing_main_table_is_an_error() {
     let (_folder, run) = sample_run();
-    fs::remove_file(run.join("trace=0/flows.parquet")).unwrap();
+    fs::remove_file(run.join("trace=0/links.parquet")).unwrap();
     let trace = &read_run(&run, &ReadSelection::all()).unwrap().traces[0];
-    assert!(trace.flows.is_empty());
+    assert!(trace.links.is_empty());
     assert_eq!(trace.report.count_of("missing_table"), 1);
     fs::remove_file(run.join("trace=0/gpu.parquet")).unwrap();
     let text = error(&run).to_string();

@@ -7,7 +7,7 @@ use crate::findings::{Places, launch_of};
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StrId, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, LinkKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
 /// The registered analysis.
@@ -38,7 +38,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let work = scope.resolved(trace);
     let work = work.gpu_work(trace);
     let places = Places::new(trace);
-    let forward: FxHashMap<EventId, EventId> = trace.backward.iter().map(|(from, to, _)| (to, from)).collect();
+    let forward: FxHashMap<EventId, EventId> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (to, from)).collect();
     let line_of = |event: EventId| {
         let own = places.line_key(event);
         if places.is_own(own) {

@@ -2,6 +2,7 @@
 
 mod checks;
 mod clocks;
+mod counters;
 pub(crate) mod coverage;
 mod gpu_lines;
 mod gpu_time;
@@ -14,6 +15,7 @@ pub mod hta_launch_stats;
 pub mod hta_memory_bandwidth;
 pub mod hta_queue_length;
 pub mod hta_temporal_breakdown;
+mod samples;
 mod spans;
 pub mod tl_coll_analysis;
 pub mod tl_gpu_timeline;
@@ -52,6 +54,8 @@ pub const ALL: &[Analysis] = &[
     hta_memory_bandwidth::ANALYSIS,
     hta_annotations::ANALYSIS,
     hta_counters::ANALYSIS,
+    counters::ANALYSIS,
+    samples::ANALYSIS,
     clocks::CLOCKS,
     checks::CHECKS,
 ];

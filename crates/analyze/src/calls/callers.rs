@@ -2,7 +2,7 @@
 
 use super::from_trace::is_call;
 use super::idle::Idle;
-use stackline_model::{EventId, Trace};
+use stackline_model::{EventId, LinkKind, Trace};
 
 /// What events stand below.
 pub(super) struct Callers {
@@ -25,7 +25,7 @@ impl Callers {
         let mut is_backward = vec![false; many];
         let start = |event: EventId| trace.events.start[event.index()];
         // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
-        for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
+        for (from, to, _) in trace.links.of(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to)) {
             // The first one counts.
             if !std::mem::replace(&mut is_backward[to.index()], true) {
                 of[to.index()] = from;

@@ -19,5 +19,5 @@ mod tables;
 pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
 pub use alike::alike;
 pub use families::family;
-pub use profile::{Cell, Measure, Profile, Row, StepLength, Vendor};
+pub use profile::{Cell, Measure, Profile, Row, StepLength};
 pub use tables::tables;

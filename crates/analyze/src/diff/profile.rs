@@ -11,7 +11,7 @@ use crate::steps::{FAR_OFF, between, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, GpuId, StrId, Trace, flags};
+use stackline_model::{EventId, GpuId, StrId, Trace, Vendor, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -129,26 +129,6 @@ impl<'c> FromIterator<&'c Cell> for Row {
     /// One cell per step, from the first on.
     fn from_iter<I: IntoIterator<Item = &'c Cell>>(cells: I) -> Self {
         Self((0..).zip(cells.into_iter().copied()).collect())
-    }
-}
-
-/// Who made a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vendor {
-    /// NVIDIA.
-    Nvidia,
-    /// AMD.
-    Amd,
-}
-
-impl Vendor {
-    /// For people.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nvidia => "NVIDIA",
-            Self::Amd => "AMD",
-        }
     }
 }
 
@@ -415,8 +395,8 @@ fn nests_in_itself(trace: &Trace, tree: &OpTree, node: usize) -> bool {
 
 /// The names of the GPUs, each once; none without.
 fn device(trace: &Trace) -> Option<String> {
-    let gpus: Vec<serde_json::Value> = serde_json::from_str(trace.meta.entry("deviceProperties")?).ok()?;
-    let names: BTreeSet<&str> = gpus.iter().filter_map(|gpu| gpu["name"].as_str()).collect();
+    let devices = trace.meta.devices();
+    let names: BTreeSet<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();
     (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
@@ -431,11 +411,7 @@ fn vendor(trace: &Trace) -> Option<Vendor> {
     if let Some(vendor) = launches.find_map(|launch| of_call(trace.name(launch))) {
         return Some(vendor);
     }
-    let properties = trace.meta.entry("deviceProperties")?;
-    let has = |names: &[&str]| names.iter().any(|name| properties.contains(name));
-    match (has(&["NVIDIA", "Tesla", "GeForce"]), has(&["AMD", "Instinct", "Radeon"])) {
-        (true, false) => Some(Vendor::Nvidia),
-        (false, true) => Some(Vendor::Amd),
-        _ => None,
-    }
+    let devices = trace.meta.devices();
+    let vendors: BTreeSet<Vendor> = devices.iter().filter_map(|device| device.vendor).collect();
+    vendors.first().copied().filter(|_| vendors.len() == 1)
 }

@@ -2,7 +2,7 @@
 
 use super::finding::Draft;
 use super::subject::Subject;
-use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, Trace};
+use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, Trace};
 use std::sync::Arc;
 
 /// What a rule is about.
@@ -212,8 +212,8 @@ impl Need {
             // Only several traces, and memory traces, have these.
             Self::Ranks | Self::Memory | Self::MemoryAccesses | Self::MemoryRanges | Self::MemoryEnd => false,
             Self::Shapes => trace.key("Input Dims").is_some(),
-            Self::BackwardLinks => !trace.backward.is_empty(),
-            Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
+            Self::BackwardLinks => trace.links.has(LinkKind::Backward),
+            Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
             Self::Processors => {
                 let is_known = super::Recording::of(trace).is_some_and(|recording| recording.knows_processors());
                 is_known && trace.key("cpu_time_ns").is_some()

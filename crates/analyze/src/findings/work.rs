@@ -7,7 +7,7 @@ use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, EventKind, RECORDING, StrId, Trace, TrackId};
+use stackline_model::{Device, EventId, EventKind, LinkKind, RECORDING, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// A function whose loop takes this part of it, in percent, does little else.
@@ -177,9 +177,9 @@ impl<'a> Subject<'a> {
         let forward: FxHashSet<EventId> = operators.iter().copied().collect();
         let is_theirs =
             |from: EventId| std::iter::once(from).chain(trace.ancestors(from)).any(|e| forward.contains(&e));
-        let links = trace.backward.from.iter().zip(&trace.backward.to).filter(|(from, _)| is_theirs(**from));
-        let around = |&to: &EventId| trace.ancestors(to).take_while(|&e| self.is_operator(e)).last().unwrap_or(to);
-        let mut found: Vec<EventId> = links.map(|(_, to)| around(to)).collect();
+        let links = trace.links.of(LinkKind::Backward).filter(|(from, ..)| is_theirs(*from));
+        let around = |to: EventId| trace.ancestors(to).take_while(|&e| self.is_operator(e)).last().unwrap_or(to);
+        let mut found: Vec<EventId> = links.map(|(_, to, _)| around(to)).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -261,9 +261,8 @@ impl<'a> Subject<'a> {
 
     /// The forward operator whose backward an event belongs to.
     pub fn forward_of(&self, event: EventId) -> Option<EventId> {
-        let backward = &self.trace().backward;
-        let forward = |e: EventId| backward.to.binary_search(&e).ok().map(|i| backward.from[i]);
-        self.stack(event).find_map(forward)
+        let links = &self.trace().links;
+        self.stack(event).find_map(|e| links.start_of(LinkKind::Backward, e))
     }
 
     /// Innermost framework operator that launched GPU work; empty if none did.
@@ -292,10 +291,9 @@ impl<'a> Subject<'a> {
         uses_gpu(self.trace())
     }
 
-    /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.
-    pub fn gpus(&self) -> Vec<serde_json::Value> {
-        let text = self.trace().meta.entry("deviceProperties");
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    /// Devices that the trace describes.
+    pub fn devices(&self) -> Vec<Device> {
+        self.trace().meta.devices()
     }
 
     /// An argument that holds JSON, such as shapes.

@@ -41,6 +41,8 @@ pub(crate) const TIMELINE: Analyses = &[
     "hta_memory_bandwidth",
     "hta_annotations",
     "hta_counters",
+    "counters",
+    "samples",
     "clocks",
 ];
 
@@ -58,6 +60,9 @@ const BULKY: &[&str] = &[
     "launches",
 ];
 
+/// Analyses with a row per record, of which traces may have millions: run only where asked for with `--table`.
+const ON_DEMAND: &[&str] = &["counters", "samples"];
+
 /// Commands whose tables are of the steps by default.
 const OF_STEPS: [Analyses; 4] = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE];
 
@@ -73,9 +78,9 @@ struct OfTrace {
 }
 
 impl OfTrace {
-    fn compute(trace: &Trace, of: Analyses, options: &RunOptions) -> Result<Self> {
+    fn compute(trace: &Trace, (of, wanted): (Analyses, &[&str]), options: &RunOptions) -> Result<Self> {
         Ok(Self {
-            tables: stackline_engine::run_trace(trace, &session::analyses(of), options)?,
+            tables: stackline_engine::run_trace(trace, &session::analyses(wanted), options)?,
             looked: OF_STEPS.contains(&of).then(|| Looked::at(trace, &Scope::default())),
             marks: if of == STEPS { step_marks::note(trace) } else { None },
             ends: (of == COLLECTIVES).then(|| CollectiveEnds::of(trace)),
@@ -85,7 +90,9 @@ impl OfTrace {
 
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
-    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, analyses, options);
+    let is_wanted = |name: &&&str| !ON_DEMAND.contains(*name) || common.tables.iter().any(|asked| asked == **name);
+    let wanted: Vec<&str> = analyses.iter().filter(is_wanted).copied().collect();
+    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (analyses, &wanted), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for of in of_traces {
@@ -129,6 +136,10 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         }
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown here: {}. Ask with --table NAME, or for JSON.", hidden.join(", ")));
+        }
+        let on_demand: Vec<&str> = analyses.iter().filter(|name| !wanted.contains(*name)).copied().collect();
+        if let (Some(last), false) = (shown.last_mut(), on_demand.is_empty()) {
+            last.notes.push(format!("One row per record: {}. Ask with --table NAME.", on_demand.join(", ")));
         }
         shown
     });

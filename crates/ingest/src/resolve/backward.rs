@@ -5,10 +5,10 @@ use crate::problems;
 use crate::sources::chrome::BACKWARD_FLOWS;
 use crate::sources::ranges::{self, is_autograd_node};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, Key, LinkKind, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// Fills `trace.backward`: from the source's arrows where it has them, else by sequence number: a backward operator
+/// Fills the backward links: from the source's arrows where it has them, else by sequence number: a backward operator
 /// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none. Where no
 /// operator does (NVTX ranges), nodes of autograd are the backward ones.
 pub(super) fn link(trace: &mut Trace, places: &Places) {
@@ -19,14 +19,12 @@ pub(super) fn link(trace: &mut Trace, places: &Places) {
     repeated.tell(problems::SEQUENCE_TWICE, places, &mut trace.report);
     let categories: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
     let mut pairs: Vec<(EventId, EventId, StrId)> =
-        trace.flows.iter().filter(|(.., category)| categories.contains(category)).collect();
+        trace.links.of(LinkKind::Flow).filter(|(.., category)| categories.contains(category)).collect();
     if pairs.is_empty() {
         pairs = by_sequence_number(trace);
     }
     pairs.sort_unstable_by_key(|&(from, to, _)| (to, from));
-    for (from, to, category) in pairs {
-        trace.backward.push(from, to, category);
-    }
+    trace.links.set(LinkKind::Backward, pairs);
 }
 
 /// A forward operator: number, thread, start. In this order, so that those of a number and thread stand together.

@@ -4,7 +4,7 @@ use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::{chrome, xprof};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrValue, EventId, Key, StrId, Trace, TrackKind, names};
+use stackline_model::{AttrValue, EventId, Key, LinkKind, StrId, Trace, TrackKind, names};
 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
@@ -52,8 +52,8 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
         chrome::API_FLOWS.contains(&name) || chrome::LAUNCH_FLOWS.contains(&name)
     };
     let arrows = trace
-        .flows
-        .iter()
+        .links
+        .of(LinkKind::Flow)
         .filter(|(from, to, category)| is_launch(category) && is_call(trace, *from) && trace.kind(*to).is_gpu_work());
     let calls: FxHashMap<EventId, EventId> = arrows.map(|(from, to, _)| (to, from)).collect();
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {

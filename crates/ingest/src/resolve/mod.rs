@@ -61,6 +61,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places,
         pass(trace, places);
     }
     steps::find(trace, options.step_annotation.as_ref());
+    trace.mark_layers();
     ownership::fill(trace);
     clocks::bound(trace, places, &shifts);
     backward::link(trace, places);

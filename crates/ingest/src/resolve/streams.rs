@@ -3,8 +3,7 @@
 use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::device_rows;
-use serde_json::Value;
-use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
+use stackline_model::{AttrValue, Device, EventId, Key, Trace, TrackKind, Vendor};
 
 /// Gives each stream track its device and stream number: from the arguments of its first event that has them, else
 /// from the process and thread numbers, which old traces write as text ("stream 7").
@@ -103,10 +102,8 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &Places, clip: bool) {
 
 /// Whether any device of the trace has programmatic dependent launch.
 fn has_dependent_launch(trace: &Trace) -> bool {
-    let devices = trace.meta.entry("deviceProperties").and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let capable = |device: &Value| {
-        let nvidia = device.get("name").and_then(Value::as_str).is_some_and(|n| n.contains("NVIDIA"));
-        nvidia && device.get("computeMajor").and_then(Value::as_i64).is_some_and(|major| major >= 9)
+    let is_capable = |device: &Device| {
+        device.vendor == Some(Vendor::Nvidia) && device.compute_capability.is_some_and(|(major, _)| major >= 9)
     };
-    devices.as_ref().and_then(Value::as_array).is_some_and(|list| list.iter().any(capable))
+    trace.meta.devices().iter().any(is_capable)
 }

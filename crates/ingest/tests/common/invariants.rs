@@ -1,6 +1,6 @@
 //! What holds for every sealed trace, whatever it was read from. Shared by the tests and the fuzz targets.
 
-use stackline_model::{AttrType, EventId, EventKind, MAX_OFFSETS, StrId, Trace, flags};
+use stackline_model::{AttrType, EventId, EventKind, LinkKind, MAX_OFFSETS, StrId, Trace, flags};
 
 /// Checks every invariant; `Err` names the first that is broken.
 pub(crate) fn check(trace: &Trace) -> Result<(), String> {
@@ -98,7 +98,8 @@ fn gpu(trace: &Trace) -> Result<(), String> {
 }
 
 fn links(trace: &Trace) -> Result<(), String> {
-    for (from, to, category) in trace.flows.iter().chain(trace.backward.iter()) {
+    trace.links.check()?;
+    for (from, to, category) in LinkKind::ALL.iter().flat_map(|kind| trace.links.of(*kind)) {
         let fine = from.index() < trace.events.len() && to.index() < trace.events.len() && is_string(trace, category);
         ensure(fine, || format!("link from {from:?} to {to:?}"))?;
     }

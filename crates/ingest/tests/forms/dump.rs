@@ -1,7 +1,7 @@
 //! A trace as a few lines of text, so that a test can show what it expects.
 
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{AttrValue, EventId, Key, Phase, Trace, flags};
+use stackline_model::{AttrValue, EventId, Key, LinkKind, Phase, Trace, flags};
 
 /// Reads a document that must be readable.
 pub(crate) fn read(json: &str) -> Trace {
@@ -87,12 +87,12 @@ fn value_text(trace: &Trace, value: AttrValue) -> String {
 
 /// `from -> to` of each flow arrow that is no launch.
 pub(crate) fn arrows(trace: &Trace) -> Vec<String> {
-    trace.flows.iter().map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to))).collect()
+    trace.links.of(LinkKind::Flow).map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to))).collect()
 }
 
 /// `forward -> backward` of each pair.
 pub(crate) fn backward(trace: &Trace) -> Vec<String> {
-    trace.backward.iter().map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to))).collect()
+    trace.links.of(LinkKind::Backward).map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to))).collect()
 }
 
 /// One line per operation of an accelerator: `name correlation device/stream`, then launch and owners.

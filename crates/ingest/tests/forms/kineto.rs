@@ -1,6 +1,7 @@
 //! What Kineto's writers of five years have in common, and the snapshot of one small trace as a whole.
 
 use crate::forms::dump::{arrows, backward, codes, gpu, lines, read};
+use stackline_model::LinkKind;
 
 /// One training step in small, as PyTorch's profiler writes it.
 const STEP: &str = include_str!("../common/step.json");
@@ -31,7 +32,7 @@ fn the_same_arrows_in_and_out_of_order() {
         let trace = read(&text);
         let named = |op: &str| op.split_once("::").map_or(op, |(_, rest)| rest).to_owned();
         let mut pairs: Vec<(String, String)> =
-            trace.flows.iter().map(|(from, to, _)| (named(trace.name(from)), named(trace.name(to)))).collect();
+            trace.links.of(LinkKind::Flow).map(|(from, to, _)| (named(trace.name(from)), named(trace.name(to)))).collect();
         pairs.sort();
         (pairs, backward(&trace), gpu(&trace))
     };

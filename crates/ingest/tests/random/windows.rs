@@ -54,7 +54,7 @@ fn whole(result: Result<Trace, String>, from: u64) -> Vec<String> {
                 format!("{:?}", trace.events),
                 format!("{:?}", trace.gpu),
                 format!("{:?}", trace.attrs.columns()),
-                format!("{:?} {:?}", trace.flows, trace.stacks),
+                format!("{:?} {:?}", trace.links, trace.stacks),
             ]
         }
     }

@@ -7,7 +7,7 @@ mod steps;
 
 use proptest::prelude::*;
 use stackline_ingest::recording::traces_of;
-use stackline_model::{EventId, EventKind, INFERRED, Trace};
+use stackline_model::{EventId, EventKind, INFERRED, LinkKind, Trace};
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
 use std::collections::HashMap;
 
@@ -237,7 +237,7 @@ fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
         "  aten::add_ 400..500",
     ];
     assert_eq!(outline(&trace, 0), expected);
-    let pairs: Vec<_> = trace.backward.iter().map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    let pairs: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
 }
 
@@ -260,7 +260,7 @@ fn backward_nodes_find_the_thread_of_their_forward_operator() {
         script.call(2, name, at, at + 50);
     }
     let trace = one(&script.end());
-    let pairs: Vec<_> = trace.backward.iter().map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    let pairs: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0"), ("aten::exp", "ExpBackward0")]);
 }
 

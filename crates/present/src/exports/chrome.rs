@@ -6,7 +6,7 @@
 
 use super::redact;
 use rustc_hash::FxHashSet;
-use stackline_model::{AttrValue, EventId, Key, Phase, RECORDED_DURATION, StackId, StrId, Trace, flags};
+use stackline_model::{AttrValue, EventId, Key, LinkKind, Phase, RECORDED_DURATION, StackId, StrId, Trace, flags};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -239,7 +239,7 @@ fn meta_number(
 
 fn write_flows(trace: &Trace, list: &mut List<'_>) -> io::Result<()> {
     let mut id = 0u64;
-    for (from, to, category) in trace.flows.iter() {
+    for (from, to, category) in trace.links.of(LinkKind::Flow) {
         id += 1;
         let category = trace.strings.get(category);
         write_flow(trace, list, id, category, from, to)?;

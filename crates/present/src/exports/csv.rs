@@ -1,7 +1,7 @@
 //! A trace as CSV files: one per table of the model, joined by row numbers.
 
 use crate::presenters::csv;
-use stackline_model::{AttrValue, EventId, LinkTable, StrId, Table, Trace, Unit};
+use stackline_model::{AttrValue, EventId, LinkKind, StrId, Table, Trace, Unit};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -103,10 +103,9 @@ fn write_links(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
         let (from, to) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
         out.write_all(line("launch", from, to, "").as_bytes())?;
     }
-    let tables: [(&str, &LinkTable); 2] = [("flow", &trace.flows), ("backward", &trace.backward)];
-    for (kind, links) in tables {
-        for (from, to, category) in links.iter() {
-            out.write_all(line(kind, from, to, trace.strings.get(category)).as_bytes())?;
+    for &kind in LinkKind::ALL {
+        for (from, to, category) in trace.links.of(kind) {
+            out.write_all(line(kind.name(), from, to, trace.strings.get(category)).as_bytes())?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::perfetto_tracks::{Lanes, Tracks};
 use prost::Message;
 use proto::EventType;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrValue, EventId, LinkTable, Phase, StrId, Trace, TrackId, flags};
+use stackline_model::{AttrValue, EventId, Phase, StrId, Trace, TrackId, flags};
 use std::io::{self, Write};
 
 /// Writes traces of one clock side by side. Returns how many events were left out because their times are unknown or
@@ -234,10 +234,10 @@ impl Flows {
     fn of(trace: &Trace, number: u32) -> Self {
         let mut flows = Self { from: FxHashMap::default(), to: FxHashMap::default() };
         let mut id = u64::from(number) << 32;
-        let pairs = |links: &LinkTable| links.iter().map(|(from, to, _)| (from, to)).collect::<Vec<_>>();
+        let links = trace.links.from.iter().copied().zip(trace.links.to.iter().copied());
         let launches = trace.gpu.ids().map(|g| (trace.gpu.launch[g.index()], trace.gpu.event[g.index()]));
         let mut seen = FxHashSet::default();
-        for (from, to) in launches.chain(pairs(&trace.flows)).chain(pairs(&trace.backward)) {
+        for (from, to) in launches.chain(links) {
             // The source's arrows repeat launches and backward links.
             if from.is_some() && to.is_some() && seen.insert((from, to)) {
                 id += 1;

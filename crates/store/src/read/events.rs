@@ -6,7 +6,7 @@ use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::Array;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, StrId, StringTable, TrackId};
+use stackline_model::{EventId, EventKind, EventTable, Level, Phase, ShapeId, StrId, StringTable, TrackId};
 
 /// Reads the string table; the handles come out as they were.
 pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>) -> Result<(), Error> {
@@ -27,10 +27,14 @@ pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>)
 const COLUMNS: &[&str] =
     &["start_ns", "dur_ns", "track", "name", "category", "kind", "phase", "flags", "source_index", "parent"];
 
-/// Reads the events but for their arguments.
-pub(super) fn read(file: &TableFile, strings: &StringTable) -> Result<EventTable, Error> {
+/// Column of the level, which old runs lack.
+const LEVEL: &str = "level";
+
+/// Reads the events but for their arguments. Without a column of their own, levels are those of the kinds.
+pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) -> Result<EventTable, Error> {
     let mut reading = Reading::new(file);
-    file.read(COLUMNS, BATCH, |batch| reading.push(strings, batch))?;
+    let columns: Vec<&str> = COLUMNS.iter().copied().chain(has_levels.then_some(LEVEL)).collect();
+    file.read(&columns, BATCH, |batch| reading.push(strings, batch, has_levels))?;
     Ok(reading.events)
 }
 
@@ -62,6 +66,7 @@ struct Reading {
     names: Meanings<StrId>,
     categories: Meanings<StrId>,
     kinds: Meanings<EventKind>,
+    levels: Meanings<Level>,
     phases: Meanings<Phase>,
 }
 
@@ -75,6 +80,7 @@ impl Reading {
             name: Vec::with_capacity(rows),
             category: Vec::with_capacity(rows),
             kind: Vec::with_capacity(rows),
+            level: Vec::with_capacity(rows),
             phase: Vec::with_capacity(rows),
             flags: Vec::with_capacity(rows),
             source_index: Vec::with_capacity(rows),
@@ -85,11 +91,12 @@ impl Reading {
             names: Meanings::default(),
             categories: Meanings::default(),
             kinds: Meanings::default(),
+            levels: Meanings::default(),
             phases: Meanings::default(),
         }
     }
 
-    fn push(&mut self, strings: &StringTable, batch: &Batch<'_>) -> Result<(), Error> {
+    fn push(&mut self, strings: &StringTable, batch: &Batch<'_>, has_levels: bool) -> Result<(), Error> {
         let e = &mut self.events;
         e.start.extend_from_slice(batch.values::<Int64Type>(0)?);
         e.dur.extend_from_slice(batch.values::<Int64Type>(1)?);
@@ -101,6 +108,11 @@ impl Reading {
         e.flags.extend_from_slice(batch.values::<UInt8Type>(7)?);
         e.source_index.extend_from_slice(batch.values::<UInt32Type>(8)?);
         batch.push_handles(9, &mut e.parent, EventId)?;
+        if has_levels {
+            return batch.text(10)?.push_mapped(&mut e.level, Level::Other, &mut self.levels, Level::from_name);
+        }
+        let known = e.level.len();
+        e.level.extend(e.kind[known..].iter().map(|kind| kind.level()));
         Ok(())
     }
 }

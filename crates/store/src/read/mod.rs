@@ -107,7 +107,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
             // Where the system gives no more threads, this one does all.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
         }
-        let events = file.as_ref().map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings));
+        let events = file.as_ref().map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings, !entry.no_levels));
         let others = events.and_then(|events| Ok((events, small::gpu(&files)?, events::order(&mut files)?)));
         parts.work();
         others
@@ -117,8 +117,12 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     (trace.events, trace.gpu, order) = others?;
     trace.attrs = plan.table(values)?;
     small::steps(&mut trace, &files)?;
-    small::backward(&mut trace, &mut files)?;
-    if !selection.skip_side_tables {
+    if entry.no_levels {
+        trace.mark_layers();
+    }
+    let with_flows = !selection.skip_side_tables;
+    small::links(&mut trace, &mut files, (entry.no_levels, with_flows))?;
+    if with_flows {
         small::side_tables(&mut trace, &mut files)?;
     }
     check::rows(&trace).map_err(|detail| Error::damaged(&files.folder, detail))?;

@@ -7,7 +7,7 @@ use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, StringArray};
 use stackline_model::{
-    EventId, GpuTable, Key, LinkTable, Process, ProcessId, StackId, Step, StrId, StringTable, Trace, Track, TrackKind,
+    EventId, GpuTable, Key, LinkKind, Process, ProcessId, StackId, Step, StrId, StringTable, Trace, Track, TrackKind,
     TrackTable,
 };
 
@@ -138,14 +138,47 @@ pub(super) fn steps(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-pub(super) fn backward(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
-    trace.backward = links("backward", &trace.strings, files)?;
+/// Reads links. In old runs those of each kind have a table of their own.
+pub(super) fn links(
+    trace: &mut Trace,
+    files: &mut Files<'_>,
+    (is_old, with_flows): (bool, bool),
+) -> Result<(), Error> {
+    if is_old {
+        if with_flows {
+            push_links("flows", Some(LinkKind::Flow), trace, files)?;
+        }
+        return push_links("backward", Some(LinkKind::Backward), trace, files);
+    }
+    push_links("links", None, trace, files)?;
+    let is_sound = trace.links.check().is_ok();
+    if is_sound && !with_flows {
+        trace.links.set(LinkKind::Flow, []);
+    }
     Ok(())
 }
 
-/// Flows, stacks and entries: tables that only add to the trace.
+/// Adds the links of a table: all of one kind, or each of the kind that its row names.
+fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
+    let Some(file) = files.optional(name)? else { return Ok(()) };
+    let (links, strings) = (&mut trace.links, &trace.strings);
+    let (mut texts, mut kinds) = (Meanings::default(), Meanings::default());
+    let columns: Vec<&str> =
+        ["from", "to", "category"].into_iter().chain(kind.is_none().then_some("kind")).collect();
+    file.read(&columns, ROW_GROUP, |batch| {
+        batch.push_handles(0, &mut links.from, EventId)?;
+        batch.push_handles(1, &mut links.to, EventId)?;
+        batch.text(2)?.push_interned(&mut links.category, &mut texts, strings)?;
+        match kind {
+            Some(kind) => links.kind.resize(links.from.len(), kind),
+            None => batch.text(3)?.push_mapped(&mut links.kind, LinkKind::Flow, &mut kinds, LinkKind::from_name)?,
+        }
+        Ok(())
+    })
+}
+
+/// Stacks and entries: tables that only add to the trace.
 pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
-    trace.flows = links("flows", &trace.strings, files)?;
     stacks(trace, files)?;
     if let Some(file) = files.optional("entries")? {
         file.read(&["key", "json"], ROW_GROUP, |batch| {
@@ -156,19 +189,6 @@ pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<()
         })?;
     }
     Ok(())
-}
-
-fn links(name: &str, strings: &StringTable, files: &mut Files<'_>) -> Result<LinkTable, Error> {
-    let mut links = LinkTable::default();
-    if let Some(file) = files.optional(name)? {
-        let mut texts = Meanings::default();
-        file.read(&["from", "to", "category"], ROW_GROUP, |batch| {
-            batch.push_handles(0, &mut links.from, EventId)?;
-            batch.push_handles(1, &mut links.to, EventId)?;
-            batch.text(2)?.push_interned(&mut links.category, &mut texts, strings)
-        })?;
-    }
-    Ok(links)
 }
 
 fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use crate::columns::{Column, Packing, dictionary, handles, interned, nullable, t
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, StringArray, UInt32Array};
 use arrow_schema::DataType;
-use stackline_model::{EventId, Key, LinkTable, StrId, Trace, TrackKind};
+use stackline_model::{EventId, Key, LinkKind, StrId, Trace, TrackKind};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     tracks(trace, files)?;
     processes(trace, files)?;
     gpu(trace, files)?;
-    links("flows", &trace.flows, trace, files)?;
-    links("backward", &trace.backward, trace, files)?;
+    links(trace, files)?;
     stacks(trace, files)?;
     steps(trace, files)?;
     let entries = &trace.meta.entries;
@@ -122,13 +121,17 @@ fn gpu<'a>(trace: &'a Trace, files: &mut Files) -> Result<(), Error> {
     files.put("gpu", g.len(), &columns)
 }
 
-fn links(name: &str, links: &LinkTable, trace: &Trace, files: &mut Files) -> Result<(), Error> {
+fn links(trace: &Trace, files: &mut Files) -> Result<(), Error> {
+    let links = &trace.links;
     let columns = [
+        Column::new("kind", text_type(), true, Packing::Dictionary, |r| {
+            dictionary(links.kind[r].iter().map(|k| *k as u32), |k| LinkKind::from_u8(k as u8).map(LinkKind::name))
+        }),
         refs("from", |r| links.from[r].iter().map(|e| e.0).collect()),
         refs("to", |r| links.to[r].iter().map(|e| e.0).collect()),
         text("category", trace, |i| links.category[i]),
     ];
-    files.put(name, links.len(), &columns)
+    files.put("links", links.len(), &columns)
 }
 
 fn stacks(trace: &Trace, files: &mut Files) -> Result<(), Error> {

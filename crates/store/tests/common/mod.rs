@@ -6,7 +6,7 @@ pub(crate) mod corpus;
 pub(crate) mod random;
 
 use stackline_model::{
-    AttrTable, AttrType, EventId, EventKind, Key, LinkTable, NewEvent, Phase, Severity, StackId, StackTable, Step,
+    AttrTable, AttrType, EventId, EventKind, Key, LinkKind, NewEvent, Phase, Severity, StackId, StackTable, Step,
     StrId, Trace, TraceMeta, TrackKind, flags,
 };
 
@@ -16,7 +16,8 @@ pub(crate) fn assert_same(a: &Trace, b: &Trace) {
     assert_same_rows(a, b);
     assert_same_attributes(&a.attrs, &b.attrs);
     assert_eq!(a.meta, b.meta);
-    assert_eq!(a.flows, b.flows);
+    assert_eq!(a.links, b.links);
+    assert_eq!(a.events.level, b.events.level);
     assert_eq!(a.stacks, b.stacks);
 }
 
@@ -47,7 +48,6 @@ pub(crate) fn assert_same_rows(a: &Trace, b: &Trace) {
     assert_eq!(x.module, y.module);
     assert_eq!(x.annotation, y.annotation);
     assert_eq!(x.step, y.step);
-    assert_eq!(a.backward, b.backward);
     assert_eq!(a.steps, b.steps);
     assert_eq!(a.report, b.report);
     for track in a.tracks.ids() {
@@ -189,10 +189,8 @@ fn sample_links(trace: &mut Trace) {
     gpu.step = vec![0, u32::MAX];
     trace.steps = vec![Step { number: 3, event: EventId(0), start: 0, end: 1000 }];
     let category = trace.strings.intern("ac2g");
-    let mut flows = LinkTable::default();
-    flows.push(EventId(2), EventId(3), category);
-    trace.flows = flows;
-    trace.backward.push(EventId(1), EventId(6), StrId::NONE);
+    trace.links.set(LinkKind::Flow, [(EventId(2), EventId(3), category)]);
+    trace.links.set(LinkKind::Backward, [(EventId(1), EventId(6), StrId::NONE)]);
     let main = trace.strings.intern("main");
     trace.stacks = StackTable {
         parent: vec![StackId::NONE, StackId(0)],

@@ -1,9 +1,7 @@
 //! Random traces.
 
 use proptest::prelude::*;
-use stackline_model::{
-    AttrType, EventId, EventKind, Key, NewEvent, Phase, StackId, Step, StrId, Trace, TrackId, TrackKind,
-};
+use stackline_model::{AttrType, EventId, EventKind, Key, Level, LinkKind, NewEvent, Phase, StackId, Step, StrId, Trace, TrackId, TrackKind};
 
 /// Small deterministic generator for the big traces (the quality of SplitMix64 is more than enough).
 struct Numbers(u64);
@@ -202,11 +200,11 @@ fn links(trace: &mut Trace, n: &mut Numbers) {
         }
     }
     let any = |n: &mut Numbers| EventId(n.below(events) as u32);
-    for _ in 0..n.below(5) {
-        let (from, to) = (any(n), any(n));
-        trace.flows.push(from, to, StrId::NONE);
-        trace.backward.push(to, from, StrId(0));
-    }
+    let pairs: Vec<(EventId, EventId)> = (0..n.below(5)).map(|_| (any(n), any(n))).collect();
+    trace.links.set(LinkKind::Flow, pairs.iter().map(|&(from, to)| (from, to, StrId::NONE)));
+    trace.links.set(LinkKind::Backward, pairs.iter().map(|&(from, to)| (to, from, StrId(0))));
+    let levels = Level::ALL;
+    trace.events.level.iter_mut().for_each(|level| *level = levels[n.below(levels.len() as u64) as usize]);
     let at = any(n);
     trace.steps.push(Step { number: n.next() as i64, event: EventId::NONE, start: i64::MIN, end: i64::MAX });
     trace.steps.push(Step { number: 0, event: at, start: 0, end: 0 });

@@ -5,7 +5,7 @@
 
 use super::rules::{LinkSide, Phase, RuleBook};
 use super::window::Window;
-use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind, flags};
+use stackline_model::{EventId, EventKind, LinkKind, Trace, TrackId, TrackKind, flags};
 use std::cmp::Reverse;
 
 /// How a moment of a thread counts when several threads of a process are busy.
@@ -86,10 +86,10 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut RuleBook<'a>, window: Window
 /// is the backward side that says what it does.
 fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     let mut sides = vec![None; trace.events.len()];
-    for (from, _, _) in trace.backward.iter() {
+    for (from, _, _) in trace.links.of(LinkKind::Backward) {
         sides[from.index()] = Some(LinkSide::Forward);
     }
-    for (_, to, _) in trace.backward.iter() {
+    for (_, to, _) in trace.links.of(LinkKind::Backward) {
         sides[to.index()] = Some(LinkSide::Backward);
     }
     sides

@@ -7,7 +7,7 @@ use super::xla_pool::XlaPool;
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, EventKind, INFERRED, Key, Trace, TrackId};
+use stackline_model::{EventId, EventKind, INFERRED, Key, LinkKind, Trace, TrackId};
 
 /// Why a thread went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +166,7 @@ fn forward_lanes(trace: &Trace, lanes: &[Lane], main: &FxHashMap<Key, usize>) ->
     let of_track: FxHashMap<TrackId, usize> = lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect();
     let lane = |e: EventId| of_track.get(&trace.events.track[e.index()]).copied();
     let mut votes = vec![FxHashMap::<usize, u32>::default(); lanes.len()];
-    for (from, to, _) in trace.backward.iter() {
+    for (from, to, _) in trace.links.of(LinkKind::Backward) {
         if let (Some(from), Some(to)) = (lane(from), lane(to))
             && from != to
         {

@@ -6,7 +6,7 @@ use crate::vocabulary::aten;
 use crate::vocabulary::autograd::{ENGINE, is_node};
 use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, TrackId};
+use stackline_model::{EventId, LinkKind, TrackId};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL048",
@@ -83,7 +83,7 @@ fn trains(subject: &Subject<'_>) -> bool {
             || name.contains("CompiledFunctionBackward")
             || aten::is_backward(name)
     };
-    !trace.backward.is_empty() || trace.strings.iter().any(is_of_training)
+    trace.links.has(LinkKind::Backward) || trace.strings.iter().any(is_of_training)
 }
 
 /// How many nodes operators of the window make, and the outermost operators that have a sequence number.

@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use serde_json::Value;
-use stackline_model::EventId;
+use stackline_model::{Device, EventId, Vendor};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 const MOST_THREADS: i64 = 1 << 16;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let Some(group) = group_size(&subject.gpus()) else { return Vec::new() };
+    let Some(group) = warp_size(&subject.devices()) else { return Vec::new() };
     let kernels = subject.kernels();
     let hot = subject.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
@@ -61,19 +61,20 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     .collect()
 }
 
-/// What is said of a GPU, where all GPUs of the trace have the same.
-pub(super) fn of_all<T: PartialEq>(gpus: &[Value], said: impl Fn(&Value) -> Option<T>) -> Option<T> {
-    let mut all: Vec<Option<T>> = gpus.iter().map(said).collect();
+/// A property that all devices of the trace have in common.
+pub(super) fn common<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
+    let mut all: Vec<Option<T>> = devices.iter().map(property).collect();
     all.dedup();
     if all.len() == 1 { all.pop()? } else { None }
 }
 
-/// Threads that run as one.
-pub(super) fn group_size(gpus: &[Value]) -> Option<i64> {
-    of_all(gpus, |gpu| match (gpu["warpSize"].as_i64(), gpu["name"].as_str()) {
-        (Some(size), _) if size > 0 => Some(size),
-        (_, Some(name)) if name.contains("NVIDIA") || name.contains("Tesla") => Some(32),
-        (_, Some(name)) if name.contains("Instinct") => Some(64),
+/// Threads of a warp or wavefront: recorded, else by the product.
+pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
+    common(devices, |device| match device.vendor {
+        _ if device.warp_size.is_some() => device.warp_size,
+        Some(Vendor::Nvidia) => Some(32),
+        // AMD's Radeon GPUs have wavefronts of 32 or 64.
+        _ if device.is_named(&["Instinct"]) => Some(64),
         _ => None,
     })
 }

@@ -5,7 +5,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use crate::vocabulary::python::OPTIMIZER_STEP;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::MODULE_PREFIX;
-use stackline_model::{EventId, EventKind, StrId, Unit};
+use stackline_model::{EventId, EventKind, LinkKind, StrId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -87,7 +87,7 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
     };
     let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
     let is_optimizer = has(&[OPTIMIZER_STEP, "torch/optim/"]);
-    let differentiated: FxHashSet<EventId> = trace.backward.from.iter().copied().collect();
+    let differentiated: FxHashSet<EventId> = trace.links.of(LinkKind::Backward).map(|(from, ..)| from).collect();
     let mut held: FxHashMap<EventId, Held> = FxHashMap::default();
     for operator in subject.operators() {
         let around = || trace.ancestors(operator);

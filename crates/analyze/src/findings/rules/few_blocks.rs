@@ -1,10 +1,9 @@
 //! SL041: kernels that launch fewer blocks than the GPU has multiprocessors, though their blocks could be divided.
 
-use super::block_size::{group_size, of_all, product};
+use super::block_size::{common, product, warp_size};
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::kernel_type::KernelType;
-use serde_json::Value;
 use stackline_model::EventId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,9 +101,9 @@ fn is_one_grid_for_all(subject: &Subject<'_>, kernels: &[EventId], units: i64) -
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let gpus = subject.gpus();
-    let units = of_all(&gpus, |gpu: &Value| gpu["numSms"].as_i64().filter(|&units| units > 0));
-    let Some((group, units)) = group_size(&gpus).zip(units) else { return Vec::new() };
+    let devices = subject.devices();
+    let units = common(&devices, |device| device.multiprocessors);
+    let Some((group, units)) = warp_size(&devices).zip(units) else { return Vec::new() };
     // Collectives take few multiprocessors on purpose: they wait for other ranks.
     let mut types = subject.kernel_types();
     let computes = |kernel: &EventId| types.of_event(*kernel) == KernelType::Computation;

@@ -1,8 +1,7 @@
 //! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
 
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Programs, Rule, Setting, Subject, Support};
-use serde_json::Value;
-use stackline_model::{EventId, EventKind};
+use stackline_model::{Device, EventId, EventKind, Vendor};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL018",
@@ -42,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     elsewhere: &[Elsewhere {
         programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
-        which: Programs::Where(|subject| !subject.gpus().iter().any(knows_tf32)),
+        which: Programs::Where(|subject| !subject.devices().iter().any(knows_tf32)),
         fits: |_| true,
         advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
                  A100); keep dimensions multiples of 8.",
@@ -60,24 +59,22 @@ const FLOAT32: &[&str] =
 const TENSOR_CORES: &[&str] = &["tensorop", "tf32", "884", "1688", "16816", "bf16", "f16"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let gpus = subject.gpus();
-    let Some(model) = gpus.iter().find(|gpu| has_tensor_cores(gpu)) else { return Vec::new() };
+    let devices = subject.devices();
+    let Some(model) = devices.iter().find(|device| has_tensor_cores(device)) else { return Vec::new() };
     let mut kernels = subject.named(&[EventKind::Kernel], |name| {
         let name = name.to_ascii_lowercase();
         FLOAT32.iter().any(|part| name.contains(part)) && !TENSOR_CORES.iter().any(|part| name.contains(part))
     });
     let least = (subject.setting("kernel_us") * 1e3) as i64;
     kernels.retain(|&kernel| subject.dur(kernel) >= least);
-    draft(subject, model["name"].as_str().unwrap_or("the GPU"), kernels).into_iter().collect()
+    draft(subject, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
 }
 
 /// NVIDIA's from Volta on, but for the GTX 16 series.
-fn has_tensor_cores(gpu: &Value) -> bool {
-    let name = gpu["name"].as_str().unwrap_or_default();
-    let by_name = ["V100", "A100", "H100", "H200", "B200", "RTX"].iter().any(|model| name.contains(model));
-    let by_number = gpu["computeMajor"].as_i64().is_some_and(|major| major >= 7);
-    let is_amd = name.contains("AMD") || name.contains("Instinct") || name.contains("Radeon");
-    (by_name || by_number) && !is_amd && !name.contains("GTX 16")
+fn has_tensor_cores(device: &Device) -> bool {
+    let by_name = device.is_named(&["V100", "A100", "H100", "H200", "B200", "RTX"]);
+    let by_number = device.compute_capability.is_some_and(|(major, _)| major >= 7);
+    (by_name || by_number) && device.vendor != Some(Vendor::Amd) && !device.is_named(&["GTX 16"])
 }
 
 fn draft(subject: &Subject<'_>, model: &str, kernels: Vec<EventId>) -> Option<Draft> {
@@ -108,8 +105,7 @@ fn draft(subject: &Subject<'_>, model: &str, kernels: Vec<EventId>) -> Option<Dr
 }
 
 /// Compute capability 8 or more; where a trace does not say it, all models but those before.
-fn knows_tf32(gpu: &Value) -> bool {
-    let name = gpu["name"].as_str().unwrap_or_default();
-    let is_older = ["V100", "T4", "TITAN", "RTX 20", "Quadro RTX"].iter().any(|model| name.contains(model));
-    gpu["computeMajor"].as_i64().map_or(!is_older, |major| major >= 8)
+fn knows_tf32(device: &Device) -> bool {
+    let is_older = device.is_named(&["V100", "T4", "TITAN", "RTX 20", "Quadro RTX"]);
+    device.compute_capability.map_or(!is_older, |(major, _)| major >= 8)
 }

@@ -92,8 +92,8 @@ fn pinned_bandwidth(subject: &Subject<'_>) -> f64 {
     if !pinned.is_empty() {
         return bandwidth(subject, &pinned);
     }
-    let devices = subject.trace().meta.entry("deviceProperties").unwrap_or_default();
-    let known = BY_NAME.iter().find(|(name, _)| devices.contains(name));
+    let devices = subject.devices();
+    let known = BY_NAME.iter().find(|(name, _)| devices.iter().any(|device| device.is_named(&[name])));
     known.map_or_else(|| subject.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
 }
 

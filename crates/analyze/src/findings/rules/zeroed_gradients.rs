@@ -5,7 +5,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subjec
 use crate::vocabulary::aten;
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::ZERO_GRAD;
-use stackline_model::{EventId, EventKind};
+use stackline_model::{EventId, EventKind, LinkKind};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL042",
@@ -103,7 +103,7 @@ fn first_sums(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     let mut sums = subject.named(&[EventKind::Operator], |name| name == aten::ADD_IN_PLACE);
     sums.retain(is_sum);
     sums.sort_unstable_by_key(|e| (start(e), *e));
-    let mut forward: Vec<i64> = trace.backward.from.iter().map(start).collect();
+    let mut forward: Vec<i64> = trace.links.of(LinkKind::Backward).map(|(from, ..)| start(&from)).collect();
     forward.sort_unstable();
     let mut moments: Vec<i64> = calls.iter().map(start).collect();
     moments.sort_unstable();

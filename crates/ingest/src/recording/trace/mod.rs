@@ -22,7 +22,7 @@ use calls::Calls;
 use machine::Described;
 pub use memory::{is_shown_by, memory_of, read_memory};
 use rows::Rows;
-use stackline_model::{LinkTable, ReadReport, StrId, Trace, TraceSet};
+use stackline_model::{LinkKind, ReadReport, StrId, Trace, TraceSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -202,22 +202,20 @@ fn trace(
     if let Some(rank) = rank {
         trace.meta.entries.push(("distributedInfo".to_owned(), format!("{{\"rank\":{rank}}}")));
     }
-    let (mut backward, mut has_numbers) = (LinkTable::default(), false);
+    let (mut backward, mut has_numbers) = (Vec::new(), false);
     // Of several processes that train, one after the other or at once, the busiest has the steps.
     let training = (0..processes.len()).max_by_key(|&at| (steps::count(&processes[at].1), Reverse(at)));
     for (at, (offset, mut calls)) in processes.into_iter().enumerate() {
         let mut rows = Rows::new(&mut trace, offset);
         rows.add(&mut calls, training == Some(at));
-        for (from, to) in rows.backward() {
-            backward.push(from, to, StrId::NONE);
-        }
+        backward.extend(rows.backward().into_iter().map(|(from, to)| (from, to, StrId::NONE)));
         has_numbers |= rows.has_numbers();
     }
     resolve::resolve(&mut trace, Vec::new(), &Places::default(), options);
     trace.meta.format = "recording".to_owned();
     // Recorded, thread by thread: nothing is left to guess.
     if has_numbers {
-        trace.backward = backward;
+        trace.links.set(LinkKind::Backward, backward);
     }
     trace
 }

@@ -3,7 +3,7 @@
 use super::categories::BACKWARD_FLOWS;
 use crate::problems;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, Key, StrId, Trace, TrackId, TrackKind};
+use stackline_model::{EventId, Key, LinkKind, StrId, Trace, TrackId, TrackKind};
 
 /// Which point of an arrow a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub(crate) struct FlowPoint {
     pub(crate) phase: FlowPhase,
 }
 
-/// Binds points to events and fills `trace.flows`. Points of the `skip` categories are only counted.
+/// Binds points to events and fills the arrows of `trace.links`. Points of the `skip` categories are only counted.
 pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
     // Arrows in the order in which the file first names them; points of an arrow may stand there in any order.
@@ -44,7 +44,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
         }
     }
     tagged.sort_by_key(|(arrow, p)| (*arrow, p.at, p.phase));
-    let mut dangling = 0;
+    let (mut links, mut dangling) = (Vec::new(), 0);
     for arrow in tagged.chunk_by(|a, b| a.0 == b.0) {
         let mut from: Option<EventId> = None;
         let mut linked = false;
@@ -52,7 +52,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
             match (point.phase, bind(trace, point), from) {
                 (FlowPhase::Start, event, _) => from = event,
                 (_, Some(to), Some(source)) => {
-                    trace.flows.push(source, to, point.category);
+                    links.push((source, to, point.category));
                     linked = true;
                     from = (point.phase == FlowPhase::Step).then_some(to);
                 }
@@ -61,6 +61,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
         }
         dangling += u64::from(!linked);
     }
+    trace.links.set(LinkKind::Flow, links);
     problems::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
 }
 

@@ -6,7 +6,7 @@ use crate::problems;
 use crate::sources::processes::Processes;
 use crate::sources::row::MAX_NS;
 use serde_json::{Map, Value, json};
-use stackline_model::{Key, Trace, TrackKind};
+use stackline_model::{CLOCK_RATE, DEVICE_PROPERTIES, Key, MEMORY_BANDWIDTH, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// GPUs of the machine by process and the number that the process calls them by.
@@ -75,13 +75,13 @@ pub(super) fn describe(export: &Export<'_>, gpus: &Gpus, pid: i64, trace: &mut T
     });
     let devices = devices(export, gpus, pid);
     if !devices.is_empty() {
-        entries.push(("deviceProperties".to_owned(), Value::from(devices).to_string()));
+        entries.push((DEVICE_PROPERTIES.to_owned(), Value::from(devices).to_string()));
     }
     trace.meta.entries = entries;
 }
 
 /// Numbers of a GPU: the column of `TARGET_INFO_GPU`, and what Kineto calls it.
-const NUMBERS: [(&str, &str); 10] = [
+const NUMBERS: [(&str, &str); 12] = [
     ("totalMemory", "totalGlobalMem"),
     ("computeMajor", "computeMajor"),
     ("computeMinor", "computeMinor"),
@@ -92,6 +92,8 @@ const NUMBERS: [(&str, &str); 10] = [
     ("maxRegistersPerSm", "regsPerMultiprocessor"),
     ("maxShmemPerBlock", "sharedMemPerBlock"),
     ("maxShmemPerSm", "sharedMemPerMultiprocessor"),
+    ("memoryBandwidth", MEMORY_BANDWIDTH),
+    ("clockRate", CLOCK_RATE),
 ];
 
 /// The GPUs of a process, as Kineto describes them and with the process's numbers. What is not recorded has no entry.

@@ -1,6 +1,7 @@
 //! GPUs of the machine by what records call them.
 
 use serde_json::{Map, Value, json};
+use stackline_model::DEVICE_PROPERTIES;
 use std::collections::BTreeMap;
 
 /// What a record calls a CPU or GPU.
@@ -103,6 +104,6 @@ impl Agents {
         if self.described.is_empty() {
             return Vec::new();
         }
-        vec![("deviceProperties".to_owned(), Value::from(self.described.clone()).to_string())]
+        vec![(DEVICE_PROPERTIES.to_owned(), Value::from(self.described.clone()).to_string())]
     }
 }

@@ -7,7 +7,7 @@ use crate::sources::xprof::HLO_OPERATOR;
 use crate::{Error, ReadOptions, problems};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Key, Phase, StrId, Trace, TrackId, TrackKind, flags};
+use stackline_model::{EventId, EventKind, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags};
 use std::borrow::Cow;
 
 /// Times of lines above this (12 days) are epoch times, not times since the profile began.
@@ -331,14 +331,16 @@ impl Contexts {
     pub(super) fn link(mut self, trace: &mut Trace) {
         let category = trace.strings.intern("context");
         self.produced.values_mut().for_each(|events| events.sort_unstable());
+        let mut links = Vec::new();
         for (context, start, to) in self.consumed {
             let before = self
                 .produced
                 .get(&context)
                 .map_or(&[][..], |events| &events[..events.partition_point(|&(at, event)| (at, event) < (start, to))]);
             if let Some(&(_, from)) = before.last() {
-                trace.flows.push(from, to, category);
+                links.push((from, to, category));
             }
         }
+        trace.links.set(LinkKind::Flow, links);
     }
 }

@@ -19,7 +19,7 @@ use fields::{Fields, Value};
 use plane::Plane;
 use programs::Programs;
 use serde_json::{Map, json};
-use stackline_model::Trace;
+use stackline_model::{CLOCK_RATE, DEVICE_PROPERTIES, MEMORY_BANDWIDTH, Trace, VENDOR};
 use std::io::Read;
 
 /// What traces of these files say of their format.
@@ -154,18 +154,19 @@ impl<'a> Space<'a> {
         }
         let devices: Vec<_> = self.planes.iter().filter_map(device).collect();
         if !devices.is_empty() {
-            entries.push(("deviceProperties".to_owned(), json!(devices).to_string()));
+            entries.push((DEVICE_PROPERTIES.to_owned(), json!(devices).to_string()));
         }
         trace.meta.entries = entries;
     }
 }
 
 /// Numbers of a device: its plane's, and what Kineto calls them.
-const NUMBERS: [(&str, &str); 4] = [
+const NUMBERS: [(&str, &str); 5] = [
     ("memory_size", "totalGlobalMem"),
     ("compute_cap_major", "computeMajor"),
     ("compute_cap_minor", "computeMinor"),
     ("core_count", "numSms"),
+    ("memory_bandwidth", MEMORY_BANDWIDTH),
 ];
 
 /// A GPU as Kineto describes it. What is not recorded has no entry.
@@ -174,6 +175,9 @@ fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
     let mut device = Map::new();
     device.insert("id".to_owned(), json!(id));
     device.extend(plane.words("gpu_device_name").map(|name| ("name".to_owned(), json!(name))));
+    device.extend(plane.words("device_vendor").map(|vendor| (VENDOR.to_owned(), json!(vendor))));
+    let clock = plane.int("clock_rate").and_then(|khz| khz.checked_mul(1000));
+    device.extend(clock.map(|hz| (CLOCK_RATE.to_owned(), json!(hz))));
     for (own, key) in NUMBERS {
         device.extend(plane.int(own).map(|number| (key.to_owned(), json!(number))));
     }

@@ -1,0 +1,64 @@
+//! Values of the counters that a trace recorded, one row per value.
+
+use super::samples::{in_window, process_name, thread_name};
+use crate::{Analysis, DefaultWindow, Scope};
+use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const ANALYSIS: Analysis = Analysis {
+    name: "counters",
+    about: "Values of counters over time: clocks, utilization, memory, hardware counters",
+    window: DefaultWindow::Steps,
+    run,
+};
+
+fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let counters = CounterTable::of(trace);
+    let is_inside = in_window(trace, scope);
+    let mut rows: Vec<(&CounterSeries, i64, f64)> = counters.iter().filter(|(_, time, _)| is_inside(*time)).collect();
+    rows.sort_by_key(|(_, time, _)| *time);
+    let text = |of: fn(&CounterSeries) -> stackline_model::StrId| {
+        rows.iter().map(move |(series, ..)| Some(trace.strings.get(of(series)).to_owned()))
+    };
+    let table = Table::new("counters", "Values of counters over time")
+        .text("process", rows.iter().map(|(series, ..)| Some(process_name(trace, series.track))))
+        .text("track", rows.iter().map(|(series, ..)| Some(thread_name(trace, series.track))))
+        .text("counter", text(|series| series.name))
+        .text("series", text(|series| series.key))
+        .i64("time_ns", Unit::Ns, rows.iter().map(|(_, time, _)| *time))
+        .f64("value", Unit::None, rows.iter().map(|(.., value)| *value));
+    vec![match (counters.is_empty(), rows.is_empty()) {
+        (true, _) => table.note("The trace has no counters."),
+        (false, true) => table.note("No counter has a value in the window; --whole shows the others."),
+        (false, false) => table,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Values;
+
+    #[test]
+    fn each_numeric_argument_is_a_series_by_time() {
+        let json = br#"[
+            {"ph": "C", "name": "power", "pid": 1, "ts": 5, "args": {"GPU 0": 300, "GPU 1": 250.5}},
+            {"ph": "C", "name": "power", "pid": 1, "ts": 2, "args": {"GPU 0": 90, "note": "idle"}},
+            {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 0, "dur": 10, "args": {"bytes": 7}}
+        ]"#;
+        let trace = stackline_ingest::read_bytes("t", json, &Default::default()).unwrap();
+        let table = &run(&trace, &Scope::default())[0];
+        let Values::Str(series) = &table.column("series").unwrap().values else { panic!("text") };
+        let Values::F64(values) = &table.column("value").unwrap().values else { panic!("numbers") };
+        let Values::I64(times) = &table.column("time_ns").unwrap().values else { panic!("times") };
+        assert_eq!(series.iter().flatten().collect::<Vec<_>>(), ["GPU 0", "GPU 0", "GPU 1"]);
+        assert_eq!(values.iter().flatten().copied().collect::<Vec<_>>(), [90.0, 300.0, 250.5]);
+        assert_eq!(times.iter().flatten().copied().collect::<Vec<_>>(), [2_000, 5_000, 5_000]);
+    }
+
+    #[test]
+    fn a_trace_without_counters_says_so() {
+        let trace = stackline_ingest::read_bytes("t", b"[{\"ph\":\"X\",\"name\":\"f\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":1}]", &Default::default()).unwrap();
+        assert_eq!(run(&trace, &Scope::default())[0].notes, ["The trace has no counters."]);
+    }
+}
