@@ -19,7 +19,7 @@ fn training() -> Trace {
             Err(error) => panic!("{error}"),
         };
     }
-    let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 40, ..Default::default() });
+    let demo = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 40, ..Default::default() });
     match read_bytes("demo", demo.as_bytes(), &ReadOptions::default()) {
         Ok(trace) => trace,
         Err(error) => panic!("{error}"),

@@ -8,7 +8,7 @@
 use stackline_analyze::findings::{self, Options};
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::Trace;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// A tick of the kernel's clock in seconds.
@@ -52,9 +52,7 @@ fn measure(name: &str, target: f64, read: impl FnOnce() -> Trace) {
 /// The trace that is asked for, else that of the corpus.
 fn real() -> Option<PathBuf> {
     let asked = std::env::var_os("STACKLINE_BENCH_TRACE").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from);
-    asked.or_else(|| Some(corpus.join("kineto/amd-mi300-sd3.5-diffusion.json.gz")).filter(|path| path.exists()))
+    asked.or_else(|| stackline_testkit::corpus::file("kineto/amd-mi300-sd3.5-diffusion.json.gz"))
 }
 
 fn main() {
@@ -65,9 +63,9 @@ fn main() {
         }),
         None => println!("no corpus: set STACKLINE_CORPUS, or STACKLINE_BENCH_TRACE to a trace"),
     }
-    let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config::default());
+    let demo = stackline_testkit::demo::generate(&stackline_testkit::demo::Config::default());
     let mut text = Vec::new();
-    if let Err(error) = stackline_synth::replicate::replicate(demo.as_bytes(), EVENTS, &mut text) {
+    if let Err(error) = stackline_testkit::replicate::replicate(demo.as_bytes(), EVENTS, &mut text) {
         panic!("{error}");
     }
     measure("synthetic", 2.0, || match read_bytes("synthetic", &text, &ReadOptions::default()) {

@@ -324,11 +324,13 @@ mod tests {
 
     #[test]
     fn spans_that_reading_cut_are_seen_as_recorded() {
-        let json = br#"[{"ph": "X", "name": "main", "cat": "python_function", "pid": 7, "tid": 7, "ts": 0, "dur": 100},
-            {"ph": "X", "name": "caller", "cat": "python_function", "pid": 7, "tid": 7, "ts": 10, "dur": 20},
-            {"ph": "X", "name": "lost", "cat": "python_function", "pid": 7, "tid": 7, "ts": 15, "dur": 85},
-            {"ph": "X", "name": "aten::add", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": 40, "dur": 50}]"#;
-        let trace = stackline_ingest::read_bytes("t", json, &Default::default()).unwrap();
+        let json = stackline_testkit::mini::trace(
+            "7/7  python_function  main       0..100
+             7/7  python_function  caller     10..30
+             7/7  python_function  lost       15..100
+             7/7  cpu_op           aten::add  40..90",
+        );
+        let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
         assert_eq!(trace.events.dur[2], 15_000);
         assert_eq!(HtaView::load(&trace, false).end[2], 100_000);
     }

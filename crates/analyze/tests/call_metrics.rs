@@ -1,21 +1,15 @@
 //! What trees of calls count beside times: launches, copied bytes, idle GPU time, memory.
 
+use crate::support::{read, read_mini};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{Stretch, calls_by_thread};
-use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{CallMetric, CallTree, Trace, Values};
-use stackline_synth::demo;
+use stackline_model::{CallMetric, CallTree, Values};
+use stackline_testkit::demo;
 use std::collections::BTreeMap;
 
-fn span(category: &str, name: &str, tid: i64, (start, end): (i64, i64), args: &Value) -> Value {
-    json!({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": start, "dur": end - start, "args": args})
-}
-
-fn read(events: &[Value]) -> Trace {
-    let text = json!({"traceEvents": events}).to_string();
-    read_bytes("test.json", text.as_bytes(), &ReadOptions::default()).unwrap()
+fn tree(lines: &str) -> CallTree {
+    calls_by_thread(&read_mini(lines), Stretch::Whole).tree
 }
 
 /// Own values of a metric by name of frame; those of the root by none.
@@ -33,12 +27,12 @@ fn own(tree: &CallTree, metric: CallMetric) -> BTreeMap<String, u64> {
 /// One launch: the span of its call, and the length and delay of its kernel, on one of two streams.
 type Launch = (i64, i64, i64, i64, bool);
 
-/// Calls by name, start and end; and kernels by start, end and the end of the call that launched them. In us.
-type Program = (Vec<Value>, Vec<(String, i64, i64)>, Vec<(i64, i64, i64)>);
+/// The trace; calls by name, start and end; and kernels by start, end and the end of the call that launched them. In us.
+type Program = (String, Vec<(String, i64, i64)>, Vec<(i64, i64, i64)>);
 
 /// Launches on one thread, one after the other, each inside of an operator; with gaps outside of any call.
 fn program(launches: &[Launch]) -> Program {
-    let (mut events, mut host, mut gpu) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lines, mut host, mut gpu) = (String::new(), Vec::new(), Vec::new());
     let (mut at, mut streams) = (0, [0, 0]);
     for (row, &(before, call, delay, length, second)) in launches.iter().enumerate() {
         let operator = (at, at + before + call + 3);
@@ -47,15 +41,26 @@ fn program(launches: &[Launch]) -> Program {
         let free = &mut streams[usize::from(second)];
         let kernel = ((call.1 + delay).max(*free), (call.1 + delay).max(*free) + length);
         *free = kernel.1;
-        let args = json!({"correlation": row + 1, "device": 0, "stream": 7 + i64::from(second)});
-        events.push(span("cpu_op", &name.0, 1, operator, &json!({})));
-        events.push(span("cuda_runtime", &name.1, 1, call, &json!({"correlation": row + 1})));
-        events.push(span("kernel", &format!("kernel{row}"), 7 + i64::from(second), kernel, &args));
+        let correlation = row + 1;
+        lines += &format!(
+            "1/1         cpu_op        {}           {}..{}
+             1/1         cuda_runtime  {}           {}..{}  correlation={correlation}
+             gpu0/{}     kernel        kernel{row}  {}..{}  correlation={correlation}\n",
+            name.0,
+            operator.0,
+            operator.1,
+            name.1,
+            call.0,
+            call.1,
+            7 + i64::from(second),
+            kernel.0,
+            kernel.1
+        );
         host.extend([(name.0, operator.0, operator.1), (name.1, call.0, call.1)]);
         gpu.push((kernel.0, kernel.1, call.1));
         at = operator.1 + 2;
     }
-    (events, host, gpu)
+    (lines, host, gpu)
 }
 
 /// Who has the idle time, moment by moment (1 us each).
@@ -80,8 +85,8 @@ proptest! {
     fn idle_time_is_that_of_each_moment(
         launches in proptest::collection::vec((0_i64..9, 1_i64..5, 0_i64..6, 1_i64..30, any::<bool>()), 1..12),
     ) {
-        let (events, host, gpu) = program(&launches);
-        let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+        let (lines, host, gpu) = program(&launches);
+        let tree = tree(&lines);
         // Two kernels that begin at once end the same gap: either may be told.
         let mut starts: Vec<i64> = gpu.iter().map(|kernel| kernel.0).collect();
         starts.sort_unstable();
@@ -95,24 +100,14 @@ proptest! {
 
 #[test]
 fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
-    let launch = |name: &str, tid: i64, times: (i64, i64), id: i64| {
-        span("cuda_runtime", name, tid, times, &json!({"correlation": id}))
-    };
-    let kernel = |times: (i64, i64), id: i64| {
-        span("kernel", "k", 7, times, &json!({"correlation": id, "device": 0, "stream": 7}))
-    };
-    let tree = calls_by_thread(
-        &read(&[
-            launch("first", 1, (0, 2), 1),
-            span("cpu_op", "loader", 1, (5, 40), &json!({})),
-            span("cpu_op", "AddBackward0", 2, (50, 60), &json!({})),
-            launch("second", 2, (52, 55), 2),
-            kernel((3, 10), 1),
-            kernel((57, 70), 2),
-        ]),
-        Stretch::Whole,
-    )
-    .tree;
+    let tree = tree(
+        "1/1     cuda_runtime  first         0..2    correlation=1
+         1/1     cpu_op        loader        5..40
+         1/2     cpu_op        AddBackward0  50..60
+         1/2     cuda_runtime  second        52..55  correlation=2
+         gpu0/7  kernel        k             3..10   correlation=1
+         gpu0/7  kernel        k             57..70  correlation=2",
+    );
     // 10 to 40 in the loader, to 50 in no call, to 52 in the operator, to 55 in the call, and 57 is when the GPU began.
     let wanted = [("", 10_000), ("AddBackward0", 2_000), ("k", 2_000), ("loader", 30_000), ("second", 3_000)];
     let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
@@ -121,24 +116,13 @@ fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
 
 #[test]
 fn a_graph_is_one_launch_and_copies_have_bytes() {
-    let gpu = |name: &str, category: &str, from: i64, bytes: Option<i64>| {
-        let mut args = json!({"correlation": 5, "device": 0, "stream": 7});
-        if let Some(bytes) = bytes {
-            args["bytes"] = json!(bytes);
-        }
-        span(category, name, 7, (from, from + 2), &args)
-    };
-    let tree = calls_by_thread(
-        &read(&[
-            span("cpu_op", "replay", 1, (0, 9), &json!({})),
-            span("cuda_runtime", "cudaGraphLaunch", 1, (1, 8), &json!({"correlation": 5})),
-            gpu("a", "kernel", 10, None),
-            gpu("Memcpy DtoD", "gpu_memcpy", 12, Some(4096)),
-            gpu("Memset", "gpu_memset", 14, Some(64)),
-        ]),
-        Stretch::Whole,
-    )
-    .tree;
+    let tree = tree(
+        "1/1     cpu_op        replay           0..9
+         1/1     cuda_runtime  cudaGraphLaunch  1..8    correlation=5
+         gpu0/7  kernel        a                10..12  correlation=5
+         gpu0/7  gpu_memcpy    Memcpy DtoD      12..14  correlation=5 bytes=4096
+         gpu0/7  gpu_memset    Memset           14..16  correlation=5 bytes=64",
+    );
     let told = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     assert_eq!(own(&tree, CallMetric::Launches), told(&[("cudaGraphLaunch", 1)]));
     assert_eq!(own(&tree, CallMetric::Copied), told(&[("Memcpy DtoD", 4096), ("Memset", 64)]));
@@ -147,19 +131,14 @@ fn a_graph_is_one_launch_and_copies_have_bytes() {
 
 #[test]
 fn memory_counts_at_the_call_that_it_lies_in() {
-    let memory = |ts: i64, bytes: i64| {
-        let args = json!({"Bytes": bytes, "Device Type": 0, "Device Id": -1, "Addr": 64, "Total Allocated": 0});
-        json!({"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args})
-    };
-    let events = [
-        span("cpu_op", "outer", 1, (0, 20), &json!({})),
-        span("cpu_op", "inner", 1, (5, 9), &json!({})),
-        memory(6, 100),
-        memory(8, 20),
-        memory(12, -100),
-        memory(30, 7),
-    ];
-    let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+    let tree = tree(
+        "1/1  cpu_op             outer     0..20
+         1/1  cpu_op             inner     5..9
+         1/1  cpu_instant_event  [memory]  @6   Bytes=100 Device Type=0 Device Id=-1 Addr=64 Total Allocated=0
+         1/1  cpu_instant_event  [memory]  @8   Bytes=20 Device Type=0 Device Id=-1 Addr=64 Total Allocated=0
+         1/1  cpu_instant_event  [memory]  @12  Bytes=-100 Device Type=0 Device Id=-1 Addr=64 Total Allocated=0
+         1/1  cpu_instant_event  [memory]  @30  Bytes=7 Device Type=0 Device Id=-1 Addr=64 Total Allocated=0",
+    );
     let told = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     assert_eq!(own(&tree, CallMetric::Allocated), told(&[("", 7), ("inner", 120)]));
     assert_eq!(own(&tree, CallMetric::Freed), told(&[("outer", 100)]));
@@ -168,20 +147,14 @@ fn memory_counts_at_the_call_that_it_lies_in() {
 /// In 2021 a thread's number was text, but not where memory is concerned.
 #[test]
 fn memory_counts_at_the_call_of_the_thread_whose_number_is_text() {
-    let call = |name: &str, tid: &str, (start, end): (i64, i64)| json!({"ph": "X", "cat": "Operator", "name": name, "pid": 1, "tid": tid, "ts": start, "dur": end - start, "args": {}});
-    let memory = |tid: i64, bytes: i64| {
-        let args = json!({"Bytes": bytes, "Device Type": 0, "Device Id": -1});
-        json!({"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": tid, "ts": 6, "args": args})
-    };
-    let events = [
-        call("one", "41", (0, 20)),
-        call("two", "42", (5, 9)),
-        call("pool", "a pool", (0, 30)),
-        memory(41, 100),
-        memory(42, 20),
-        memory(43, 3),
-    ];
-    let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+    let tree = tree(
+        r#"1/"41"      Operator  one       0..20
+           1/"42"      Operator  two       5..9
+           1/a_pool    Operator  pool      0..30
+           1/41        -         [memory]  @6     Bytes=100 Device Type=0 Device Id=-1
+           1/42        -         [memory]  @6     Bytes=20 Device Type=0 Device Id=-1
+           1/43        -         [memory]  @6     Bytes=3 Device Type=0 Device Id=-1"#,
+    );
     let wanted = [("", 3), ("one", 100), ("two", 20)].map(|(name, bytes)| (name.to_owned(), bytes));
     assert_eq!(own(&tree, CallMetric::Allocated), BTreeMap::from(wanted));
 }
@@ -189,10 +162,9 @@ fn memory_counts_at_the_call_of_the_thread_whose_number_is_text() {
 /// One name in turns as what it can be: no frame is taken for the one before it.
 #[test]
 fn frames_of_one_name_are_told_apart() {
-    let call = |category: &str, start: i64| span(category, "same", 1, (start, start + 5), &json!({}));
     let kinds = ["cpu_op", "user_annotation", "python_function"];
-    let events: Vec<Value> = (0..9).map(|at| call(kinds[at as usize % 3], at * 10)).collect();
-    let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+    let lines: Vec<String> = (0..9).map(|at| format!("1/1 {} same {at}0+5", kinds[at % 3])).collect();
+    let tree = tree(&lines.join("\n"));
     let calls = tree.exclusive(CallMetric::HostTime, |_| true);
     let frames: Vec<_> =
         tree.nodes.ids().filter_map(|node| Some((tree.frame(node)?, calls[node.index()].count))).collect();
@@ -203,7 +175,7 @@ fn frames_of_one_name_are_told_apart() {
 #[test]
 fn what_is_counted_in_a_trace_is_in_its_tree() {
     let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });
-    let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read(text);
     let tree = calls_by_thread(&trace, Stretch::Whole).tree;
     let total = |metric| own(&tree, metric).values().sum::<u64>();
     let bandwidth = stackline_analyze::analyses::hta_memory_bandwidth::exact(&trace, &Scope::default());

@@ -1,16 +1,16 @@
 //! Calls of a trace as a tree, and questions to it.
 
+use crate::support::{read, read_mini};
 use proptest::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{
     CallIndex, CallView, Measure, Part, Shape, Stretch, TraceCalls, ViewOptions, calls_by_thread, source_lines,
     trace_calls, view_pruned,
 };
-use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{
     CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
 };
-use stackline_synth::demo;
+use stackline_testkit::demo;
 
 /// A tree of spans: of each node its caller (a row before it), its name and its GPU time, if it is a kernel.
 fn index(nodes: &[(usize, u8, Option<u16>)]) -> CallIndex {
@@ -97,7 +97,7 @@ proptest! {
 #[test]
 fn the_time_of_a_trace_is_that_of_its_tree() {
     let text = demo::generate(&demo::Config { steps: 3, layers: 1, ..demo::Config::default() });
-    let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read(text);
     let made = trace_calls(&trace, &Scope::default());
     let steps: Vec<u32> = (0..trace.steps.len() as u32).collect();
     let launched = |gpu: &stackline_model::GpuId| steps.contains(&trace.gpu.step[gpu.index()]);
@@ -132,27 +132,16 @@ fn an_empty_trace_has_a_root() {
 
 /// A function that is called twice, and calls an operator at line 5 and one at line 7, as stacks say.
 fn lines() -> TraceCalls {
-    let frame = |line: u32| serde_json::json!({ "name": format!("train.py({line}): step") });
-    let event = |name: &str, cat: &str, ts: u32, dur: u32, sf: u32| {
-        let mut event =
-            serde_json::json!({"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": 1});
-        if sf > 0 {
-            event["sf"] = sf.into();
-        }
-        event
-    };
-    let seen = serde_json::json!({"ph": "P", "name": "train.py(1): step", "ts": 290, "pid": 1, "tid": 1, "sf": 9});
-    let call = |at: u32| {
-        [
-            event("train.py(1): step", "python_function", at, 100, 0),
-            event("aten::mm", "cpu_op", at + 10, 20, 5),
-            event("aten::add", "cpu_op", at + 50, 20, 7),
-        ]
-    };
-    let events: Vec<_> = [&call(0)[..], &call(200)[..], &[seen]].concat();
-    let text = serde_json::json!({"stackFrames": {"5": frame(5), "7": frame(7), "9": frame(9)}, "traceEvents": events})
-        .to_string();
-    let trace = read_bytes("lines.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read_mini(
+        r#"file stackFrames={"5": {"name": "train.py(5): step"}, "7": {"name": "train.py(7): step"}, "9": {"name": "train.py(9): step"}}
+        1/1  python_function  train.py(1): step  0..100
+        1/1  cpu_op           aten::mm           10..30    .sf=5
+        1/1  cpu_op           aten::add          50..70    .sf=7
+        1/1  python_function  train.py(1): step  200..300
+        1/1  cpu_op           aten::mm           210..230  .sf=5
+        1/1  cpu_op           aten::add          250..270  .sf=7
+        1/1  -                train.py(1): step  P@290     .sf=9"#,
+    );
     calls_by_thread(&trace, Stretch::Whole)
 }
 
@@ -166,7 +155,7 @@ fn a_function_stands_at_the_lines_that_it_called_from() {
     assert_eq!(costs, [(5, 80_000, "step"), (7, 100_000, "step"), (9, 20_000, "step")]);
     // The tree of rules has a function once, at the line that names it.
     let text = demo::generate(&demo::Config { steps: 1, layers: 1, ..demo::Config::default() });
-    let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read(text);
     assert!(trace_calls(&trace, &Scope::default()).continued.is_empty());
 }
 

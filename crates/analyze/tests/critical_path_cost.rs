@@ -1,11 +1,10 @@
 //! What the analysis costs on the largest trace of the corpus, once the trace is read.
 
-use crate::critical_path_support;
-
-use critical_path_support::{Mini, corpus, read_trace};
+use crate::support::{mini, read, read_file};
 use stackline_analyze::critical_path::ctda::{self, CtdaOptions};
 use stackline_analyze::critical_path::hta::{self, HtaOptions};
 use stackline_analyze::hta_view::HtaView;
+use stackline_testkit::corpus;
 
 /// CPU time of this thread in ms, where the system tells it.
 fn cpu_ms() -> Option<f64> {
@@ -15,8 +14,8 @@ fn cpu_ms() -> Option<f64> {
 
 #[test]
 fn a_quarter_of_a_million_events_cost_little() {
-    let Some(corpus) = corpus() else { return };
-    let trace = read_trace(&corpus.join("kineto/amd-mi300-sd3.5-diffusion.json.gz"));
+    let Some(corpus) = corpus::folder() else { return };
+    let trace = read_file(&corpus.join("kineto/amd-mi300-sd3.5-diffusion.json.gz"));
     let Some(mut before) = cpu_ms() else { return };
     let mut lap = |what: &str| {
         let now = cpu_ms().unwrap();
@@ -44,17 +43,22 @@ fn a_quarter_of_a_million_events_cost_little() {
 
 #[test]
 fn many_streams_with_many_waits_cost_method_ctda_little() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     for stream in 0..20_000 {
-        let at = 20 * stream;
-        t.call("cudaStreamWaitEvent", 1, at, 1, 3 * stream + 1);
-        t.call("cudaLaunchKernel", 1, at + 1, 2, 3 * stream + 2);
-        t.kernel("k", stream, at + 5, 10, 3 * stream + 2);
+        let correlation = 3 * stream + 2;
+        let events = format!(
+            "10/1           cuda_runtime  cudaStreamWaitEvent  0+1   correlation={}
+             10/1           cuda_runtime  cudaLaunchKernel     1+2   correlation={correlation}
+             gpu0/{stream}  kernel        k                    5+10  correlation={correlation}",
+            correlation - 1
+        );
+        t.add_at(20 * stream, &events);
         if stream % 10 == 0 {
-            t.call("cudaDeviceSynchronize", 1, at + 5, 12, 3 * stream + 3);
+            let wait = format!("10/1 cuda_runtime cudaDeviceSynchronize 5+12 correlation={}", correlation + 1);
+            t.add_at(20 * stream, &wait);
         }
     }
-    let trace = t.trace();
+    let trace = read(t.json());
     let Some(before) = cpu_ms() else { return };
     let path = ctda::analyze(&trace, &CtdaOptions::default()).unwrap();
     let took = cpu_ms().unwrap() - before;

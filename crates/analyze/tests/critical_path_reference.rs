@@ -1,9 +1,7 @@
 //! The critical path of method "hta" against HTA 0.6.1's own results over the corpus: checks C1 to C7, C12 and the
 //! counts of C9 and C10 of the specification, for every parameter set of every reference file.
 
-use crate::critical_path_support;
-
-use critical_path_support::{corpus, read_json, read_trace};
+use crate::support::{read_file, read_json};
 use serde_json::Value;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
@@ -12,6 +10,7 @@ use stackline_analyze::critical_path::{
 use stackline_analyze::hta_view::HtaView;
 use stackline_model::Trace;
 use stackline_present::exports::overlay::write_overlay;
+use stackline_testkit::corpus;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -304,7 +303,7 @@ fn compare_failure(
 
 #[test]
 fn every_reference_run_is_reproduced() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let folder = corpus.join("reference/hta");
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_file()).collect();
@@ -314,7 +313,7 @@ fn every_reference_run_is_reproduced() {
     for file in &files {
         let reference = read_json(file);
         let source = corpus.join(reference["trace"].as_str().unwrap());
-        let trace = read_trace(&source);
+        let trace = read_file(&source);
         for run in reference["reference"]["runs"].as_array().unwrap() {
             let params = &run["params"];
             diff.what = format!("{} {params}", file.file_name().unwrap().display());
@@ -342,7 +341,7 @@ fn every_reference_run_is_reproduced() {
                 graphs += 1;
             }
             if run["overlay"].is_object() {
-                compare_overlay(&mut diff, &cp, &critical_path_support::unpacked(&source), &run["overlay"]);
+                compare_overlay(&mut diff, &cp, &corpus::unpacked(&source), &run["overlay"]);
                 overlays += 1;
             }
             if run["save_restore"].is_object() {

@@ -1,9 +1,7 @@
 //! What HTA cannot analyse gives a result or a clear reason (C14), the same bytes come out however the input is
 //! arranged (C15), and random traces agree with a search of all paths.
 
-use crate::critical_path_support;
-
-use critical_path_support::{Mini, corpus, read_json, read_trace, read_trace_bytes, unpacked};
+use crate::support::{mini, read, read_file, read_json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
@@ -12,18 +10,20 @@ use stackline_analyze::critical_path::{
     CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, TrackKey, WarningCode,
 };
 use stackline_present::exports::overlay::write_overlay;
+use stackline_testkit::corpus::{self, unpacked};
+use stackline_testkit::mini::MiniTrace;
 
 fn analyze(trace: &Value) -> Result<CriticalPath, CriticalPathError> {
     analyze_bytes(&serde_json::to_vec(trace).unwrap())
 }
 
 fn analyze_bytes(bytes: &[u8]) -> Result<CriticalPath, CriticalPathError> {
-    hta::analyze(&read_trace_bytes(bytes), &HtaOptions::default())
+    hta::analyze(&read(bytes), &HtaOptions::default())
 }
 
 /// The event synchronisation trace, which every variant is made of: its path weighs 2,411 µs over 40 nodes.
 fn base() -> Option<Value> {
-    Some(read_json(&corpus()?.join("kineto/nvidia-a100-event-sync.json.gz")))
+    Some(read_json(&corpus::folder()?.join("kineto/nvidia-a100-event-sync.json.gz")))
 }
 
 fn events(trace: &mut Value) -> &mut Vec<Value> {
@@ -107,30 +107,29 @@ fn odd_records_give_a_result_with_a_warning() {
 
 #[test]
 fn deep_stacks_need_no_recursion() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     let depth = 200_000;
     for level in 0..depth {
-        t.op("f", 1, level, 2 * depth - 2 * level);
+        t.add(&format!("10/1 cpu_op f {level}..{}", 2 * depth - level));
     }
-    let cp = hta::analyze(&t.trace(), &HtaOptions::default()).unwrap();
+    let cp = hta::analyze(&read(t.json()), &HtaOptions::default()).unwrap();
     assert_eq!((cp.path.nodes.len(), cp.path.weight_us), (2 * depth as usize, 2.0 * depth as f64));
 }
 
 #[test]
 fn one_correlation_for_everything_costs_no_more() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     for i in 0..20_000 {
-        t.call("cudaLaunchKernel", 1, i * 10, 5, 0);
-        t.kernel("k", 7, i * 10 + 3, 5, 0);
+        t.add_at(i * 10, "10/1 cuda_runtime cudaLaunchKernel 0+5 correlation=0\ngpu0/7 kernel k 3+5 correlation=0");
     }
-    let cp = hta::analyze(&t.trace(), &HtaOptions::default()).unwrap();
+    let cp = hta::analyze(&read(t.json()), &HtaOptions::default()).unwrap();
     assert!(cp.warnings.iter().any(|w| w.code == WarningCode::UnevenQueue));
 }
 
 #[test]
 fn unknown_annotations_are_answered_with_near_ones() {
-    let Some(corpus) = corpus() else { return };
-    let trace = read_trace(&corpus.join("kineto/nvidia-a100-event-sync.json.gz"));
+    let Some(corpus) = corpus::folder() else { return };
+    let trace = read_file(&corpus.join("kineto/nvidia-a100-event-sync.json.gz"));
     let ask = |annotation: &str, instance| {
         let options = HtaOptions { annotation: annotation.into(), instance, ..HtaOptions::default() };
         hta::analyze(&trace, &options).unwrap_err().to_string()
@@ -139,21 +138,20 @@ fn unknown_annotations_are_answered_with_near_ones() {
     assert!(text.starts_with("no event name contains 'ProfilrStep'; nearest: 'ProfilerStep#"), "{text}");
     let text = ask("ProfilerStep", Some(Instances::One(7)));
     assert_eq!(text, "instance 7 of 'ProfilerStep' does not exist: there is 1 (number 0)");
-    let mut t = Mini::default();
-    t.op("op", 1, 0, 1);
+    let t = mini("10/1  cpu_op  op  0+1");
     let options = HtaOptions { annotation: "x".into(), ..HtaOptions::default() };
-    let text = hta::analyze(&t.trace(), &options).unwrap_err().to_string();
+    let text = hta::analyze(&read(t.json()), &options).unwrap_err().to_string();
     assert!(text.contains("the trace has no annotations"), "{text}");
 }
 
 #[test]
 fn every_trace_of_the_corpus_gives_a_result_or_a_reason() {
-    let Some(corpus) = corpus() else { return };
+    if corpus::folder().is_none() {
+        return;
+    }
     let (mut paths, mut reasons) = (0, Vec::new());
-    let mut files: Vec<_> = std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    for file in files {
-        match hta::analyze(&read_trace(&file), &HtaOptions::default()) {
+    for file in corpus::files("kineto") {
+        match hta::analyze(&read_file(&file), &HtaOptions::default()) {
             Ok(cp) => {
                 paths += 1;
                 assert!(cp.path.nodes.len() > 1 && cp.path.weight_us >= 0.0, "{}", file.display());
@@ -174,7 +172,7 @@ fn bytes(cp: &CriticalPath) -> Vec<u8> {
 
 #[test]
 fn the_same_bytes_for_any_number_of_threads() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let file = unpacked(&corpus.join("kineto/nvidia-a100-ddp-nccl.json.gz"));
     let run = |threads| {
         let options = stackline_ingest::ReadOptions { threads, ..Default::default() };
@@ -194,7 +192,7 @@ fn seen(cp: &CriticalPath) -> impl PartialEq + std::fmt::Debug + use<> {
 
 #[test]
 fn the_order_of_events_in_the_file_does_not_matter() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     for name in ["event-sync", "event-sync-multi-stream", "alexnet-cuda-sync", "simple-add-cuda-sync"] {
         let base = read_json(&corpus.join(format!("kineto/nvidia-a100-{name}.json.gz")));
         let expected = seen(&analyze(&base).unwrap());
@@ -221,11 +219,11 @@ fn positions_count_records_of_any_kind() {
 /// Check C10: HTA's own expected file, event by event.
 #[test]
 fn the_overlay_equals_the_file_that_hta_tests_against() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let source = corpus.join("kineto/nvidia-a100-simple-add-cuda-sync.json.gz");
     let expected = read_json(&corpus.join("kineto/nvidia-a100-simple-add-overlaid-expected.json.gz"));
     let options = HtaOptions { data_load_events: vec!["data_load".into()], ..HtaOptions::default() };
-    let cp = hta::analyze(&read_trace(&source), &options).unwrap();
+    let cp = hta::analyze(&read_file(&source), &options).unwrap();
     let mut out = Vec::new();
     let summary = write_overlay(&unpacked(&source)[..], &mut out, &cp.overlay(OverlayMode::default())).unwrap();
     assert_eq!((summary.marked, summary.flow_events), (624, 384));
@@ -252,15 +250,16 @@ fn the_overlay_equals_the_file_that_hta_tests_against() {
 
 #[test]
 fn the_report_has_a_fixed_form() {
-    let mut t = Mini::default();
-    t.push("user_annotation", "step", (10, 1), (0, 400), json!({}));
-    t.op("aten::mm", 1, 5, 50);
-    t.call("cudaLaunchKernel", 1, 10, 10, 1);
-    t.kernel("sgemm", 7, 30, 100, 1);
-    t.call("cudaLaunchKernel", 1, 60, 10, 2);
-    t.kernel("ncclDevKernel_AllReduce(ncclArgs)", 7, 140, 60, 2);
+    let t = mini(
+        "10/1    user_annotation  step                               0+400
+         10/1    cpu_op           aten::mm                           5+50
+         10/1    cuda_runtime     cudaLaunchKernel                   10+10   correlation=1
+         gpu0/7  kernel           sgemm                              30+100  correlation=1
+         10/1    cuda_runtime     cudaLaunchKernel                   60+10   correlation=2
+         gpu0/7  kernel           ncclDevKernel_AllReduce(ncclArgs)  140+60  correlation=2",
+    );
     let options = HtaOptions { annotation: "step".into(), ..HtaOptions::default() };
-    let cp = hta::analyze(&t.trace(), &options).unwrap();
+    let cp = hta::analyze(&read(t.json()), &options).unwrap();
     let report = cp.report();
     insta::assert_json_snapshot!("critical_path_report", report);
     let text = serde_json::to_string(&report).unwrap();
@@ -269,11 +268,12 @@ fn the_report_has_a_fixed_form() {
 
 #[test]
 fn damaged_saves_are_refused() {
-    let mut t = Mini::default();
-    t.op("a", 1, 0, 10);
-    t.op("b", 1, 20, 10);
+    let t = mini(
+        "10/1  cpu_op  a  0+10
+         10/1  cpu_op  b  20+10",
+    );
     let mut file = Vec::new();
-    hta::analyze(&t.trace(), &HtaOptions::default()).unwrap().save(&mut file).unwrap();
+    hta::analyze(&read(t.json()), &HtaOptions::default()).unwrap().save(&mut file).unwrap();
     let good: Value = serde_json::from_slice(&file).unwrap();
     assert!(CriticalPath::restore(&file[..]).is_ok());
     let damage: [(&str, Value); 9] = [
@@ -363,7 +363,7 @@ proptest! {
             include_last_profiler_step: last,
             ..HtaOptions::default()
         };
-        let Ok(cp) = hta::analyze(&read_trace_bytes(&text), &options) else { return Ok(()) };
+        let Ok(cp) = hta::analyze(&read(&text), &options) else { return Ok(()) };
         prop_assert_eq!(cp.path.weight_us, heaviest(&cp));
         let along: f64 = cp.path_edges().map(|e| e.search_weight_us()).sum();
         prop_assert_eq!(along, cp.path.weight_us);
@@ -391,22 +391,19 @@ proptest! {
 #[test]
 fn an_overlay_has_the_file_s_own_time() {
     const OFF_US: i64 = -9_000;
-    let event = |cat: &str, name: &str, (tid, ts, dur): (i64, i64, i64), args: Value| {
-        let pid = i64::from(cat == "cpu_op" || cat == "cuda_runtime");
-        json!({ "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
-    };
-    let mut list = vec![event("user_annotation", "ProfilerStep#1", (1, 9_990, 900), json!({}))];
-    list[0]["pid"] = json!(1);
-    for n in 0..6i64 {
-        let at = 10_000 + n * 100;
-        let on_device = json!({ "correlation": n + 1, "stream": 7, "device": 0 });
-        list.push(event("cpu_op", "aten::mm", (1, at, 30), json!({})));
-        list.push(event("cuda_runtime", "cudaLaunchKernel", (1, at + 5, 10), json!({ "correlation": n + 1 })));
-        list.push(event("kernel", "gemm", (7, at + 20 + OFF_US, 99), on_device));
+    let mut list = MiniTrace::new("1/1 user_annotation ProfilerStep#1 9990+900");
+    for n in 1..=6i64 {
+        let events = format!(
+            "1/1     cpu_op        aten::mm          0+30
+             1/1     cuda_runtime  cudaLaunchKernel  5+10                correlation={n}
+             gpu0/7  kernel        gemm              {}+99  correlation={n}",
+            20 + OFF_US
+        );
+        list.add_at(9_900 + n * 100, &events);
     }
-    list.push(event("cuda_runtime", "cudaDeviceSynchronize", (1, 10_540, 100), json!({ "correlation": 9 })));
-    let text = serde_json::to_vec(&json!({ "traceEvents": list })).unwrap();
-    let trace = read_trace_bytes(&text);
+    list.add("1/1 cuda_runtime cudaDeviceSynchronize 10540+100 correlation=9");
+    let text = list.json();
+    let trace = read(&text);
     assert_eq!(trace.meta.clocks.iter().filter(|clock| clock.applied_ns > 1_000_000).count(), 1, "{:?}", trace.meta);
     let cp = hta::analyze(&trace, &HtaOptions::default()).unwrap();
     let mut saved = Vec::new();
@@ -422,7 +419,7 @@ fn an_overlay_has_the_file_s_own_time() {
             overlay.flows.iter().filter(|flow| flow.to.tid == TrackKey::Number(7)).map(|flow| flow.to.ts_us).collect();
         assert!(!on_device.is_empty());
         assert!(on_device.iter().all(|ts_us| (1_000..2_000).contains(ts_us)), "{on_device:?}");
-        let summary = write_overlay(&text[..], &mut Vec::new(), &overlay).unwrap();
+        let summary = write_overlay(text.as_bytes(), &mut Vec::new(), &overlay).unwrap();
         assert_eq!(summary.marked as usize, overlay.critical.len());
     }
 }

@@ -1,15 +1,14 @@
 //! Each rule of method "hta" on a trace of a few events, and the pins of the specification (C5 to C8).
 
-use crate::critical_path_support;
-
-use critical_path_support::{Mini, corpus, read_trace};
-use serde_json::json;
+use crate::support::{mini, read, read_file};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{CriticalPath, EdgeKind, NO_EVENT, WarningCode};
 use stackline_analyze::hta_view::{HtaView, NO_ROW};
+use stackline_testkit::corpus;
+use stackline_testkit::mini::MiniTrace;
 
-fn whole(mini: &Mini) -> CriticalPath {
-    hta::analyze(&mini.trace(), &HtaOptions::default()).unwrap()
+fn whole(mini: &MiniTrace) -> CriticalPath {
+    hta::analyze(&read(mini.json()), &HtaOptions::default()).unwrap()
 }
 
 /// An edge as "event, start or end → event, start or end, kind, weight, charged to".
@@ -42,12 +41,14 @@ use EdgeKind::{
 
 #[test]
 fn nested_operators_are_charged_to_the_innermost() {
-    let mut t = Mini::default();
-    let a = t.op("A", 1, 0, 100);
-    let b = t.op("B", 1, 10, 20);
-    let note = t.push("user_annotation", "note", (10, 1), (40, 50), json!({}));
-    let c = t.op("C", 1, 50, 30);
-    let d = t.op("D", 1, 120, 10);
+    let t = mini(
+        "10/1  cpu_op           A     0+100
+         10/1  cpu_op           B     10+20
+         10/1  user_annotation  note  40+50
+         10/1  cpu_op           C     50+30
+         10/1  cpu_op           D     120+10",
+    );
+    let [a, b, note, c, d] = [1, 2, 3, 4, 5];
     let expected: Vec<Plain> = vec![
         (a, 's', b, 's', O, 10.0, Some(a)),
         (b, 's', b, 'e', O, 20.0, Some(b)),
@@ -66,21 +67,25 @@ fn nested_operators_are_charged_to_the_innermost() {
 
 #[test]
 fn time_between_children_of_an_annotation_is_charged_to_it() {
-    let mut t = Mini::default();
-    t.op("A", 1, 0, 100);
-    let note = t.push("python_function", "f.py(1): f", (10, 1), (5, 90), json!({}));
-    let b = t.op("B", 1, 10, 20);
-    let c = t.op("C", 1, 50, 30);
+    let t = mini(
+        "10/1  cpu_op           A           0+100
+         10/1  python_function  f.py(1): f  5+90
+         10/1  cpu_op           B           10+20
+         10/1  cpu_op           C           50+30",
+    );
+    let [note, b, c] = [2, 3, 4];
     assert!(edges(&whole(&t)).contains(&(b, 'e', c, 's', O, 20.0, Some(note))));
 }
 
 #[test]
 fn ends_pop_whatever_is_on_top() {
     // B begins inside A and ends after it: A's end takes B off the stack, so that C becomes a child of A.
-    let mut t = Mini::default();
-    let a = t.op("A", 1, 0, 50);
-    let b = t.op("B", 1, 40, 30);
-    let c = t.op("C", 1, 60, 5);
+    let t = mini(
+        "10/1  cpu_op  A  0+50
+         10/1  cpu_op  B  40+30
+         10/1  cpu_op  C  60+5",
+    );
+    let [a, b, c] = [1, 2, 3];
     let cp = whole(&t);
     let expected: Vec<Plain> = vec![
         (a, 's', b, 's', O, 40.0, Some(a)),
@@ -95,9 +100,11 @@ fn ends_pop_whatever_is_on_top() {
 
 #[test]
 fn blocking_calls_weigh_nothing_on_exit() {
-    let mut t = Mini::default();
-    let sync = t.call("cudaDeviceSynchronize", 1, 0, 500, -1);
-    let other = t.call("cudaMalloc", 1, 600, 500, -1);
+    let t = mini(
+        "10/1  cuda_runtime  cudaDeviceSynchronize  0+500    correlation=-1
+         10/1  cuda_runtime  cudaMalloc             600+500  correlation=-1",
+    );
+    let [sync, other] = [1, 2];
     let found = edges(&whole(&t));
     assert!(found.contains(&(sync, 's', sync, 'e', O, 0.0, Some(sync))));
     assert!(found.contains(&(other, 's', other, 'e', O, 500.0, Some(other))));
@@ -105,11 +112,13 @@ fn blocking_calls_weigh_nothing_on_exit() {
 
 #[test]
 fn the_lock_goes_to_the_call_that_ends_first() {
-    let mut t = Mini::default();
-    let a = t.call("cudaHostAlloc", 1, 20, 60, 1);
-    let c = t.call("cudaHostAlloc", 2, 10, 40, 2);
-    let g = t.call("cudaLaunchKernel", 3, 15, 75, 3);
-    let i = t.call("cudaLaunchKernel", 3, 100, 10, 4);
+    let t = mini(
+        "10/1  cuda_runtime  cudaHostAlloc     20+60   correlation=1
+         10/2  cuda_runtime  cudaHostAlloc     10+40   correlation=2
+         10/3  cuda_runtime  cudaLaunchKernel  15+75   correlation=3
+         10/3  cuda_runtime  cudaLaunchKernel  100+10  correlation=4",
+    );
+    let [a, c, g, i] = [1, 2, 3, 4];
     let cp = whole(&t);
     let expected: Vec<Plain> = vec![
         (a, 's', c, 'e', D, 0.0, None),
@@ -125,29 +134,32 @@ fn the_lock_goes_to_the_call_that_ends_first() {
 
 #[test]
 fn first_kernel_waits_for_its_launch_and_the_next_for_the_kernel() {
-    let mut t = Mini::default();
-    let l1 = t.call("cudaLaunchKernel", 1, 0, 10, 1);
-    let l2 = t.call("cudaLaunchKernel", 1, 30, 10, 2);
-    let k1 = t.kernel("k1", 7, 25, 100, 1);
-    let k2 = t.kernel("k2", 7, 130, 50, 2);
+    let t = mini(
+        "10/1    cuda_runtime  cudaLaunchKernel  0+10    correlation=1
+         10/1    cuda_runtime  cudaLaunchKernel  30+10   correlation=2
+         gpu0/7  kernel        k1                25+100  correlation=1
+         gpu0/7  kernel        k2                130+50  correlation=2",
+    );
+    let [l1, l2, k1, k2] = [1, 2, 3, 4];
     let cp = whole(&t);
     assert_eq!(edges_of(&cp, L), [(l1, 's', k1, 's', 25.0)]);
     assert_eq!(edges_of(&cp, G), [(k1, 'e', k2, 's', 5.0)]);
     assert!(edges(&cp).contains(&(k1, 'e', k2, 's', G, 5.0, Some(k1))));
     assert_eq!(cp.path.weight_us, 180.0);
     let options = HtaOptions { zero_weight_launch_edges: true, ..HtaOptions::default() };
-    let causal = hta::analyze(&t.trace(), &options).unwrap();
+    let causal = hta::analyze(&read(t.json()), &options).unwrap();
     assert_eq!(edges_of(&causal, L), [(l1, 's', k1, 's', 25.0), (l2, 's', k2, 's', 0.0)]);
 }
 
 #[test]
 fn a_gap_of_1500_us_cuts_the_chain() {
     let chain = |gap: i64| {
-        let mut t = Mini::default();
-        t.call("cudaLaunchKernel", 1, 0, 10, 1);
-        t.call("cudaLaunchKernel", 1, 30, 10, 2);
-        t.kernel("k1", 7, 25, 100, 1);
-        t.kernel("k2", 7, 125 + gap, 50, 2);
+        let mut t = mini(
+            "10/1    cuda_runtime  cudaLaunchKernel  0+10    correlation=1
+             10/1    cuda_runtime  cudaLaunchKernel  30+10   correlation=2
+             gpu0/7  kernel        k1                25+100  correlation=1",
+        );
+        t.add(&format!("gpu0/7  kernel        k2                {}+50  correlation=2", 125 + gap));
         let cp = whole(&t);
         (edges_of(&cp, G).len(), warned(&cp, WarningCode::ChainCut))
     };
@@ -157,11 +169,13 @@ fn a_gap_of_1500_us_cuts_the_chain() {
 
 #[test]
 fn launch_and_kernel_at_the_same_time_count_the_launch_first() {
-    let mut t = Mini::default();
-    t.call("cudaLaunchKernel", 1, 0, 10, 1);
-    let k1 = t.kernel("k1", 7, 20, 2, 1);
-    let l2 = t.call("cudaLaunchKernel", 1, 20, 10, 2);
-    let k2 = t.kernel("k2", 7, 40, 50, 2);
+    let t = mini(
+        "10/1    cuda_runtime  cudaLaunchKernel  0+10   correlation=1
+         gpu0/7  kernel        k1                20+2   correlation=1
+         10/1    cuda_runtime  cudaLaunchKernel  20+10  correlation=2
+         gpu0/7  kernel        k2                40+50  correlation=2",
+    );
+    let [k1, l2, k2] = [2, 3, 4];
     let cp = whole(&t);
     assert_eq!(edges_of(&cp, G), [(k1, 'e', k2, 's', 18.0)], "the queue holds two at the second launch");
     assert!(!edges_of(&cp, L).iter().any(|e| e.0 == l2));
@@ -169,16 +183,18 @@ fn launch_and_kernel_at_the_same_time_count_the_launch_first() {
 
 #[test]
 fn stream_and_context_synchronisation_point_at_the_call() {
-    let mut t = Mini::default();
-    t.call("cudaLaunchKernel", 1, 0, 10, 1);
-    t.call("cudaLaunchKernel", 1, 12, 10, 2);
-    let k1 = t.kernel("k1", 7, 20, 100, 1);
-    let k2 = t.kernel("k2", 9, 30, 50, 2);
-    let call = t.call("cudaStreamSynchronize", 1, 40, 90, 3);
-    t.sync("Stream Sync", 7, 41, 82, 3, None);
-    let device = t.call("cudaDeviceSynchronize", 1, 140, 9, 4);
-    t.sync("Context Sync", -1, 141, 2, 4, None);
-    t.sync("Odd Sync", 7, 141, 2, 4, None);
+    let t = mini(
+        "10/1     cuda_runtime  cudaLaunchKernel       0+10    correlation=1
+         10/1     cuda_runtime  cudaLaunchKernel       12+10   correlation=2
+         gpu0/7   kernel        k1                     20+100  correlation=1
+         gpu0/9   kernel        k2                     30+50   correlation=2
+         10/1     cuda_runtime  cudaStreamSynchronize  40+90   correlation=3
+         gpu0/7   cuda_sync     Stream Sync            41+82   correlation=3
+         10/1     cuda_runtime  cudaDeviceSynchronize  140+9   correlation=4
+         gpu0/-1  cuda_sync     Context Sync           141+2   correlation=4
+         gpu0/7   cuda_sync     Odd Sync               141+2   correlation=4",
+    );
+    let [k1, k2, call, device] = [3, 4, 5, 7];
     let cp = whole(&t);
     let expected = [(k1, 'e', call, 'e', 0.0), (k1, 'e', device, 'e', 0.0), (k2, 'e', device, 'e', 0.0)];
     assert_eq!(edges_of(&cp, S), expected);
@@ -186,15 +202,17 @@ fn stream_and_context_synchronisation_point_at_the_call() {
 }
 
 /// Stream 7 records an event after k1, stream 9 waits for it before k2.
-fn waiting_streams() -> (Mini, u32, u32) {
-    let mut t = Mini::default();
-    t.call("cudaLaunchKernel", 1, 0, 10, 1);
-    t.call("cudaEventRecord", 1, 12, 3, 2);
-    t.call("cudaStreamWaitEvent", 1, 20, 3, 3);
-    t.call("cudaLaunchKernel", 1, 30, 10, 4);
-    let k1 = t.kernel("k1", 7, 35, 100, 1);
-    let k2 = t.kernel("k2", 9, 140, 50, 4);
-    t.sync("Stream Wait Event", 9, 36, 0, 3, Some((2, 7)));
+fn waiting_streams() -> (MiniTrace, u32, u32) {
+    let t = mini(
+        "10/1    cuda_runtime  cudaLaunchKernel     0+10    correlation=1
+         10/1    cuda_runtime  cudaEventRecord      12+3    correlation=2
+         10/1    cuda_runtime  cudaStreamWaitEvent  20+3    correlation=3
+         10/1    cuda_runtime  cudaLaunchKernel     30+10   correlation=4
+         gpu0/7  kernel        k1                   35+100  correlation=1
+         gpu0/9  kernel        k2                   140+50  correlation=4
+         gpu0/9  cuda_sync     Stream Wait Event    36+0    correlation=3 wait_on_cuda_event_record_corr_id=2 wait_on_stream=7",
+    );
+    let [k1, k2] = [5, 6];
     (t, k1, k2)
 }
 
@@ -209,21 +227,23 @@ fn a_stream_waits_for_the_kernel_before_the_record() {
 #[test]
 fn the_host_waits_for_the_kernel_before_the_record() {
     let mut t = waiting_streams().0;
-    let call = t.call("cudaEventSynchronize", 1, 45, 92, 5);
-    t.sync("Event Sync", -1, 46, 90, 5, Some((2, 7)));
+    let call = t.add("10/1 cuda_runtime cudaEventSynchronize 45+92 correlation=5");
+    t.add("gpu0/-1 cuda_sync Event Sync 46+90 correlation=5 wait_on_cuda_event_record_corr_id=2 wait_on_stream=7");
     let cp = whole(&t);
     assert!(edges_of(&cp, S).iter().any(|e| (e.2, e.3) == (call, 'e')));
-    t.sync("Event Sync", -1, 46, 90, 5, Some((2, 9)));
+    t.add("gpu0/-1 cuda_sync Event Sync 46+90 correlation=5 wait_on_cuda_event_record_corr_id=2 wait_on_stream=9");
     assert_eq!(warned(&whole(&t), WarningCode::AmbiguousRecord), 1, "one record on two streams");
 }
 
 #[test]
 fn two_kernels_of_one_launch_give_a_result() {
-    let mut t = Mini::default();
-    t.call("cudaLaunchKernel", 1, 0, 10, 1);
-    let k1 = t.kernel("k1", 7, 25, 100, 1);
-    let k2 = t.kernel("k2", 7, 130, 50, 1);
-    let trace = t.trace();
+    let t = mini(
+        "10/1    cuda_runtime  cudaLaunchKernel  0+10    correlation=1
+         gpu0/7  kernel        k1                25+100  correlation=1
+         gpu0/7  kernel        k2                130+50  correlation=1",
+    );
+    let [k1, k2] = [2, 3];
+    let trace = read(t.json());
     let view = HtaView::load(&trace, false);
     // The first record is no row.
     let (k1, k2) = (k1 - 1, k2 - 1);
@@ -233,24 +253,25 @@ fn two_kernels_of_one_launch_give_a_result() {
 
 #[test]
 fn backward_thread_joins_the_forward_thread() {
-    let mut t = Mini::default();
-    let f = t.op("forward", 1, 0, 10);
-    let b = t.op("autograd::engine::evaluate_function: MmBackward", 2, 20, 10);
+    let mut t = mini(
+        "10/1  cpu_op  forward                                          0+10
+         10/2  cpu_op  autograd::engine::evaluate_function: MmBackward  20+10",
+    );
+    let [f, b] = [1, 2];
     assert_eq!(edges_of(&whole(&t), D), [(f, 'e', b, 's', 0.0)]);
-    t.op("forward again", 3, 40, 5);
+    t.add("10/3 cpu_op forward again 40+5");
     assert!(edges_of(&whole(&t), D).is_empty(), "two forward threads: no merge");
 }
 
 #[test]
 fn instances_and_windows() {
-    let mut t = Mini::default();
-    for (i, name) in ["step a", "a step", "other"].into_iter().enumerate() {
-        t.push("user_annotation", name, (10, 1), (i as i64 * 100, 60), json!({}));
-        t.op("op", 1, i as i64 * 100 + 10, 20);
+    let mut t = mini("");
+    for (at, name) in [(0, "step a"), (100, "a step"), (200, "other")] {
+        t.add_at(at, &format!("10/1 user_annotation {name} 0+60\n10/1 cpu_op op 10+20"));
     }
     let run = |instance| {
         let options = HtaOptions { annotation: "step".into(), instance, ..HtaOptions::default() };
-        hta::analyze(&t.trace(), &options)
+        hta::analyze(&read(t.json()), &options)
             .map(|cp| (cp.window_ns() / 1000, cp.rows, warned(&cp, WarningCode::MissingInstances)))
     };
     assert_eq!(run(None), Ok((60, 2, 0)));
@@ -264,38 +285,42 @@ fn instances_and_windows() {
 
 #[test]
 fn the_last_step_is_dropped_unless_asked_for() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     for step in 0..3 {
-        let at = step * 1_000;
-        t.push("user_annotation", &format!("ProfilerStep#{step}"), (10, 1), (at, 900), json!({}));
-        t.call("cudaLaunchKernel", 1, at + 10, 10, step + 1);
-        t.kernel("k", 7, at + 950, 200, step + 1);
+        let correlation = step + 1;
+        let events = format!(
+            "10/1    user_annotation  ProfilerStep#{step}  0+900
+             10/1    cuda_runtime     cudaLaunchKernel     10+10    correlation={correlation}
+             gpu0/7  kernel           k                    950+200  correlation={correlation}"
+        );
+        t.add_at(step * 1_000, &events);
     }
     let rows = |include_last_profiler_step| {
         let options = HtaOptions { include_last_profiler_step, ..HtaOptions::default() };
-        hta::analyze(&t.trace(), &options).unwrap().rows
+        hta::analyze(&read(t.json()), &options).unwrap().rows
     };
     assert_eq!((rows(false), rows(true)), (6, 9));
 }
 
 #[test]
 fn data_loading_is_its_own_bound() {
-    let mut t = Mini::default();
-    t.push("user_annotation", "data_load", (10, 1), (0, 100), json!({}));
-    t.op("op", 1, 200, 100);
+    let t = mini(
+        "10/1  user_annotation  data_load  0+100
+         10/1  cpu_op           op         200+100",
+    );
     let options = HtaOptions { data_load_events: vec!["data_load".into()], ..HtaOptions::default() };
-    let cp = hta::analyze(&t.trace(), &options).unwrap();
+    let cp = hta::analyze(&read(t.json()), &options).unwrap();
     let bounds: Vec<(String, f64)> = cp.breakdown().bound_by.into_iter().map(|s| (s.name, s.percent)).collect();
     assert_eq!(bounds, [(String::new(), 0.0), ("cpu_bound".into(), 50.0), ("data_loading".into(), 50.0)]);
     let bad = HtaOptions { data_load_events: vec!["(".into()], ..HtaOptions::default() };
-    assert!(hta::analyze(&t.trace(), &bad).unwrap_err().to_string().contains("regular expression"));
+    assert!(hta::analyze(&read(t.json()), &bad).unwrap_err().to_string().contains("regular expression"));
 }
 
 #[test]
 fn pins_of_the_specification() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let run = |name: &str, annotation: &str, instance| {
-        let trace = read_trace(&corpus.join("kineto").join(name));
+        let trace = read_file(&corpus.join("kineto").join(name));
         let options = HtaOptions {
             annotation: annotation.into(),
             instance,

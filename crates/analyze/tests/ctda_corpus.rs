@@ -1,13 +1,11 @@
 //! Method "ctda" over real traces: coverage where threads depend on each other, agreement with HTA where they do not, and
 //! what must hold for any trace.
 
-use crate::critical_path_support;
-
-use critical_path_support::{corpus, read_trace};
+use crate::support::read_file;
 use stackline_analyze::critical_path::ctda::{self, CtdaEdgeKind, CtdaOptions, CtdaPath};
 use stackline_analyze::critical_path::hta::{self, HtaOptions};
 use stackline_model::Trace;
-use std::path::PathBuf;
+use stackline_testkit::corpus;
 
 /// Traces of training with an autograd thread, and the least coverage that the method must reach on them.
 const TRAINING: &[&str] = &[
@@ -35,7 +33,7 @@ const ONE_THREAD: &[&str] = &[
 const TOP: usize = 20;
 
 fn trace(name: &str) -> Option<Trace> {
-    Some(read_trace(&corpus()?.join(format!("kineto/{name}.json.gz"))))
+    Some(read_file(&corpus::folder()?.join(format!("kineto/{name}.json.gz"))))
 }
 
 fn analyze(trace: &Trace) -> CtdaPath {
@@ -72,18 +70,10 @@ fn where_one_thread_works_hotspots_agree_with_hta() {
     }
 }
 
-fn all_traces() -> Vec<PathBuf> {
-    let Some(corpus) = corpus() else { return Vec::new() };
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn any_trace_gives_a_sound_path_or_a_reason() {
-    for file in all_traces() {
-        let trace = read_trace(&file);
+    for file in corpus::files("kineto") {
+        let trace = read_file(&file);
         let name = file.display();
         let path = match ctda::analyze(&trace, &CtdaOptions::default()) {
             Ok(path) => path,

@@ -10,7 +10,7 @@ use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{Table, Trace, Values};
-use stackline_synth::demo;
+use stackline_testkit::demo;
 
 /// Rows shown per table: enough to see the shape, few enough to read a difference.
 const ROWS: usize = 12;

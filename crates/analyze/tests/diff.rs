@@ -1,5 +1,6 @@
 //! Comparisons: the test against SciPy, false alarms and planted changes over many made-up pairs, TraceLens' comparison.
 
+use crate::support::{read, read_mini};
 use crate::tl_support;
 
 use stackline_analyze::Scope;
@@ -9,9 +10,10 @@ use stackline_analyze::diff::{
 };
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::Vendor;
+use stackline_testkit::corpus;
+use stackline_testkit::mini::MiniTrace;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-use tl_support::{Csv, corpus};
+use tl_support::Csv;
 
 fn close(got: f64, expected: f64) {
     assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1e-3), "{got} is not {expected}");
@@ -121,12 +123,7 @@ impl Program {
     fn run(&self, seed: u64) -> Profile {
         let mut random = Random(seed);
         let speed = 1.0 + self.run * random.normal();
-        let (mut text, mut at, mut drift) = (String::new(), 1000.0, 0.0);
-        let mut span = |cat: &str, name: &str, ts: f64, dur: f64, args: &str| {
-            let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
-            let comma = if text.is_empty() { "" } else { "," };
-            write!(text, "{comma}{{\"ph\":\"X\",\"cat\":\"{cat}\",\"name\":\"{name}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts:.3},\"dur\":{dur:.3},\"args\":{{{args}}}}}").unwrap();
-        };
+        let (mut lines, mut at, mut drift) = (String::new(), 1000.0, 0.0);
         for step in 0..self.steps {
             let from = at;
             drift = self.memory * drift + self.noise * random.normal();
@@ -134,19 +131,21 @@ impl Program {
                 let factor = if operator == 3 { self.factor } else { 1.0 };
                 let dur = (US * factor * speed * (1.0 + drift + self.noise * random.normal())).max(1.0);
                 let id = step * OPERATORS + operator + 1;
-                span("cpu_op", &format!("aten::op{operator}"), at, dur, "");
-                span("cuda_runtime", "cudaLaunchKernel", at + 0.1, 0.5, &format!("\"correlation\":{id}"));
-                let args = format!("\"correlation\":{id},\"stream\":7,\"device\":0");
-                span("kernel", &format!("kernel{operator}"), at + 0.7, dur - 0.8, &args);
+                let (call, start, length) = (at + 0.1, at + 0.7, dur - 0.8);
+                lines += &format!(
+                    "1/1     cpu_op        aten::op{operator}  {at:.3}+{dur:.3}
+                     1/1     cuda_runtime  cudaLaunchKernel    {call:.3}+0.5           correlation={id}
+                     gpu0/7  kernel        kernel{operator}    {start:.3}+{length:.3}  correlation={id}\n"
+                );
                 at += dur;
             }
             if random.uniform() < self.pauses {
                 at += 3.0 * US * OPERATORS as f64;
             }
-            span("user_annotation", &format!("ProfilerStep#{step}"), from, at - from, "");
+            let length = at - from;
+            lines += &format!("1/1 user_annotation ProfilerStep#{step} {from:.3}+{length:.3}\n");
         }
-        let trace = format!("{{\"schemaVersion\":1,\"traceEvents\":[{text}]}}");
-        let trace = read_bytes("made up", trace.as_bytes(), &ReadOptions::default()).unwrap();
+        let trace = read_mini(&lines);
         assert_eq!((trace.steps.len(), trace.gpu.len()), (self.steps, self.steps * OPERATORS));
         Profile::of(&trace, 0, &Scope::default())
     }
@@ -253,19 +252,14 @@ fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
 /// A program whose steps take so long, in us, and spend half of it in one operator.
 fn of_lengths(lengths: &[i64]) -> Profile {
     let mut at = 0;
-    let mut events = Vec::new();
+    let mut trace = MiniTrace::new("");
     for (number, length) in lengths.iter().enumerate() {
-        events.push(format!(
-                "{{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#{number}\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{length}}}"
-            ));
-        events.push(format!(
-            "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{}}}",
-            length / 2
-        ));
+        let half = length / 2;
+        trace
+            .add_at(at, &format!("1/1 user_annotation ProfilerStep#{number} 0+{length}\n1/1 cpu_op aten::mm 0+{half}"));
         at += length;
     }
-    let text = format!("[{}]", events.join(","));
-    let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read(trace.json());
     Profile::of(&trace, 0, &Scope::default())
 }
 
@@ -312,24 +306,20 @@ fn warm_up_and_a_cut_off_step_are_left_out() {
 /// A host that runs ahead: its steps are short, those of the GPU are not.
 #[test]
 fn a_step_lasts_until_its_work_is_done() {
-    let mut events = Vec::new();
-    for step in 0..4 {
-        let (host, gpu) = (100 * step, 20 + 300 * step);
-        events.push(format!(
-            "{{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#{step}\",\"pid\":1,\"tid\":1,\"ts\":{host},\"dur\":100}}"
-        ));
-        events.push(format!(
-            "{{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":{},\"dur\":5,\"args\":{{\"correlation\":{}}}}}",
-            host + 5,
-            step + 1
-        ));
-        events.push(format!(
-            "{{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":{gpu},\"dur\":300,\"args\":{{\"correlation\":{},\"stream\":7,\"device\":0}}}}",
-            step + 1
-        ));
-    }
-    let text = format!("[{}]", events.join(","));
-    let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read_mini(
+        "1/1     user_annotation  ProfilerStep#0    0..100
+         1/1     cuda_runtime     cudaLaunchKernel  5..10      correlation=1
+         gpu0/7  kernel           k                 20..320    correlation=1
+         1/1     user_annotation  ProfilerStep#1    100..200
+         1/1     cuda_runtime     cudaLaunchKernel  105..110   correlation=2
+         gpu0/7  kernel           k                 320..620   correlation=2
+         1/1     user_annotation  ProfilerStep#2    200..300
+         1/1     cuda_runtime     cudaLaunchKernel  205..210   correlation=3
+         gpu0/7  kernel           k                 620..920   correlation=3
+         1/1     user_annotation  ProfilerStep#3    300..400
+         1/1     cuda_runtime     cudaLaunchKernel  305..310   correlation=4
+         gpu0/7  kernel           k                 920..1220  correlation=4",
+    );
     let profile = Profile::of(&trace, 0, &Scope::default());
     assert_eq!(profile.steps.iter().map(|step| step.ns).collect::<Vec<_>>(), [320_000, 300_000, 300_000, 300_000]);
 }
@@ -358,7 +348,7 @@ fn ranks_are_compared_with_the_same_rank() {
 /// launched before the recording began, which belong to no step, and those of our profile are per step.
 #[test]
 fn operators_and_kernels_are_those_of_tracelens_comparison() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let profile = |name: &str| {
         let set = read_paths(&[corpus.join("kineto").join(name)], &ReadOptions::default()).unwrap();
         Profile::of(&set.traces[0], 0, &Scope::default())
@@ -445,26 +435,32 @@ fn one_step_is_said_to_have_no_spread_only_if_it_is_the_only_run() {
 /// A program of eight steps that calls `slow`, and `quick`, which calls it, too, as a trace with stacks has it; `line` is that of
 /// the first function, the others stand below it.
 fn python(folder: &str, line: u32, slow_us: i64) -> Profile {
-    let mut events = Vec::new();
-    let mut span = |cat: &str, name: &str, ts: i64, dur: i64| {
-        events.push(format!(r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":{dur}}}"#));
-    };
-    let frame = |below: u32, function: &str| format!("{folder}/train.py({}): {function}", line + below);
+    let mut trace = MiniTrace::new("");
+    let (step_line, quick_line) = (line + 20, line + 9);
     let mut at = 1000;
     for step in 0..8 {
         let slow = slow_us + step % 3;
-        span("user_annotation", &format!("ProfilerStep#{step}"), at, slow + 490);
-        span("python_function", &frame(20, "step"), at, slow + 480);
-        span("python_function", &frame(0, "slow"), at + 10, slow + 30);
-        span("python_function", "<built-in function sum>", at + 11, slow / 2);
         // What an operator takes is not the function's own.
-        span("cpu_op", "aten::mm", at + slow + 12, 20);
-        span("python_function", &frame(9, "quick"), at + slow + 100, 300);
-        span("python_function", &frame(0, "slow"), at + slow + 120, 100);
+        let events = format!(
+            "1/1  user_annotation  ProfilerStep#{step}                      0+{}
+             1/1  python_function  {folder}/train.py({step_line}): step     0+{}
+             1/1  python_function  {folder}/train.py({line}): slow          10+{}
+             1/1  python_function  <built-in function sum>                  11+{}
+             1/1  cpu_op           aten::mm                                 {}+20
+             1/1  python_function  {folder}/train.py({quick_line}): quick   {}+300
+             1/1  python_function  {folder}/train.py({line}): slow          {}+100",
+            slow + 490,
+            slow + 480,
+            slow + 30,
+            slow / 2,
+            slow + 12,
+            slow + 100,
+            slow + 120
+        );
+        trace.add_at(at, &events);
         at += slow + 500;
     }
-    let text = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, events.join(","));
-    let trace = read_bytes("made up", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read(trace.json());
     Profile::of(&trace, 0, &Scope::default())
 }
 

@@ -3,26 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
-use std::path::PathBuf;
-
-fn corpus() -> Option<PathBuf> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from);
-    if corpus.is_dir() {
-        return Some(corpus);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", corpus.display());
-    println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", corpus.display());
-    None
-}
-
-fn traces() -> Vec<PathBuf> {
-    let Some(corpus) = corpus() else { return Vec::new() };
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    files
-}
+use stackline_testkit::corpus;
 
 /// Traces of whose path 5 % or more is unknown; docs/critical-path-exact.md says why.
 const MOSTLY_UNKNOWN: &[&str] = &[
@@ -37,7 +18,7 @@ const MOSTLY_UNKNOWN: &[&str] = &[
 
 #[test]
 fn the_path_is_the_window() {
-    for file in traces() {
+    for file in corpus::files("kineto") {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let bytes = std::fs::read(&file).unwrap();
         let trace = stackline_ingest::read_bytes(&name, &bytes, &Default::default()).unwrap();

@@ -7,13 +7,11 @@
     reason = "test code outside test functions"
 )]
 
-use crate::critical_path_support;
-
-use critical_path_support::Mini;
-use serde_json::json;
+use crate::support::{mini, read};
 use stackline_analyze::critical_path::exact::{Category, Exact, ExactPath, Hop, WindowChoice};
 use stackline_analyze::critical_path::gpu_order::Evidence;
 use stackline_model::Trace;
+use stackline_testkit::mini::MiniTrace;
 
 fn path(trace: &Trace) -> (Vec<&'static str>, ExactPath) {
     let exact = Exact::new(trace);
@@ -26,19 +24,20 @@ fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Ite
 }
 
 /// Two kernels of a stream; the first is said to end long after the second began.
-fn late_flush() -> Mini {
-    let mut t = Mini::default();
-    t.op("aten::mm", 10, 0, 60);
-    t.call("cudaLaunchKernel", 10, 10, 10, 1);
-    t.call("cudaLaunchKernel", 10, 30, 10, 2);
-    t.kernel("long", 7, 40, 900, 1);
-    t.kernel("short", 7, 140, 100, 2);
+fn late_flush() -> MiniTrace {
+    let t = mini(
+        "10/10   cpu_op        aten::mm          0+60
+         10/10   cuda_runtime  cudaLaunchKernel  10+10    correlation=1
+         10/10   cuda_runtime  cudaLaunchKernel  30+10    correlation=2
+         gpu0/7  kernel        long              40+900   correlation=1
+         gpu0/7  kernel        short             140+100  correlation=2",
+    );
     t
 }
 
 #[test]
 fn the_end_of_an_overlong_kernel_is_inferred() {
-    let trace = late_flush().trace();
+    let trace = read(late_flush().json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"overlong_operations"), "{warnings:?}");
     let evidence: Vec<Evidence> =
@@ -49,7 +48,7 @@ fn the_end_of_an_overlong_kernel_is_inferred() {
 #[test]
 fn a_clipped_kernel_is_a_fact() {
     let options = stackline_ingest::ReadOptions { clip_overlaps: true, ..Default::default() };
-    let trace = stackline_ingest::read_bytes("t.json", &late_flush().json(), &options).unwrap();
+    let trace = stackline_ingest::read_bytes("t.json", late_flush().json().as_bytes(), &options).unwrap();
     let (warnings, path) = path(&trace);
     assert!(!warnings.contains(&"overlong_operations"), "{warnings:?}");
     let records: Vec<_> = path.hops.iter().filter(|h| h.rule == "record").map(|h| h.evidence).collect();
@@ -58,26 +57,26 @@ fn a_clipped_kernel_is_a_fact() {
 
 /// Five launches and kernels of a process and its device, with `lost` without the second kernel's launch and the third
 /// launch's kernel.
-fn rank(t: &mut Mini, process: i64, lost: bool) {
-    let (host, device) = ((process, process), (process - 100, 7));
+fn rank(t: &mut MiniTrace, process: i64, lost: bool) {
+    let device = process - 100;
     for i in 0..5_i64 {
-        let args = json!({ "correlation": process * 10 + i });
+        let correlation = process * 10 + i;
         if !(lost && i == 1) {
-            t.push("cuda_runtime", "cudaLaunchKernel", host, (20 * i, 5), args);
+            let call = format!("{process}/{process} cuda_runtime cudaLaunchKernel 0+5 correlation={correlation}");
+            t.add_at(20 * i, &call);
         }
-        let args = json!({ "stream": 7, "correlation": process * 10 + i, "device": process - 100 });
         if !(lost && i == 2) {
-            t.push("kernel", "work", device, (20 * i + 10, 15), args);
+            t.add_at(20 * i, &format!("gpu{device}/7 kernel work 10+15 correlation={correlation}"));
         }
     }
 }
 
 #[test]
 fn what_one_process_lost_leaves_the_others_certain() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     rank(&mut t, 100, false);
     rank(&mut t, 101, true);
-    let trace = t.trace();
+    let trace = read(t.json());
     let exact = Exact::new(&trace);
     let of = |rule: &str| exact.graph().edges.iter().filter(|e| e.dependency.rule() == rule).count();
     assert_eq!((of("stream_order"), of("stream_order_amid_loss")), (4, 2));
@@ -85,12 +84,14 @@ fn what_one_process_lost_leaves_the_others_certain() {
 
 #[test]
 fn clocks_that_disagree_are_those_of_a_process() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     rank(&mut t, 100, false);
     // A kernel that starts 5 µs before its call.
-    t.push("cuda_runtime", "cudaLaunchKernel", (200, 200), (50, 5), json!({ "correlation": 9000 }));
-    t.push("kernel", "early", (1, 7), (45, 20), json!({ "stream": 7, "correlation": 9000, "device": 1 }));
-    let trace = t.trace();
+    t.add(
+        "200/200  cuda_runtime  cudaLaunchKernel  50+5   correlation=9000
+         gpu1/7   kernel        early             45+20  correlation=9000",
+    );
+    let trace = read(t.json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"clocks_disagree"), "{warnings:?}");
     let launches: Vec<Hop> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
@@ -99,12 +100,11 @@ fn clocks_that_disagree_are_those_of_a_process() {
 
 #[test]
 fn only_the_loop_of_queries_is_uncertain() {
-    let mut t = Mini::default();
-    t.push("python_function", "train.py(1): step", (10, 10), (0, 1_000), json!({}));
+    let mut t = mini("10/10  python_function  train.py(1): step  0+1000");
     for i in 0..10 {
-        t.call("cudaEventQuery", 10, 400 + 20 * i, 5, 100 + i);
+        t.add(&format!("10/10 cuda_runtime cudaEventQuery {}+5 correlation={}", 400 + 20 * i, 100 + i));
     }
-    let trace = t.trace();
+    let trace = read(t.json());
     let (_, path) = path(&trace);
     let inferred = path.inferred_ns();
     assert!((185_000..=200_000).contains(&inferred), "{inferred} ns: {:?}", path.hops);
@@ -112,13 +112,14 @@ fn only_the_loop_of_queries_is_uncertain() {
 
 #[test]
 fn gaps_of_threads_without_python_are_not_called_python() {
-    let mut t = Mini::default();
-    t.op("aten::mm", 10, 0, 100);
-    t.op("aten::mm", 10, 200, 100);
-    t.op("aten::add", 11, 300, 100);
-    t.op("aten::add", 11, 500, 100);
-    let causes = |t: &Mini| {
-        let trace = t.trace();
+    let mut t = mini(
+        "10/10  cpu_op  aten::mm   0+100
+         10/10  cpu_op  aten::mm   200+100
+         10/11  cpu_op  aten::add  300+100
+         10/11  cpu_op  aten::add  500+100",
+    );
+    let causes = |t: &MiniTrace| {
+        let trace = read(t.json());
         let (_, path) = path(&trace);
         path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect::<Vec<_>>()
     };
@@ -126,7 +127,7 @@ fn gaps_of_threads_without_python_are_not_called_python() {
     assert!(found.contains(&(Category::HostPython, 100_000)), "{found:?}");
     assert!(found.contains(&(Category::Unknown, 100_000)), "{found:?}");
     // Where the process has frames, a thread without any runs none.
-    t.push("python_function", "train.py(1): step", (10, 10), (0, 301), json!({}));
+    t.add("10/10 python_function train.py(1): step 0+301");
     let found = causes(&t);
     assert!(found.iter().all(|(c, _)| *c != Category::Unknown), "{found:?}");
 }

@@ -1,6 +1,6 @@
 //! Hops are named by what ran: checked against a plain look at all spans of a thread.
 
-use crate::corpus_support;
+use crate::support;
 
 use stackline_analyze::critical_path::exact::{Exact, Stretch, WindowChoice};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
@@ -58,7 +58,7 @@ fn wrong(trace: &Trace, threads: &mut Threads, hop: &Stretch) -> (i64, i64) {
 #[test]
 fn hops_are_named_by_what_ran() {
     let worst = RefCell::new(Vec::new());
-    corpus_support::for_each_trace(|name, trace| {
+    support::for_each_trace(|name, trace| {
         let exact = Exact::new(trace);
         let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
         let host: Vec<Stretch> =

@@ -7,30 +7,25 @@
     reason = "test code outside test functions"
 )]
 
-use crate::critical_path_support;
-
-use critical_path_support::Mini;
-use serde_json::json;
+use crate::support::{mini, read};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use std::collections::BTreeMap;
 
 /// A thread that launches three kernels and waits for none; times in µs.
 fn trace() -> stackline_model::Trace {
-    let mut t = Mini::default();
-    let thread = (10, 10);
-    t.push("python_function", "train.py(1): main", thread, (0, 200), json!({}));
-    t.push("user_annotation", "first", thread, (0, 100), json!({}));
-    t.push("user_annotation", "nothing", thread, (150, 0), json!({}));
-    for (correlation, (name, stream, (start, dur))) in
-        (0..).zip([("a", 7, (15, 25)), ("c", 7, (41, 79)), ("b", 8, (30, 60))])
-    {
-        let launch = (3 * correlation + 1, 2);
-        t.push("cuda_runtime", "cudaLaunchKernel", thread, launch, json!({ "correlation": correlation }));
-        let args = json!({ "stream": stream, "correlation": correlation, "device": 0 });
-        t.push("kernel", name, (0, stream), (start, dur), args);
-    }
-    t.trace()
+    let t = mini(
+        "10/10   python_function  train.py(1): main  0..200
+         10/10   user_annotation  first              0..100
+         10/10   user_annotation  nothing            150..150
+         10/10   cuda_runtime     cudaLaunchKernel   1..3      correlation=0
+         gpu0/7  kernel           a                  15..40    correlation=0
+         10/10   cuda_runtime     cudaLaunchKernel   4..6      correlation=1
+         gpu0/7  kernel           c                  41..120   correlation=1
+         10/10   cuda_runtime     cudaLaunchKernel   7..9      correlation=2
+         gpu0/8  kernel           b                  30..90    correlation=2",
+    );
+    read(t.json())
 }
 
 fn annotation(text: &str) -> WindowChoice {

@@ -7,14 +7,10 @@
     reason = "test code outside test functions"
 )]
 
-use crate::corpus_support;
-use crate::critical_path_support;
-
-use corpus_support::for_each_trace;
-use critical_path_support::Mini;
-use serde_json::json;
+use crate::support::{for_each_trace, mini, read};
 use stackline_analyze::critical_path::exact::{Chapter, Exact, ExactReport, WindowChoice};
 use stackline_model::Trace;
+use stackline_testkit::mini::MiniTrace;
 
 fn report(trace: &Trace) -> ExactReport {
     let exact = Exact::new(trace);
@@ -52,51 +48,50 @@ fn stories_of_real_traces_are_short_and_whole() {
 }
 
 /// One module in a loop, work of an optimizer behind it.
-fn training() -> Mini {
-    let mut t = Mini::default();
-    let mut frame =
-        |name: &str, start: i64, dur: i64| t.push("python_function", name, (10, 10), (start, dur), json!({}));
-    frame("train.py(1): main", 0, 1_000);
-    frame("nn.Module: Net_0", 100, 400);
-    frame("optim.py(7): step", 600, 300);
-    t
+fn training() -> MiniTrace {
+    mini(
+        "10/10  python_function  train.py(1): main  0+1000
+         10/10  python_function  nn.Module: Net_0   100+400
+         10/10  python_function  optim.py(7): step  600+300",
+    )
 }
 
 #[test]
 fn time_outside_of_modules_has_the_name_of_a_frame() {
-    let report = report(&training().trace());
+    let report = report(&read(training().json()));
     assert_eq!(places(&report.story), ["train.py(1): main", "Net_0", "optim.py(7): step and others"]);
 }
 
 #[test]
 fn one_module_is_told_by_what_is_in_it() {
-    let mut t = Mini::default();
-    t.push("python_function", "nn.Module: Net_0", (10, 10), (0, 1_000), json!({}));
-    t.op("aten::conv2d", 10, 0, 500);
-    t.op("aten::linear", 10, 500, 480);
-    let report = report(&t.trace());
+    let t = mini(
+        "10/10  python_function  nn.Module: Net_0  0+1000
+         10/10  cpu_op           aten::conv2d      0+500
+         10/10  cpu_op           aten::linear      500+480",
+    );
+    let report = report(&read(t.json()));
     assert_eq!(places(&report.story), ["aten::conv2d", "aten::linear", "Net_0"]);
 }
 
 #[test]
 fn hundreds_of_places_become_twenty_lines() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     for i in 0..300_i64 {
-        let name = format!("step {i}");
-        t.push("user_annotation", &name, (10, 10), (100 * i, 60 + i % 30), json!({}));
-        t.op("aten::mm", 10, 100 * i, 60);
+        let length = 60 + i % 30;
+        t.add_at(100 * i, &format!("10/10 user_annotation step {i} 0+{length}\n10/10 cpu_op aten::mm 0+60"));
     }
-    let report = report(&t.trace());
+    let report = report(&read(t.json()));
     assert!((2..=20).contains(&report.story.len()), "{:?}", places(&report.story));
     assert!(report.story.iter().any(|line| line.place.ends_with(" and others")), "{:?}", places(&report.story));
 }
 
 #[test]
 fn what_nothing_explains_is_not_named_after_what_came_next() {
-    let mut t = Mini::default();
-    t.kernel("first", 7, 0, 10, 1);
-    t.kernel("second", 7, 5_000, 10, 2);
-    let report = report(&t.trace());
+    let t = mini(
+        "gpu0/7  kernel  first   0+10     correlation=1
+         gpu0/7  kernel  second  5000+10  correlation=2",
+    );
+    let report = report(&read(t.json()));
     let second = report.top.iter().find(|share| share.name == "second").expect("it is on the path");
     assert_eq!(second.weight_us, 10.0);
     assert_eq!(report.top[0].name, "(no event: unknown)");

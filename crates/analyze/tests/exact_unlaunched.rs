@@ -1,19 +1,19 @@
 //! Recordings of kernels alone: no call, no thread.
 
-use crate::critical_path_support::Mini;
-use serde_json::json;
+use crate::support::{mini, read};
 use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice, what_if};
 use stackline_model::Trace;
 
 /// Streams 7 and 9 take turns; a kernel of a µs ends last.
 fn turns() -> Trace {
-    let mut mini = Mini::default();
-    for (name, stream, start, dur) in
-        [("a", 7, 0, 100), ("b", 7, 110, 90), ("c", 9, 205, 95), ("d", 7, 305, 1), ("beside", 9, 20, 5)]
-    {
-        mini.kernel(name, stream, start, dur, start + 1);
-    }
-    mini.trace()
+    let kernels = mini(
+        "gpu0/7  kernel  a       0..100    correlation=1
+         gpu0/7  kernel  b       110..200  correlation=111
+         gpu0/9  kernel  c       205..300  correlation=206
+         gpu0/7  kernel  d       305..306  correlation=306
+         gpu0/9  kernel  beside  20..25    correlation=21",
+    );
+    read(kernels.json())
 }
 
 /// What the path through all of the trace spends its time on, in ns.
@@ -24,12 +24,12 @@ fn spent(trace: &Trace) -> Vec<(Category, i64)> {
 
 /// Kernels of 100 µs one after the other: process, stream, device and start of each.
 fn in_turn(kernels: [(i64, i64, i64, i64); 3]) -> Trace {
-    let mut mini = Mini::default();
+    let mut trace = mini("");
     for (pid, stream, device, start) in kernels {
-        let args = json!({ "stream": stream, "device": device, "correlation": start + 1 });
-        mini.push("kernel", "kernel", (pid, stream), (start, 100), args);
+        let args = format!("stream={stream} device={device} correlation={}", start + 1);
+        trace.add(&format!("{pid}/{stream} kernel kernel {start}+100 {args}"));
     }
-    mini.trace()
+    read(trace.json())
 }
 
 #[test]
@@ -61,11 +61,10 @@ fn edits_gain_what_the_device_waits_for() {
 #[test]
 fn before_idle_time_maybe_nothing_is_gained() {
     for stream in [7, 9] {
-        let mut mini = Mini::default();
-        mini.kernel("a", 7, 0, 100, 1);
-        mini.kernel("b", stream, 5_000, 100, 2);
+        let mut t = mini("gpu0/7  kernel  a  0+100  correlation=1");
+        t.add(&format!("gpu0/{stream} kernel b 5000+100 correlation=2"));
         let edit = what_if::Edit::parse("scale kernel:a 0.5").unwrap();
-        let gain = what_if::predict(&mini.trace(), &WindowChoice::Whole, &[edit]).unwrap().gain;
+        let gain = what_if::predict(&read(t.json()), &WindowChoice::Whole, &[edit]).unwrap().gain;
         assert_eq!(gain.ns, 50_000);
         // None, a ten-thousandth of the window for clocks and rounding, and 4 µs for a lag more.
         assert_eq!(gain.low_ns, -510 - 4_000);
@@ -75,10 +74,11 @@ fn before_idle_time_maybe_nothing_is_gained() {
 /// Where the device does nothing for long, nothing in the file says why.
 #[test]
 fn idle_time_stays_unknown() {
-    let mut mini = Mini::default();
-    mini.kernel("a", 7, 0, 100, 1);
-    mini.kernel("b", 9, 5_000, 100, 2);
-    assert_eq!(spent(&mini.trace()), [(Category::GpuCompute, 200_000), (Category::Unknown, 4_900_000)]);
+    let t = mini(
+        "gpu0/7  kernel  a  0+100     correlation=1
+         gpu0/9  kernel  b  5000+100  correlation=2",
+    );
+    assert_eq!(spent(&read(t.json())), [(Category::GpuCompute, 200_000), (Category::Unknown, 4_900_000)]);
 }
 
 /// TensorFlow 1 has a process for each stream of a device.
@@ -98,12 +98,13 @@ fn devices_are_told_apart() {
 /// A call that is recorded of a device tells that calls were: then times alone conclude nothing.
 #[test]
 fn where_launches_are_recorded_nothing_changes() {
-    let mut mini = Mini::default();
-    mini.kernel("a", 7, 0, 100, 1);
-    mini.call("cudaLaunchKernel", 1, 40, 10, 2);
-    mini.kernel("b", 9, 150, 100, 2);
-    mini.kernel("c", 7, 300, 10, 3);
-    let trace = mini.trace();
+    let t = mini(
+        "gpu0/7  kernel        a                 0+100    correlation=1
+         10/1    cuda_runtime  cudaLaunchKernel  40+10    correlation=2
+         gpu0/9  kernel        b                 150+100  correlation=2
+         gpu0/7  kernel        c                 300+10   correlation=3",
+    );
+    let trace = read(t.json());
     let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
     assert!(path.hops.iter().all(|hop| hop.rule != "other_stream_without_launch"));
 }

@@ -2,7 +2,8 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, read, text};
+use crate::support::read;
+use findings_support::{Program, find, text};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::analyses::tl_coll_analysis;

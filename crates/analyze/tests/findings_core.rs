@@ -2,7 +2,8 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, read, steps, text};
+use crate::support::read;
+use findings_support::{Program, find, steps, text};
 use serde_json::json;
 use stackline_analyze::findings::{Confidence, Finding, Findings, Options};
 use std::collections::BTreeSet;
@@ -322,7 +323,7 @@ fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
     let whole = sure(&find(&read(&text), &[]));
     assert!(!whole.is_empty());
     let mut looked = 0;
-    for (at, _) in text.match_indices("},{") {
+    for (at, _) in text.match_indices("},\n") {
         for cut in [at, at + 1, at + 2, at + 20] {
             let trace = read(&text[..cut.min(text.len())]);
             if let Ok(found) = stackline_analyze::findings::find(&trace, &Options::default()) {
@@ -337,11 +338,7 @@ fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
 
 #[test]
 fn traces_of_the_corpus_that_are_cut_off_show_nothing_new_for_certain() {
-    let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else {
-        eprintln!("skipped: STACKLINE_CORPUS is not set");
-        return;
-    };
-    let folder = std::path::Path::new(&corpus).join("kineto");
+    let Some(folder) = stackline_testkit::corpus::file("kineto") else { return };
     for name in
         ["nvidia-h100-qwen1.5-0.5b.json.gz", "nvidia-2080ti-linear.json.gz", "schema-2021-v100-resnet50.json.gz"]
     {

@@ -1,11 +1,9 @@
 //! Traces with one record whose times cannot be true: it is never what should be changed first.
 
-use crate::critical_path_support;
-
-use critical_path_support::{corpus, unpacked};
 use stackline_analyze::findings::{self, Findings, Options};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventId, Trace};
+use stackline_testkit::corpus;
 
 /// Traces of several makers, with and without steps and Python frames.
 const TRACES: &[&str] = &[
@@ -23,7 +21,7 @@ const RECORDS: usize = 12;
 
 /// The text of a trace of the corpus; none where that is missing.
 fn text(name: &str) -> Option<String> {
-    Some(String::from_utf8(unpacked(&corpus()?.join("kineto").join(name))).unwrap())
+    Some(String::from_utf8(corpus::unpacked(&corpus::folder()?.join("kineto").join(name))).unwrap())
 }
 
 fn read(name: &str, text: &str) -> Trace {

@@ -5,7 +5,6 @@ use crate::findings_support;
 use findings_support::{Program, find, text};
 use serde_json::json;
 use stackline_analyze::findings::{Finding, Findings};
-use stackline_ingest::ReadOptions;
 use stackline_model::INFERRED;
 
 /// Steps of a model: `inside` runs in each, with its number.
@@ -422,13 +421,8 @@ fn clocks_of_one_kernel_whose_runs_differ() {
 
 /// What the rules of this file say of a trace of the corpus, by code; none without the corpus.
 fn of_corpus(name: &str) -> Option<Findings> {
-    let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else {
-        eprintln!("skipped: STACKLINE_CORPUS is not set");
-        return None;
-    };
-    let path = std::path::Path::new(&corpus).join("kineto").join(name);
-    let trace = stackline_ingest::read_bytes(name, &std::fs::read(path).unwrap(), &ReadOptions::default()).unwrap();
-    Some(find(&trace, &[]))
+    let path = stackline_testkit::corpus::file(&format!("kineto/{name}"))?;
+    Some(find(&crate::support::read_file(&path), &[]))
 }
 
 /// Read by a person: what is true of these traces, and what is not.

@@ -142,10 +142,7 @@ fn gradients_that_are_filled_with_zeros() {
 
 #[test]
 fn findings_corpus_kernels() {
-    let Ok(corpus) = std::env::var("STACKLINE_CORPUS") else {
-        println!("skipped: STACKLINE_CORPUS names no corpus");
-        return;
-    };
+    let Some(corpus) = stackline_testkit::corpus::folder() else { return };
     for (name, code, fires) in [
         // Eager attention: the scores are scaled and normalised in memory.
         ("nvidia-h100-timesformer", "SL014", true),
@@ -179,8 +176,7 @@ fn findings_corpus_kernels() {
         // A kernel of one thread that spins on purpose.
         ("nvidia-a100-event-sync", "SL035", false),
     ] {
-        let bytes = std::fs::read(format!("{corpus}/kineto/{name}.json.gz")).unwrap();
-        let trace = stackline_ingest::read_bytes(name, &bytes, &Default::default()).unwrap();
+        let trace = crate::support::read_file(&corpus.join(format!("kineto/{name}.json.gz")));
         let found = findings_support::find(&trace, &[]).findings;
         assert_eq!(found.iter().any(|f| f.rule.code == code), fires, "{code} on {name}: {}", text(&found));
     }

@@ -1,6 +1,6 @@
 //! What fires on the real traces: a page for people, who say beside it what is true.
 
-use crate::corpus_support;
+use crate::support;
 
 use stackline_analyze::findings::{self, Finding, LargeGroup};
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ fn uncovered_row(trace: &str, group: &LargeGroup, step_ns: i64) -> String {
 fn what_fires_on_real_traces_is_written_down() {
     let (rows, silent, looked) = (RefCell::new(String::new()), RefCell::new(Vec::new()), RefCell::new(0));
     let uncovered = RefCell::new(String::new());
-    corpus_support::for_each_trace(|file, trace| {
+    support::for_each_trace(|file, trace| {
         *looked.borrow_mut() += 1;
         let name = file.trim_end_matches(".gz").trim_end_matches(".json");
         let found = findings::find(trace, &Default::default());

@@ -104,10 +104,9 @@ fn small_groups_are_named_only_where_findings_cover_little() {
 /// The real file of the report: one call of 463 of 474 ms.
 #[test]
 fn the_copy_of_a_real_trace_is_named() {
-    let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else { return };
-    let path = std::path::Path::new(&corpus).join("kineto/amd-mi300-sglang-decode-graph-replay.json.gz");
-    let Ok(bytes) = std::fs::read(path) else { return };
-    let trace = stackline_ingest::read_bytes("decode", &bytes, &Default::default()).unwrap();
+    let file = "kineto/amd-mi300-sglang-decode-graph-replay.json.gz";
+    let Some(path) = stackline_testkit::corpus::file(file) else { return };
+    let trace = crate::support::read_file(&path);
     let found = findings_support::find(&trace, &[]);
     assert!(found.uncovered.is_most() && found.findings.is_empty());
     let call = found.uncovered.groups.iter().find(|group| group.name == "hipMemcpyWithStream").unwrap();

@@ -2,7 +2,8 @@
 
 use crate::findings_support;
 
-use findings_support::{Program, find, host_steps as steps, read, text};
+use crate::support::read;
+use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
 use stackline_analyze::findings::Finding;
 use std::collections::BTreeSet;

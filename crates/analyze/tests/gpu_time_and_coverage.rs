@@ -1,5 +1,6 @@
 //! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
 
+use crate::support::read_mini;
 use stackline_analyze::critical_path::exact::Exact;
 use stackline_analyze::intervals::{total, union};
 use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
@@ -7,17 +8,11 @@ use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{GpuId, Table, Trace, Values};
+use stackline_testkit::corpus;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 fn traces() -> Vec<Trace> {
-    let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
-    if !corpus.is_dir() {
-        assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
-        eprintln!("skipped: no corpus at {}; set STACKLINE_CORPUS", corpus.display());
-        return Vec::new();
-    }
+    let Some(corpus) = corpus::folder() else { return Vec::new() };
     read_paths(&[corpus.join("kineto")], &ReadOptions::default()).unwrap().traces
 }
 
@@ -168,16 +163,13 @@ fn coverage_counts_what_is_known() {
 /// Fusions of a compiler are called after nothing that they do: their category says it.
 #[test]
 fn collectives_of_a_compiler_are_communication_by_their_category() {
-    let event = |name: &str, at: u32, category: &str| {
-        format!(
-            r#"{{"ph":"X","pid":1,"tid":3,"ts":{at},"dur":5,"name":"{name}","args":{{"hlo_category":"{category}"}}}}"#
-        )
-    };
-    let names = r#"{"ph":"M","name":"process_name","pid":1,"args":{"name":"/device:TPU:0"}},
-        {"ph":"M","name":"thread_name","pid":1,"tid":3,"args":{"name":"XLA Ops"}}"#;
-    let operations = [event("fusion.1", 0, "loop fusion"), event("fusion.2", 10, "all-reduce fusion")];
-    let text = format!(r#"{{"traceEvents":[{names},{}]}}"#, operations.join(","));
-    let trace = stackline_ingest::read_bytes("t.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let trace = read_mini(
+        r#"file -
+        process 1 name=/device:TPU:0
+        thread 1/3 name="XLA Ops"
+        1/3  -  fusion.1  0+5   hlo_category="loop fusion"
+        1/3  -  fusion.2  10+5  hlo_category="all-reduce fusion""#,
+    );
     let mut types = NameTypes::new(&trace, RULES);
     let found: Vec<KernelType> = trace.gpu.event.iter().map(|&event| types.of_event(event)).collect();
     assert_eq!(found, [KernelType::Computation, KernelType::Communication]);

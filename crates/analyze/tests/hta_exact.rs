@@ -1,8 +1,7 @@
 //! The exact tables beside HTA's, over hand-made traces and by sums over the corpus; and HTA's tables of damaged traces.
 
-use crate::hta_support;
-
-use hta_support::{corpus, number, read, text};
+use crate::hta_support::{number, text};
+use crate::support::{read_file, read_mini};
 use stackline_analyze::analyses::{
     self, hta_annotations, hta_comm_comp_overlap, hta_counters, hta_idle_time, hta_launch_stats, hta_memory_bandwidth,
     hta_queue_length,
@@ -10,29 +9,25 @@ use stackline_analyze::analyses::{
 use stackline_analyze::hta_rows::HtaRows;
 use stackline_analyze::{Scope, classify};
 use stackline_model::{Table, Trace};
+use stackline_testkit::corpus;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Two streams of one device: computation 10..30 and 50..60 µs on stream 7, a collective 20..40 µs on stream 20, and a
 /// copy 62.5..64.5 µs of 1,000 bytes on stream 7. The launch of the kernel at 50 µs starts after the one before ended,
 /// that of the copy before; the collective's launch is not in the trace.
-const HAND_MADE: &str = r#"{"traceEvents": [
- {"ph":"X","cat":"user_annotation","name":"block","pid":1,"tid":1,"ts":0,"dur":9},
- {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":5,"dur":3,"args":{"correlation":11}},
- {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":45,"dur":15.5,"args":{"correlation":12}},
- {"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":1,"tid":1,"ts":51,"dur":1,"args":{"correlation":13}},
- {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":10,"dur":20,"args":{"device":0,"stream":7,"correlation":11}},
- {"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":20,"ts":20,"dur":20,
-  "args":{"device":0,"stream":20,"correlation":99}},
- {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":50,"dur":10,"args":{"device":0,"stream":7,"correlation":12}},
- {"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","pid":0,"tid":7,"ts":62.5,"dur":2,
-  "args":{"device":0,"stream":7,"correlation":13,"bytes":1000,"memory bandwidth (GB/s)":0.5}}
-]}"#;
+const HAND_MADE: &str = "
+    1/1      user_annotation  block                          0+9
+    1/1      cuda_runtime     cudaLaunchKernel               5+3      correlation=11
+    1/1      cuda_runtime     cudaLaunchKernel               45+15.5  correlation=12
+    1/1      cuda_runtime     cudaMemcpyAsync                51+1     correlation=13
+    gpu0/7   kernel           gemm                           10+20    correlation=11
+    gpu0/20  kernel           ncclDevKernel_AllReduce        20+20    correlation=99
+    gpu0/7   kernel           gemm                           50+10    correlation=12
+    gpu0/7   gpu_memcpy       Memcpy HtoD (Pinned -> Device) 62.5+2   correlation=13 bytes=1000 memory bandwidth (GB/s)=0.5";
 
 #[test]
 fn exact_tables_of_a_hand_made_trace() {
-    let options = stackline_ingest::ReadOptions::default();
-    let trace = stackline_ingest::read_bytes("hand.json", HAND_MADE.as_bytes(), &options).unwrap();
+    let trace = read_mini(HAND_MADE);
     let scope = Scope::default();
 
     let overlap = hta_comm_comp_overlap::exact(&trace, &scope);
@@ -72,12 +67,8 @@ fn exact_tables_of_a_hand_made_trace() {
 
 #[test]
 fn exact_tables_add_up_over_the_corpus() {
-    let Some(corpus) = corpus() else { return };
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    for path in files {
-        let trace = read(&path);
+    for path in corpus::files("kineto") {
+        let trace = read_file(&path);
         let scope = Scope::default();
         // Every operation is either launched or counted as without launch.
         let launches = hta_launch_stats::exact(&trace, &scope);
@@ -114,21 +105,12 @@ fn exact_tables_add_up_over_the_corpus() {
     }
 }
 
-/// A trace of events given as JSON texts.
-fn made_of(events: &[String]) -> Trace {
-    let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
-    stackline_ingest::read_bytes("made.json", text.as_bytes(), &stackline_ingest::ReadOptions::default()).unwrap()
-}
-
 fn kernel(name: &str, stream: usize, ts: &str, dur: &str, correlation: usize) -> String {
-    format!(
-        r#"{{"ph":"X","cat":"kernel","name":"{name}","pid":0,"tid":{stream},"ts":{ts},"dur":{dur},
-            "args":{{"device":0,"stream":{stream},"correlation":{correlation}}}}}"#
-    )
+    format!("gpu0/{stream} kernel {name} {ts}+{dur} correlation={correlation}")
 }
 
 fn call(name: &str, cat: &str, ts: usize, args: &str) -> String {
-    format!(r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":2,"args":{{{args}}}}}"#)
+    format!("1/1 {cat} {name} {ts}+2 {args}")
 }
 
 fn run(name: &str, trace: &Trace) -> Vec<Table> {
@@ -146,7 +128,7 @@ fn kinds_of_work_are_the_same_in_all_tables_of_ours() {
     ];
     let events: Vec<String> =
         names.iter().enumerate().map(|(i, (name, _))| kernel(name, 7, &format!("{}", 10 * i), "10", i + 1)).collect();
-    let trace = made_of(&events);
+    let trace = read_mini(&events.join("\n"));
     let tables = run("gpu_time", &trace);
     for (name, kind) in names {
         let row = (0..5).find(|&r| text(&tables[1], "name", r) == name).unwrap();
@@ -169,10 +151,10 @@ fn kinds_of_work_are_the_same_in_all_tables_of_ours() {
 fn sums_of_times_are_exact_and_never_wrap() {
     // 3 kernels of 1.001 µs at a clock whose ns have no exact f64.
     let at = |i: usize| format!("{}.001", 1_695_835_535_123_456u64 + 10 * i as u64);
-    let trace = made_of(&(0..3).map(|i| kernel("gemm", 7, &at(i), "1.001", i + 1)).collect::<Vec<_>>());
+    let trace = read_mini(&(0..3).map(|i| kernel("gemm", 7, &at(i), "1.001", i + 1)).collect::<Vec<_>>().join("\n"));
     assert_eq!(number(&run("hta_kernel_breakdown", &trace)[0], "time_ns", 0), Some(3003.0));
     // 11 kernels of 10^18 ns are more than an i64 holds.
-    let mut long = made_of(&(0..11).map(|i| kernel("gemm", i, "0", "5", i + 1)).collect::<Vec<_>>());
+    let mut long = read_mini(&(0..11).map(|i| kernel("gemm", i, "0", "5", i + 1)).collect::<Vec<_>>().join("\n"));
     for dur in &mut long.events.dur {
         *dur = 1_000_000_000_000_000_000;
     }
@@ -190,9 +172,9 @@ fn sums_of_times_are_exact_and_never_wrap() {
 #[test]
 fn one_correlation_for_thousands_of_calls_stays_small() {
     let mut events: Vec<String> =
-        (0..1000).map(|i| call("cudaLaunchKernel", "cuda_runtime", 10 * i, "\"correlation\":5")).collect();
+        (0..1000).map(|i| call("cudaLaunchKernel", "cuda_runtime", 10 * i, "correlation=5")).collect();
     events.extend((0..1000).map(|i| kernel("gemm", 7, &format!("{}", 10 * i + 5), "3", 5)));
-    let trace = made_of(&events);
+    let trace = read_mini(&events.join("\n"));
     let rows = HtaRows::load(&trace, &Scope::default());
     let expected = 64 * 1000 + 936;
     assert_eq!(hta_launch_stats::pairs(&rows, true).len(), expected);
@@ -206,10 +188,10 @@ fn one_correlation_for_thousands_of_calls_stays_small() {
 fn counters_of_many_names_stay_small() {
     let mut events = vec![];
     for i in 0..300 {
-        events.push(call("cudaLaunchKernel", "cuda_runtime", 10 * i, &format!("\"correlation\":{}", i + 1)));
-        events.push(call("gemm", "cuda_profiler_range", 10 * i + 5, &format!("\"counter_{i:03}\":1")));
+        events.push(call("cudaLaunchKernel", "cuda_runtime", 10 * i, &format!("correlation={}", i + 1)));
+        events.push(call("gemm", "cuda_profiler_range", 10 * i + 5, &format!("counter_{i:03}=1")));
     }
-    let table = &run("hta_counters", &made_of(&events))[0];
+    let table = &run("hta_counters", &read_mini(&events.join("\n")))[0];
     assert_eq!((table.rows(), table.columns.len()), (300, 5 + hta_counters::MOST_COUNTERS));
     assert!(table.notes[0].starts_with("300 different counters"));
 }

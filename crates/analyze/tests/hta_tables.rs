@@ -11,11 +11,12 @@ use stackline_analyze::analyses::{
 };
 use stackline_analyze::hta_rows::HtaRows;
 use stackline_model::{Table, Trace};
+use stackline_testkit::corpus;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::hta_support;
-use hta_support::{corpus, number, read, root, text};
+use crate::hta_support::{number, text};
+use crate::support::read_file;
 
 fn fnv1a64(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
@@ -374,16 +375,16 @@ fn compare(trace: &Trace, fixture: &Value, d: &mut Differences) {
 
 #[test]
 fn equal_to_hta_on_every_trace_of_the_corpus() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let mut fixtures: Vec<PathBuf> =
-        std::fs::read_dir(root().join("fixtures/hta")).unwrap().map(|e| e.unwrap().path()).collect();
+        std::fs::read_dir(corpus::repository().join("fixtures/hta")).unwrap().map(|e| e.unwrap().path()).collect();
     fixtures.retain(|p| p.extension().is_some_and(|e| e == "json"));
     fixtures.sort();
     let (mut found, mut compared) = (Vec::new(), 0);
     for path in &fixtures {
         let fixture: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let name = fixture["trace"].as_str().unwrap();
-        let trace = read(&corpus.join("kineto").join(name));
+        let trace = read_file(&corpus.join("kineto").join(name));
         let mut d = Differences { trace: name.to_owned(), found: Vec::new(), compared: 0 };
         compare(&trace, &fixture, &mut d);
         compared += d.compared;

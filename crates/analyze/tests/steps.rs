@@ -1,8 +1,6 @@
 //! Which steps a command looks at, and in which window.
 
-use crate::corpus_support::for_each_trace;
-use crate::findings_support::read;
-use serde_json::{Value, json};
+use crate::support::{for_each_trace, read, read_mini};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::diff::{self, Change, ChangeTable, Measure, Profile, compare};
 use stackline_analyze::findings::{Options, find};
@@ -10,29 +8,30 @@ use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::{Looked, StartUp};
 use stackline_analyze::{Scope, analyses, step_marks};
 use stackline_model::{Trace, Values};
-
-fn span(name: &str, cat: &str, (pid, start, length): (u32, i64, i64), correlation: i64) -> Value {
-    let on_gpu = cat == "kernel";
-    let (pid, tid) = if on_gpu { (0, 7) } else { (pid, pid) };
-    let args = if correlation == 0 { json!({}) } else { json!({"correlation": correlation, "device": 0, "stream": 7}) };
-    json!({"ph": "X", "name": name, "cat": cat, "ts": start, "dur": length, "pid": pid, "tid": tid, "args": args})
-}
+use stackline_testkit::mini::MiniTrace;
 
 /// A step of process 1 from `start` µs on.
-fn step(number: i64, start: i64, length: i64) -> Value {
-    span(&format!("ProfilerStep#{number}"), "user_annotation", (1, start, length), 0)
+fn step(number: i64, start: i64, length: i64) -> String {
+    format!("1/1 user_annotation ProfilerStep#{number} {start}+{length}")
+}
+
+/// The call that launches a kernel.
+fn call(correlation: i64, start: i64, length: i64) -> String {
+    format!("1/1 cuda_runtime cudaLaunchKernel {start}+{length} correlation={correlation}")
+}
+
+/// A kernel on stream 7.
+fn gemm(correlation: i64, start: i64, length: i64) -> String {
+    format!("gpu0/7 kernel gemm {start}+{length} correlation={correlation}")
 }
 
 /// A kernel, and the call that launches it.
-fn kernel(correlation: i64, launched: i64, start: i64, length: i64) -> [Value; 2] {
-    [
-        span("cudaLaunchKernel", "cuda_runtime", (1, launched, 5), correlation),
-        span("gemm", "kernel", (0, start, length), correlation),
-    ]
+fn kernel(correlation: i64, launched: i64, start: i64, length: i64) -> [String; 2] {
+    [call(correlation, launched, 5), gemm(correlation, start, length)]
 }
 
-fn trace(events: impl IntoIterator<Item = Value>) -> Trace {
-    read(&json!({"traceEvents": events.into_iter().collect::<Vec<_>>()}).to_string())
+fn trace(events: impl IntoIterator<Item = String>) -> Trace {
+    read_mini(&events.into_iter().collect::<Vec<_>>().join("\n"))
 }
 
 /// The window in µs, by the table and by the path; both are the same.
@@ -54,7 +53,7 @@ fn one(number: i64) -> Scope {
 #[test]
 fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
     let steps = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];
-    let old = |number, start| span("gemm", "kernel", (0, start, 100), number);
+    let old = |number, start| gemm(number, start, 100);
     let launched = [kernel(11, 110, 290, 100), kernel(12, 210, 390, 100), kernel(13, 310, 490, 100)];
     let events = || steps.iter().cloned().chain([old(1, 90), old(2, 190)]);
     let queue = trace(events().chain(launched.iter().flatten().cloned()));
@@ -63,7 +62,7 @@ fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
         assert_eq!(window(&queue, &one(number)), (1, (base(290 + 100 * number), base(390 + 100 * number))));
     }
     // The same where launches are missing later, too: nothing tells that those of the first ones are not, too.
-    let lossy = trace(events().chain(launched.into_iter().flatten().filter(|e| e["ts"] != 210)));
+    let lossy = trace(events().chain(launched.into_iter().flatten().filter(|line| !line.contains(" 210+"))));
     assert_eq!(window(&lossy, &one(0)).1.0, base(190));
 }
 
@@ -108,7 +107,7 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     let notes = Looked::at(&slow, &Scope::default()).notes;
     assert!(notes[0].starts_with("step 0 took 2.6 times as long as the middle one"), "{notes:?}");
     assert_eq!(Looked::at(&slow, &Scope { whole: true, ..Scope::default() }).steps, 0);
-    let beside = span("setup", "user_annotation", (1, 0, 1500), 0);
+    let beside = "1/1 user_annotation setup 0+1500".to_owned();
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
     assert_eq!(StartUp::of(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
     assert_eq!(StartUp::of(&slow), None);
@@ -123,7 +122,7 @@ fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
             at += length;
             step(number as i64, at - length, *length)
         };
-        trace(lengths.iter().enumerate().map(one).collect::<Vec<Value>>())
+        trace(lengths.iter().enumerate().map(one).collect::<Vec<_>>())
     };
     let looked = |lengths: &[i64]| Looked::at(&steps(lengths), &Scope::default()).steps;
     assert_eq!(looked(&[3000, 1000, 1000, 3000, 1000, 1000, 3000, 1000, 1000]), 9);
@@ -134,12 +133,12 @@ fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
 /// Steps are said to be with their GPU work only where it makes a difference: they launched some, or some reaches into them.
 #[test]
 fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {
-    let of = |events: &[Value], number: i64| {
+    let of = |events: &[String], number: i64| {
         let trace = trace(events.iter().cloned());
         let found = find(&trace, &Options { scope: one(number), ..Options::default() }).unwrap();
         (Looked::at(&trace, &one(number)).choice, found.with_gpu_work)
     };
-    let on_cpu = span("aten::mm", "cpu_op", (1, 320, 50), 0);
+    let on_cpu = "1/1 cpu_op aten::mm 320+50".to_owned();
     let mut events = vec![step(0, 100, 100), step(1, 300, 100), on_cpu];
     events.extend(kernel(1, 110, 120, 30));
     assert_eq!(of(&events, 0), (WindowChoice::StepsWithWork(0, 0), true));
@@ -202,7 +201,7 @@ fn a_launch_at_a_time_that_cannot_be_moves_no_step() {
 
 #[test]
 fn marks_without_a_duration_last_until_the_next_one_or_are_none() {
-    let lengths = |steps: [Value; 4]| -> Vec<(i64, i64)> {
+    let lengths = |steps: [String; 4]| -> Vec<(i64, i64)> {
         let trace = trace(steps);
         trace.steps.iter().map(|step| (step.number, (step.end - step.start) / 1000)).collect()
     };
@@ -269,7 +268,7 @@ fn steps_are_compared_with_what_lies_between_them_too() {
 fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
     let steps = [step(0, 1000, 100), step(1, 1100, 100), step(2, 1200, 100)];
     let recorded = [kernel(1, 1010, 1030, 30), kernel(3, 1210, 1230, 30)];
-    let unrecorded = (10..14).map(|id| span("cudaLaunchKernel", "cuda_runtime", (1, 1100 + id, 1), id));
+    let unrecorded = (10..14).map(|id| call(id, 1100 + id, 1));
     let trace = trace(steps.into_iter().chain(recorded.into_iter().flatten()).chain(unrecorded));
     let run = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap().run;
     let tables = run(&trace, &Scope::default());
@@ -286,20 +285,16 @@ fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
 
 /// Iterations of ten operations, as many as asked for; each copies its input first, or none does.
 fn iterations(repeats: i64, copies: bool) -> Trace {
-    let mut events = Vec::new();
+    let first = if copies { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gather" };
+    let names = ["kernel gemm", "kernel relu", "kernel norm"];
+    let mut trace = MiniTrace::new("");
     for at in 0..repeats {
-        let first = if copies { ("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy") } else { ("gather", "kernel") };
         for operation in 0..10 {
-            let (name, cat) =
-                if operation == 0 { first } else { (["gemm", "relu", "norm"][operation as usize % 3], "kernel") };
-            let args = json!({"device": 0, "stream": 7});
-            let start = 1000 * at + 50 * operation;
-            events.push(
-                json!({"ph": "X", "name": name, "cat": cat, "ts": start, "dur": 40, "pid": 0, "tid": 7, "args": args}),
-            );
+            let name = if operation == 0 { first } else { names[operation as usize % 3] };
+            trace.add_at(1000 * at + 50 * operation, &format!("gpu0/7 {name} 0+40"));
         }
     }
-    trace(events)
+    read(trace.json())
 }
 
 #[test]

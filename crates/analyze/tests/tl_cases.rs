@@ -7,55 +7,34 @@
 //! GPU: k1 40..60, k2 50..70 (other stream), k3 80..110, k1 150..160, nccl 155..210, and 220..225 one that nobody launched
 //! ```
 
+use crate::support::read_mini;
 use stackline_analyze::{Scope, analyses};
-use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{Table, Trace, Values};
 
-fn span(category: &str, name: &str, track: (i64, i64), at: (i64, i64), args: &str) -> String {
-    format!(
-        r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{},"tid":{},"ts":{}.000,"dur":{}.000,"args":{{{args}}}}}"#,
-        track.0,
-        track.1,
-        at.0,
-        at.1 - at.0
-    )
-}
-
 fn trace() -> Trace {
-    let cpu = (1, 1);
-    let op = |name: &str, at, dims: &str| span("cpu_op", name, cpu, at, &format!(r#""Input Dims":{dims}"#));
-    let launch = |at: i64, id: i64| {
-        span("cuda_runtime", "cudaLaunchKernel", cpu, (at, at + 3), &format!(r#""correlation":{id}"#))
-    };
-    let kernel = |name: &str, stream: i64, at, id: i64, more: &str| {
-        let args = format!(r#""device":0,"stream":{stream},"correlation":{id}{more}"#);
-        span("kernel", name, (0, stream), at, &args)
-    };
-    let group = r#","Collective name":"allreduce","Group size":4,"dtype":"Float","In msg nelems":1000000,"Out msg nelems":1000000"#;
-    let events = [
-        span("user_annotation", "ProfilerStep#5", cpu, (0, 100), ""),
-        span("user_annotation", "ProfilerStep#6", cpu, (100, 300), ""),
-        op("linear", (10, 60), "[[2,3]]"),
-        op("addmm", (20, 50), "[[2,3],[3,4]]"),
-        launch(25, 1),
-        launch(35, 2),
-        launch(52, 3),
-        op("linear", (110, 150), "[[2,3]]"),
-        op("addmm", (115, 135), "[[2,9],[9,4]]"),
-        launch(120, 4),
-        op("allreduce", (160, 180), "[[1000000]]"),
-        launch(165, 5),
-        op("f", (190, 240), "[]"),
-        op("f", (200, 230), "[]"),
-        kernel("k1", 7, (40, 60), 1, ""),
-        kernel("k2", 8, (50, 70), 2, ""),
-        kernel("k3", 7, (80, 110), 3, ""),
-        kernel("k1", 7, (150, 160), 4, ""),
-        kernel("ncclDevKernel_AllReduce", 9, (155, 210), 5, group),
-        kernel("orphan", 7, (220, 225), 99, ""),
-    ];
-    let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
-    read_bytes("case.json", text.as_bytes(), &ReadOptions::default()).unwrap()
+    read_mini(
+        "1/1     user_annotation  ProfilerStep#5           0..100
+         1/1     user_annotation  ProfilerStep#6           100..300
+         1/1     cpu_op           linear                   10..60    Input Dims=[[2,3]]
+         1/1     cpu_op           addmm                    20..50    Input Dims=[[2,3],[3,4]]
+         1/1     cuda_runtime     cudaLaunchKernel         25..28    correlation=1
+         1/1     cuda_runtime     cudaLaunchKernel         35..38    correlation=2
+         1/1     cuda_runtime     cudaLaunchKernel         52..55    correlation=3
+         1/1     cpu_op           linear                   110..150  Input Dims=[[2,3]]
+         1/1     cpu_op           addmm                    115..135  Input Dims=[[2,9],[9,4]]
+         1/1     cuda_runtime     cudaLaunchKernel         120..123  correlation=4
+         1/1     cpu_op           allreduce                160..180  Input Dims=[[1000000]]
+         1/1     cuda_runtime     cudaLaunchKernel         165..168  correlation=5
+         1/1     cpu_op           f                        190..240  Input Dims=[]
+         1/1     cpu_op           f                        200..230  Input Dims=[]
+         gpu0/7  kernel           k1                       40..60    correlation=1
+         gpu0/8  kernel           k2                       50..70    correlation=2
+         gpu0/7  kernel           k3                       80..110   correlation=3
+         gpu0/7  kernel           k1                       150..160  correlation=4
+         gpu0/9  kernel           ncclDevKernel_AllReduce  155..210  correlation=5 Collective name=allreduce Group size=4 \
+                 dtype=Float In msg nelems=1000000 Out msg nelems=1000000
+         gpu0/7  kernel           orphan                   220..225  correlation=99",
+    )
 }
 
 fn run(name: &str) -> Vec<Table> {

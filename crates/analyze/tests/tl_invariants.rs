@@ -3,18 +3,7 @@
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{EventKind, GpuId, Table, Trace, Values, flags};
-use std::path::{Path, PathBuf};
-
-fn corpus() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let path = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from);
-    if path.join("kineto").is_dir() {
-        return Some(path.join("kineto"));
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", path.display());
-    println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", path.display());
-    None
-}
+use stackline_testkit::corpus;
 
 fn tables(name: &str, trace: &Trace) -> Vec<Table> {
     (analyses::find(name).unwrap().run)(trace, &Scope::default())
@@ -103,9 +92,10 @@ fn steps(trace: &Trace) {
 
 #[test]
 fn invariants_over_the_corpus() {
-    let Some(folder) = corpus() else { return };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
-    files.sort();
+    if corpus::folder().is_none() {
+        return;
+    }
+    let files = corpus::files("kineto");
     assert!(files.len() > 40, "only {} traces", files.len());
     for file in files {
         let set = read_paths(std::slice::from_ref(&file), &ReadOptions::default()).unwrap();

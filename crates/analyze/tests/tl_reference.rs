@@ -13,13 +13,14 @@ use stackline_analyze::classify::TRACELENS_OTHER;
 use stackline_analyze::tracelens::{Definition, GpuView};
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{Table, Trace};
+use stackline_testkit::corpus;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tl_support::compare::{
     Comparison, Convert, call_stack, cell, keep, literal, lower_bool, module, plain, same, set, tracelens_categories,
     unknown_is_empty,
 };
-use tl_support::{Csv, corpus, python};
+use tl_support::{Csv, python};
 
 /// Trace and folder of its reference tables.
 const TRACES: &[(&str, &str)] = &[
@@ -337,7 +338,7 @@ fn finish(compared: usize, at_least: usize, failures: &[String]) {
 
 #[test]
 fn every_reference_value_in_tracelens_definition() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let (mut compared, mut failures) = (0, Vec::new());
     for &(name, folder) in TRACES {
         compared += compare(&corpus, name, folder, Definition::TraceLens, &mut failures);
@@ -347,7 +348,7 @@ fn every_reference_value_in_tracelens_definition() {
 
 #[test]
 fn our_definition_agrees_where_tracelens_loses_nothing() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let (mut compared, mut failures) = (0, Vec::new());
     for &(name, folder) in TRACES.iter().filter(|(name, _)| !LOSSY.iter().any(|(lossy, _)| lossy == name)) {
         compared += compare(&corpus, name, folder, Definition::Exact, &mut failures);
@@ -358,7 +359,7 @@ fn our_definition_agrees_where_tracelens_loses_nothing() {
 /// The traces of which TraceLens leaves out GPU work lose exactly what the page says.
 #[test]
 fn lost_gpu_work_is_as_documented() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     for &(name, folder) in TRACES {
         let trace = load(&corpus, name);
         let scope = Scope::default();

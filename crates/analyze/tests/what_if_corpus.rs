@@ -1,8 +1,6 @@
 //! What-if over the corpus: replay without edits gives the observed times back, edits stay within reason.
 
-use crate::corpus_support;
-
-use corpus_support::for_each_trace;
+use crate::support::for_each_trace;
 use stackline_analyze::critical_path::exact::what_if::{self, Candidate, Edit, SweepOptions};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 
@@ -83,7 +81,7 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
 #[test]
 fn a_sweep_that_is_stopped_keeps_what_it_has() {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    let text = stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 2, ..Default::default() });
+    let text = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 2, ..Default::default() });
     let trace = stackline_ingest::read_bytes("demo", text.as_bytes(), &Default::default()).unwrap();
     let exact = Exact::new(&trace);
     let what_if = exact.what_if();

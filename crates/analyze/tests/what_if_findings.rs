@@ -1,8 +1,7 @@
 //! The edits of findings are what was replayed for them: given to `what-if` they gain what the findings say.
 
-use crate::{corpus_support, findings_support};
+use crate::support::{self, read};
 
-use findings_support::read;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::findings::{self, Finding, HOPE, Options, REPLAY};
@@ -53,7 +52,7 @@ fn tried(name: &str, trace: &Trace) -> BTreeSet<String> {
 #[test]
 fn edits_of_findings_gain_what_they_say_on_real_traces() {
     let (all, looked) = (RefCell::new(BTreeSet::new()), RefCell::new(0));
-    corpus_support::for_each_trace(|name, trace| {
+    support::for_each_trace(|name, trace| {
         *looked.borrow_mut() += 1;
         all.borrow_mut().extend(tried(name, trace));
     });
@@ -66,6 +65,6 @@ fn edits_of_findings_gain_what_they_say_on_real_traces() {
 
 #[test]
 fn edits_of_findings_gain_what_they_say_on_the_demo() {
-    let text = stackline_synth::demo::generate(&stackline_synth::demo::Config::default());
+    let text = stackline_testkit::demo::generate(&stackline_testkit::demo::Config::default());
     assert!(!tried("demo", &read(&text)).is_empty());
 }

@@ -7,16 +7,12 @@
     reason = "test code outside test functions"
 )]
 
-use crate::corpus_support;
-use crate::critical_path_support;
-
-use corpus_support::for_each_trace;
-use critical_path_support::Mini;
-use serde_json::json;
+use crate::support::{for_each_trace, mini, read};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::what_if::{self, Edit, Prediction};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::Trace;
+use stackline_testkit::mini::MiniTrace;
 use std::cell::Cell;
 
 fn predict(trace: &Trace, edit: &str) -> Result<Prediction, CriticalPathError> {
@@ -43,22 +39,25 @@ fn times_one_gains_exactly_nothing_anywhere() {
 }
 
 /// Launches and kernels; those of the second stream start `early` µs before their call.
-fn two_streams(early: i64) -> Mini {
-    let mut t = Mini::default();
-    t.op("aten::mm", 10, 0, 200);
+fn two_streams(early: i64) -> MiniTrace {
+    let mut t = mini("10/10  cpu_op  aten::mm  0+200");
     for i in 0..5_i64 {
-        t.call("cudaLaunchKernel", 10, 20 * i, 5, 10 + i);
-        t.kernel("gemm", 7, 20 * i + 10, 8, 10 + i);
-        t.call("cudaLaunchKernel", 10, 20 * i + 7, 5, 20 + i);
-        t.kernel("gemm_tail", 9, 20 * i + 20 - early, 15, 20 + i);
+        let events = format!(
+            "10/10   cuda_runtime  cudaLaunchKernel  0+5    correlation=1{i}
+             gpu0/7  kernel        gemm              10+8   correlation=1{i}
+             10/10   cuda_runtime  cudaLaunchKernel  7+5    correlation=2{i}
+             gpu0/9  kernel        gemm_tail         {}+15  correlation=2{i}",
+            20 - early
+        );
+        t.add_at(20 * i, &events);
     }
-    t.call("cudaDeviceSynchronize", 10, 150, 20, 30);
+    t.add("10/10 cuda_runtime cudaDeviceSynchronize 150+20 correlation=30");
     t
 }
 
 #[test]
 fn clocks_that_disagree_make_no_gain_of_nothing() {
-    let trace = two_streams(40).trace();
+    let trace = read(two_streams(40).json());
     assert!(Exact::new(&trace).clocks_disagree());
     assert_eq!(bounds(&predict(&trace, "scale kernel:* 1").unwrap()), [0; 3]);
     let changed = predict(&trace, "scale kernel:* 0.5").unwrap();
@@ -68,17 +67,19 @@ fn clocks_that_disagree_make_no_gain_of_nothing() {
 #[test]
 fn a_whole_name_means_that_one() {
     let mut t = two_streams(0);
-    t.call("cudaLaunchKernel", 10, 101, 5, 40);
-    t.kernel("copy<a*>", 7, 110, 5, 40);
-    t.call("cudaLaunchKernel", 10, 107, 5, 41);
-    t.kernel("copy<ab>", 7, 120, 5, 41);
-    for i in 0..3_i64 {
-        t.call("cudaLaunchKernel", 10, 113 + 7 * i, 5, 50 + i);
-        let name =
-            ["ncclDevKernel_AllReduce", "ncclDevKernel_AllReduce_Sum", "ncclDevKernel_AllReduce_Max"][i as usize];
-        t.kernel(name, 11, 130 + 10 * i, 5, 50 + i);
-    }
-    let trace = t.trace();
+    t.add(
+        "10/10    cuda_runtime  cudaLaunchKernel             101+5  correlation=40
+         gpu0/7   kernel        copy<a*>                     110+5  correlation=40
+         10/10    cuda_runtime  cudaLaunchKernel             107+5  correlation=41
+         gpu0/7   kernel        copy<ab>                     120+5  correlation=41
+         10/10    cuda_runtime  cudaLaunchKernel             113+5  correlation=50
+         gpu0/11  kernel        ncclDevKernel_AllReduce      130+5  correlation=50
+         10/10    cuda_runtime  cudaLaunchKernel             120+5  correlation=51
+         gpu0/11  kernel        ncclDevKernel_AllReduce_Sum  140+5  correlation=51
+         10/10    cuda_runtime  cudaLaunchKernel             127+5  correlation=52
+         gpu0/11  kernel        ncclDevKernel_AllReduce_Max  150+5  correlation=52",
+    );
+    let trace = read(t.json());
     let events = |edit: &str| predict(&trace, edit).unwrap().edits[0].1;
     assert_eq!(events("scale kernel:copy<a*> 0.5"), 1);
     assert_eq!(events("scale kernel:copy<* 0.5"), 2);
@@ -88,7 +89,7 @@ fn a_whole_name_means_that_one() {
 
 #[test]
 fn a_name_of_another_kind_is_offered_as_such() {
-    let trace = two_streams(0).trace();
+    let trace = read(two_streams(0).json());
     let message = |edit: &str| predict(&trace, edit).unwrap_err().to_string();
     assert!(
         message("scale kernel:aten::mm 0.5").contains("'operator:aten::mm'"),
@@ -102,15 +103,19 @@ fn a_name_of_another_kind_is_offered_as_such() {
 /// Where many threads are in Python at once, their spans do not tell who has the interpreter: bounds stay within reason.
 #[test]
 fn threads_that_run_at_once_take_no_turns() {
-    let mut t = Mini::default();
+    let mut t = mini("");
     for thread in 0..32_i64 {
         for i in 0..40_i64 {
-            let start = 7 * thread + 100 * i;
-            t.push("python_function", "train.py(1): work", (10, 10 + thread), (start, 60 + thread), json!({}));
-            t.op("aten::mm", 10 + thread, start + 5, 40);
+            let events = format!(
+                "10/{0}  python_function  train.py(1): work  0+{1}
+                 10/{0}  cpu_op           aten::mm           5+40",
+                10 + thread,
+                60 + thread
+            );
+            t.add_at(7 * thread + 100 * i, &events);
         }
     }
-    let trace = t.trace();
+    let trace = read(t.json());
     let found = predict(&trace, "scale operator:aten::mm 0.5").unwrap();
     let [low, gain, high] = bounds(&found);
     assert!(0 < gain && gain <= high && high <= found.before_ns(), "{found:?}");

@@ -1,8 +1,8 @@
 //! Edits of frames in recordings, whose samples hit few calls.
 
-use crate::findings_support;
+use crate::findings_support::Program;
+use crate::support::read;
 
-use findings_support::{Program, read};
 use serde_json::json;
 use stackline_analyze::critical_path::exact::WindowChoice;
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};

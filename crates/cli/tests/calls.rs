@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{failure, stackline, stdout};
 use serde_json::Value;
-use stackline_synth::recording::{Config, streams};
+use stackline_testkit::recording::{Config, streams};
 use std::path::Path;
 
 /// A recording whose launcher was killed: it has nothing but streams.

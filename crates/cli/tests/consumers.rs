@@ -7,7 +7,7 @@ use crate::common;
 use common::stdout;
 use serde_json::Value;
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, Thread};
-use stackline_synth::recording::{Config, streams};
+use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};

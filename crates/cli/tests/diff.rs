@@ -4,7 +4,8 @@ use crate::common;
 
 use common::{failure, recorder, run, stdout, torch};
 use serde_json::Value;
-use stackline_synth::demo::{Config, generate};
+use stackline_testkit::demo::{Config, generate};
+use stackline_testkit::mini::MiniTrace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -89,29 +90,23 @@ fn numbers_are_those_of_the_steps() {
 /// A trace of six steps, which calls `aten::softmax` so many times in each, of very different length from step to step; its steps
 /// are operators, as those of traces of 2020 are.
 fn unsteady(case: &Case, name: &str, (calls, scale, gpu): (i64, i64, bool)) -> String {
-    let mut events = Vec::new();
+    let mut trace = MiniTrace::new("");
     let mut at = 1000;
     for (step, us) in (0..).zip([100_i64, 900, 150, 800, 120, 900]) {
-        let (from, each) = (at, us * scale / calls);
-        let mut span = |cat: &str, name: &str, (ts, dur): (i64, i64)| {
-            let correlation = 10 * step + 1;
-            let args = serde_json::json!({"correlation": correlation, "stream": 7, "device": 0});
-            let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
-            events.push(serde_json::json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}));
-        };
+        let (from, each, correlation) = (at, us * scale / calls, 10 * step + 1);
         for call in 0..calls {
-            span("Operator", "aten::softmax", (at + call * each, each));
+            trace.add(&format!("1/1 Operator aten::softmax {}+{each}", at + call * each));
         }
         at += calls * each;
-        span("Operator", "aten::mm", (at, 50));
+        trace.add_at(at, "1/1 Operator aten::mm 0+50");
         if gpu {
-            span("Runtime", "cudaLaunchKernel", (at + 1, 5));
-            span("kernel", "gemm", (at + 10, 30));
+            let kernel = format!("gpu0/7 kernel gemm 10+30 correlation={correlation}");
+            trace.add_at(at, &format!("1/1 Runtime cudaLaunchKernel 1+5 correlation={correlation}\n{kernel}"));
         }
         at += 60;
-        span("Operator", &format!("ProfilerStep#{}", step + calls), (from, at - from));
+        trace.add(&format!("1/1 Operator ProfilerStep#{} {from}..{at}", step + calls));
     }
-    fs::write(case.path(name), serde_json::json!({"schemaVersion": 1, "traceEvents": events}).to_string()).unwrap();
+    fs::write(case.path(name), trace.json()).unwrap();
     case.path(name)
 }
 
@@ -274,10 +269,10 @@ fn recordings_are_compared_with_recordings() {
     let case = Case::new();
     let fast = case.trace("fast.json", (1, false));
     let recording = |name: &str, slower: u64| {
-        let config = stackline_synth::recording::Config { slower, ..Default::default() };
+        let config = stackline_testkit::recording::Config { slower, ..Default::default() };
         let folder = case.folder.path().join(name).join("streams");
         fs::create_dir_all(&folder).unwrap();
-        for (file, bytes) in stackline_synth::recording::streams(&config) {
+        for (file, bytes) in stackline_testkit::recording::streams(&config) {
             fs::write(folder.join(file), bytes).unwrap();
         }
         case.path(name)

@@ -4,9 +4,10 @@ use crate::common;
 use crate::findings_support as findings;
 use crate::junit;
 
-use common::{stackline, stdout};
+use common::{stackline, stdout, write};
 use findings::{Case, run, text, trace};
 use serde_json::{Value, json};
+use stackline_testkit::mini::MiniTrace;
 use std::fs;
 use std::path::Path;
 
@@ -188,21 +189,18 @@ fn markdown_for_a_pull_request() {
 /// Six steps of some operators on the host, of which the one with this number takes longer: by more operators, or because its one
 /// is slower.
 fn slow_step(folder: &Path, name: &str, slow: i64, has_more: bool) -> String {
-    let mut events = Vec::new();
+    let mut trace = MiniTrace::new("");
     let mut at = 1000;
     for step in 0..6 {
         let us = if step == slow { 900 } else { 300 };
-        let span = |cat: &str, name: &str, ts: i64, dur: i64| json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur});
-        events.push(span("user_annotation", &format!("ProfilerStep#{step}"), at, us + 10));
+        trace.add(&format!("1/1 user_annotation ProfilerStep#{step} {at}+{}", us + 10));
         let part = if has_more { 300 } else { us };
         for from in (0..us / part).map(|nth| nth * part) {
-            events.push(span("cpu_op", "aten::mm", at + 5 + from, part));
+            trace.add(&format!("1/1 cpu_op aten::mm {}+{part}", at + 5 + from));
         }
         at += us + 10;
     }
-    let path = folder.join(name);
-    fs::write(&path, json!({"schemaVersion": 1, "traceEvents": events}).to_string()).unwrap();
-    path.to_str().unwrap().to_owned()
+    write(folder, name, trace.json())
 }
 
 #[test]
@@ -233,23 +231,7 @@ fn what_may_well_be_nothing_fails_no_build() {
 fn fingerprints_are_unique_and_stay() {
     let case = Case::new();
     let fingerprints = |shift: i64| {
-        let mut events = Vec::new();
-        let mut at = 1000;
-        for step in 0..3 {
-            let from = at;
-            for (line, us) in [(20 + shift, 400), (30 + shift, 700)] {
-                let frame = format!("train.py({line}): step");
-                let span = |cat: &str, name: &str, (ts, dur): (i64, i64)| json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur});
-                events.push(span("python_function", &frame, (at, us)));
-                let logs = "logging/__init__.py(1489): Logger.info";
-                events.push(span("python_function", logs, (at + 1, us - 2)));
-                at += us + 300;
-                events.push(span("cpu_op", "aten::mm", (at - 290, 280)));
-            }
-            let name = format!("ProfilerStep#{step}");
-            events.push(json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": from, "dur": at - from}));
-        }
-        let trace = case.file("twice.json", &json!({"schemaVersion": 1, "traceEvents": events}).to_string());
+        let trace = case.file("twice.json", &findings::logging(&[(20 + shift, 400), (30 + shift, 700)]));
         let document: Value = serde_json::from_str(&stdout(&["findings", &trace, "--as", "sarif"])).unwrap();
         let results = document["runs"][0]["results"].as_array().unwrap().clone();
         let of = |r: &Value| {

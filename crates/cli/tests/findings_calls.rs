@@ -92,11 +92,11 @@ fn what_calls_do_not_have_is_said() {
 #[test]
 fn recordings_without_traces_are_looked_at_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let config = stackline_synth::recording::Config::default();
+    let config = stackline_testkit::recording::Config::default();
     let runs = ["a.stackline", "b.stackline"].map(|name| {
         let streams = folder.path().join(name).join("streams");
         std::fs::create_dir_all(&streams).unwrap();
-        for (name, file) in stackline_synth::recording::streams(&config) {
+        for (name, file) in stackline_testkit::recording::streams(&config) {
             std::fs::write(streams.join(name), file).unwrap();
         }
         folder.path().join(name).to_str().unwrap().to_owned()

@@ -73,24 +73,8 @@ fn what_was_cut_off_is_not_judged() {
 
 /// Two lines of one function that wait: the first one gains more.
 fn two_waits(case: &Case, name: &str, lines: &[i64]) -> String {
-    let mut events = Vec::new();
-    let mut at = 1000;
-    for step in 0..3 {
-        let from = at;
-        for line in lines {
-            let us = if *line == 10 { 500 } else { 200 };
-            let mut span = |cat: &str, name: &str, ts: i64, dur: i64| {
-                events.push(json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}));
-            };
-            span("python_function", &format!("train.py({line}): step"), at, us);
-            span("python_function", "logging/__init__.py(1489): Logger.info", at + 1, us - 2);
-            span("cpu_op", "aten::mm", at + us + 10, 280);
-            at += us + 300;
-        }
-        let name = format!("ProfilerStep#{step}");
-        events.push(json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": from, "dur": at - from}));
-    }
-    case.file(name, &json!({"schemaVersion": 1, "traceEvents": events}).to_string())
+    let lines: Vec<_> = lines.iter().map(|&line| (line, if line == 10 { 500 } else { 200 })).collect();
+    case.file(name, &findings::logging(&lines))
 }
 
 #[test]

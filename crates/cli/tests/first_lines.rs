@@ -2,13 +2,12 @@
 
 use crate::common;
 
-use common::{corpus, failure, run, stdout, write_sample};
+use common::{corpus, failure, run, sample, stdout, write, write_sample};
+use stackline_testkit::mini;
 
 fn spans(names: impl Iterator<Item = String>) -> String {
-    let span = |(at, name): (usize, String)| {
-        format!(r#"{{"ph":"X","cat":"user_annotation","name":"{name}","pid":1,"tid":1,"ts":{},"dur":80}}"#, 100 * at)
-    };
-    format!("[{}]", names.enumerate().map(span).collect::<Vec<_>>().join(","))
+    let line = |(at, name): (usize, String)| format!("1/1 user_annotation {name} {}+80\n", 100 * at);
+    mini::trace(&format!("file -\n{}", names.enumerate().map(line).collect::<String>()))
 }
 
 #[test]
@@ -64,11 +63,10 @@ fn steps_of_an_optimizer_say_so() {
 #[test]
 fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
     let folder = tempfile::tempdir().unwrap();
-    let file = write_sample(folder.path(), 0);
+    let mut trace = sample(0);
     // A kernel long after the last step.
-    let text = std::fs::read_to_string(&file).unwrap().replace("\n]}", "]}");
-    let late = r#",{"ph":"X","cat":"kernel","name":"late","pid":0,"tid":7,"ts":3000,"dur":50,"args":{"device":0,"stream":7,"correlation":99}}]}"#;
-    std::fs::write(&file, text.trim_end().strip_suffix("]}").unwrap().to_owned() + late).unwrap();
+    trace.add("gpu0/7 kernel late 3000+50 correlation=99");
+    let file = write(folder.path(), "late.json", trace.json());
     let of =
         |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
     assert!(!of("gpu_kernels", &[]).contains("late") && of("gpu_kernels", &["--whole"]).contains("late"));

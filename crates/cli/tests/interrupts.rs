@@ -16,10 +16,10 @@ const SIGINT: i32 = 2;
 
 /// A trace that takes long: many steps, one after the other.
 fn long_trace(folder: &Path, events: u64) -> String {
-    let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config::default());
+    let demo = stackline_testkit::demo::generate(&stackline_testkit::demo::Config::default());
     let file = folder.join("long.json");
     let mut target = std::io::BufWriter::new(std::fs::File::create(&file).unwrap());
-    stackline_synth::replicate::replicate(demo.as_bytes(), events, &mut target).unwrap();
+    stackline_testkit::replicate::replicate(demo.as_bytes(), events, &mut target).unwrap();
     target.flush().unwrap();
     file.to_str().unwrap().to_owned()
 }

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{corpus, stackline, stdout};
 use serde_json::{Value, json};
+use stackline_testkit::mini;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -45,8 +46,7 @@ fn what_cannot_be_compared_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let memory = snapshot(folder.path(), "memory.json", &[(3, 4)]);
     let trace = folder.path().join("trace.json");
-    let event = json!({"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 5, "dur": 50, "pid": 1, "tid": 1});
-    std::fs::write(&trace, json!({"traceEvents": [event]}).to_string()).unwrap();
+    std::fs::write(&trace, mini::trace("1/1 cpu_op aten::mm 5+50")).unwrap();
     let trace = trace.display().to_string();
     let refused = |args: &[&str]| {
         let output = stackline(args).output().unwrap();

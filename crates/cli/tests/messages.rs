@@ -17,7 +17,7 @@ fn sample() -> (tempfile::TempDir, String) {
 fn demo() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
-    std::fs::write(&file, stackline_synth::demo::generate(&stackline_synth::demo::Config::default())).unwrap();
+    std::fs::write(&file, stackline_testkit::demo::generate(&stackline_testkit::demo::Config::default())).unwrap();
     let path = file.to_str().unwrap().to_owned();
     (folder, path)
 }

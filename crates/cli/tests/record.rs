@@ -195,8 +195,8 @@ fn runs_are_named_after_the_script_and_a_free_number() {
     let folder = tempfile::tempdir().unwrap();
     let sample = folder.path().join("sample");
     std::fs::create_dir(&sample).unwrap();
-    let config = stackline_synth::recording::Config::default();
-    for (name, file) in stackline_synth::recording::streams(&config) {
+    let config = stackline_testkit::recording::Config::default();
+    for (name, file) in stackline_testkit::recording::streams(&config) {
         std::fs::write(sample.join(name), file).unwrap();
     }
     let script = folder.path().join("work.py");

@@ -50,8 +50,8 @@ fn shape(path: &str, value: &Value, out: &mut Shape) {
 fn documents() -> Vec<(&'static str, String, Shape)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
-    let config = stackline_synth::demo::Config { layers: 2, ..Default::default() };
-    std::fs::write(&file, stackline_synth::demo::generate(&config)).unwrap();
+    let config = stackline_testkit::demo::Config { layers: 2, ..Default::default() };
+    std::fs::write(&file, stackline_testkit::demo::generate(&config)).unwrap();
     let trace = file.to_str().unwrap();
     let of_path = ["critical-path", trace, "--format", "json"];
     // Without two rules, so that something is left that none covers.
@@ -96,16 +96,13 @@ fn documents_are_valid_by_their_json_schemas() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let config = stackline_synth::demo::Config { layers: 2, ..Default::default() };
-    let trace = write("trace.json", &stackline_synth::demo::generate(&config));
+    let config = stackline_testkit::demo::Config { layers: 2, ..Default::default() };
+    let trace = write("trace.json", &stackline_testkit::demo::generate(&config));
     let ranks = folder.path().join("ranks");
     std::fs::create_dir(&ranks).unwrap();
     (0..2).for_each(|rank| drop(common::write_sample(&ranks, rank)));
     let ranks = ranks.to_str().unwrap();
-    let empty = write(
-        "none.json",
-        r#"[{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]"#,
-    );
+    let empty = write("none.json", &stackline_testkit::mini::trace("1/1 cpu_op aten::mm 1+5"));
     let memory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/memory/simple-multi-copy.txt");
     let ignore = write("ignore.txt", "SL004\nSL012\n");
     let before = write("before.json", &stdout(&["findings", &trace, "--format", "json"]));

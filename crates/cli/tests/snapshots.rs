@@ -29,12 +29,14 @@ fn report_of_the_sample() {
 fn report_of_a_plain_chrome_trace() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("build.json");
-    let text = r#"[
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "worker"}},
-        {"ph": "X", "name": "compile", "pid": 1, "tid": 2, "ts": 0, "dur": 900.5},
-        {"ph": "B", "name": "parse", "pid": 1, "tid": 2, "ts": 10}, {"ph": "E", "pid": 1, "tid": 2, "ts": 400},
-        {"ph": "X", "name": "link", "pid": 1, "tid": 3, "ts": 900.5, "dur": 100}
-    ]"#;
+    let text = stackline_testkit::mini::trace(
+        "file -
+        thread 1/2 name=worker
+        1/2  -  compile  0+900.5
+        1/2  -  parse    B@10
+        1/2  -  parse    E@400
+        1/3  -  link     900.5+100",
+    );
     std::fs::write(&file, text).unwrap();
     insta::assert_snapshot!(stdout(&["report", file.to_str().unwrap()]));
     assert!(stdout(&["operators", file.to_str().unwrap()]).contains("Spans by name and thread"));

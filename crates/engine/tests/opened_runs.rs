@@ -2,6 +2,7 @@
 
 use stackline_engine::{Error, OpenOptions, Part, Run};
 use stackline_model::Trace;
+use stackline_testkit::mini;
 use std::path::{Path, PathBuf};
 
 fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
@@ -20,10 +21,11 @@ const MEMORY: &str = "a x 1024; f x; end";
 
 /// A trace with an event of memory.
 fn telling_trace(rank: i64) -> String {
-    let args = r#"{"Total Allocated":1024,"Bytes":1024,"Addr":4096,"Device Id":-1,"Device Type":0}"#;
-    let memory = format!(r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":2,"args":{args}}}"#);
-    let operator = r#"{"ph":"X","cat":"cpu_op","name":"aten::empty","pid":1,"tid":1,"ts":0,"dur":5}"#;
-    format!(r#"{{"distributedInfo":{{"rank":{rank},"world_size":2}},"traceEvents":[{operator},{memory}]}}"#)
+    mini::trace(&format!(
+        r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}
+        1/1  cpu_op  aten::empty  0+5
+        1/1  -       [memory]     @2   Total Allocated=1024 Bytes=1024 Addr=4096 Device Id=-1 Device Type=0"#
+    ))
 }
 
 #[test]

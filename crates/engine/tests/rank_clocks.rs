@@ -3,8 +3,7 @@
 use stackline_engine::{CollectiveEnds, OpenOptions, RankClock, Run, rank_clock_table, rank_clocks};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventKind, Table, Trace, TraceSet};
-use stackline_synth::demo;
-use std::path::{Path, PathBuf};
+use stackline_testkit::{corpus, demo, mini};
 
 /// Ranks leave a collective within this many ns of each other, in the made-up job.
 const JITTER: i64 = 1_500;
@@ -83,15 +82,15 @@ fn without_collectives_there_is_no_estimate_and_a_word_for_it() {
 /// A trace of one all-reduce kernel per (group, sequence number, end in µs).
 fn made(collectives: &[(&str, Option<i64>, i64)]) -> Trace {
     let kernel = |(group, number, end): &(&str, Option<i64>, i64)| {
-        let number = number.map(|n| format!(r#","Seq":{n}"#)).unwrap_or_default();
+        let number = number.map(|n| format!("Seq={n}")).unwrap_or_default();
+        let name = "ncclDevKernel_AllReduce";
         format!(
-            r#"{{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":7,"ts":{},"dur":5,"args":{{
-            "device":0,"stream":7,"Collective name":"allreduce","Process Group Name":"{group}"{number}}}}}"#,
+            "gpu0/7 kernel {name} {}..{end} Collective name=allreduce Process Group Name=\"{group}\" {number}\n",
             end - 5
         )
     };
-    let list = collectives.iter().map(kernel).collect::<Vec<_>>().join(",");
-    read_bytes("made", format!("[{list}]").as_bytes(), &ReadOptions::default()).unwrap()
+    let text = mini::trace(&collectives.iter().map(kernel).collect::<String>());
+    read_bytes("made", text.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
 #[test]
@@ -122,17 +121,8 @@ fn ranks_of_other_groups_are_reached_through_those_between() {
 
 #[test]
 fn eight_real_ranks_of_one_host_share_a_clock() {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
-    if !corpus.is_dir() {
-        assert!(std::env::var_os("CI").is_none(), "no corpus (set STACKLINE_CORPUS)");
-        println!("skipped: no corpus (set STACKLINE_CORPUS)");
-        return;
-    }
-    let set = Run::open(&[corpus.join("bundles/param-dlrm_kineto.tar.gz")], &OpenOptions::default())
-        .unwrap()
-        .traces()
-        .unwrap();
+    let Some(file) = corpus::file("bundles/param-dlrm_kineto.tar.gz") else { return };
+    let set = Run::open(&[file], &OpenOptions::default()).unwrap().traces().unwrap();
     assert!(set.traces.iter().all(|t| t.events.kind.contains(&EventKind::Kernel)));
     let clocks = rank_clocks(&set);
     assert_eq!(clocks.len(), 8);

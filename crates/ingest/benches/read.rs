@@ -12,7 +12,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use stackline_ingest::{ReadOptions, open_text, read_bytes, read_paths};
-use stackline_synth::{demo, io, replicate};
+use stackline_testkit::{corpus, demo, io, replicate};
 use std::hint::black_box;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,7 @@ fn replicated() -> Vec<u8> {
 }
 
 fn corpus_trace() -> Option<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
-    Some(corpus.join("kineto/amd-mi300-sd3.5-diffusion.json.gz")).filter(|p| p.is_file())
+    corpus::file("kineto/amd-mi300-sd3.5-diffusion.json.gz")
 }
 
 /// The same text without rows: see the module's documentation.

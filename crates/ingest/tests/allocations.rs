@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_synth::{demo, replicate};
+use stackline_testkit::{demo, replicate};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

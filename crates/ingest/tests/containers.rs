@@ -2,9 +2,9 @@
 
 use crate::common;
 
-use flate2::{Compression, write::GzEncoder};
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
 use stackline_model::{Trace, TraceSet};
+use stackline_testkit::io::gzip;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -17,12 +17,6 @@ fn document(name: &str) -> Vec<u8> {
         "{{\"traceEvents\": [{{\"ph\": \"X\", \"name\": \"{name}\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 2}}]}}"
     )
     .into_bytes()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
 }
 
 fn tar(members: &[(&str, Vec<u8>)]) -> Vec<u8> {

@@ -7,8 +7,8 @@ use crate::invariants;
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventId, Trace};
-use stackline_synth::damage::{self, Kept, Kind};
-use stackline_synth::demo;
+use stackline_testkit::damage::{self, Kept, Kind};
+use stackline_testkit::demo;
 use std::collections::BTreeMap;
 
 fn read(name: &str, bytes: &[u8]) -> Result<Trace, String> {

@@ -304,9 +304,7 @@ fn packed_exports_and_those_from_a_pipe_are_read_alike() {
     let plain = std::fs::read(&path).unwrap();
     let columns = |trace: &Trace| format!("{:?}", (&trace.events, &trace.gpu, &trace.attrs, &trace.tracks));
     let expected = columns(&read(&path)[0]);
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::Write::write_all(&mut packed, &plain).unwrap();
-    let packed = packed.finish().unwrap();
+    let packed = stackline_testkit::io::gzip(&plain);
     for bytes in [&plain, &packed] {
         let trace = read_bytes("made.sqlite", bytes, &ReadOptions::default()).unwrap();
         assert_eq!(columns(&trace), expected);

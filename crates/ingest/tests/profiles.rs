@@ -141,7 +141,7 @@ fn pprof() -> Vec<u8> {
 fn pprof_with_inlined_functions_and_two_kinds_of_values() {
     let tree = read("cpu.pb", &pprof());
     insta::assert_snapshot!(text(&tree));
-    let packed = read("cpu.pb.gz", &stackline_synth::io::gzip(&pprof()));
+    let packed = read("cpu.pb.gz", &stackline_testkit::io::gzip(&pprof()));
     assert_eq!(text(&packed), text(&tree));
 }
 
@@ -156,7 +156,7 @@ fn a_hundred_thousand_frames() {
 #[test]
 fn a_profile_is_no_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), "cpu.pb.gz", &stackline_synth::io::gzip(&pprof()));
+    let path = write(folder.path(), "cpu.pb.gz", &stackline_testkit::io::gzip(&pprof()));
     let error = read_paths(&[path], &ReadOptions::default()).unwrap_err().to_string();
     insta::assert_snapshot!(error.rsplit('/').next().unwrap());
 }

@@ -5,7 +5,7 @@ use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};
 use stackline_model::{CallFrameKind, CallMetric, CallStats, CallTree};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Record, Stats, Thread};
-use stackline_synth::recording::{Config, streams};
+use stackline_testkit::recording::{Config, streams};
 
 fn tree(files: &[(String, Vec<u8>)]) -> CallTree {
     read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())))

@@ -389,7 +389,7 @@ fn files_of_a_run_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let (name, text) = TABLES[1];
     std::fs::write(folder.path().join(name), text).unwrap();
-    std::fs::write(folder.path().join(format!("{name}.gz")), stackline_synth::io::gzip(text.as_bytes())).unwrap();
+    std::fs::write(folder.path().join(format!("{name}.gz")), stackline_testkit::io::gzip(text.as_bytes())).unwrap();
     std::fs::write(folder.path().join("908_results.json"), DOCUMENT).unwrap();
     database(folder.path(), PLAIN, "_00ab");
     let traces = read(&[folder.path().join(name), folder.path().join(format!("{name}.gz"))]);
@@ -471,7 +471,7 @@ fn files_are_packed_by_what_they_hold_not_by_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let (name, text) = TABLES[1];
     let path = folder.path().join(name);
-    std::fs::write(&path, stackline_synth::io::gzip(text.as_bytes())).unwrap();
+    std::fs::write(&path, stackline_testkit::io::gzip(text.as_bytes())).unwrap();
     assert_eq!(sum(&read(std::slice::from_ref(&path))[0], EventKind::Kernel), (2, 110));
     // Bytes in memory are not the file that is called like them.
     let other = text.replace("7,200,300", "7,200,250");

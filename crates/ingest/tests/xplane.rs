@@ -4,7 +4,7 @@ use crate::common::{arguments, corpus, text};
 use crate::invariants;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
 use stackline_model::{AttrValue, EventId, EventKind, LinkKind, StrId, Trace, TrackKind};
-use stackline_synth::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
+use stackline_testkit::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

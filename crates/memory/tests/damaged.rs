@@ -200,9 +200,7 @@ fn bytes_are_those_that_were_read() {
     let text = "a x 64; k one x>x; f x; end\n";
     let of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
     assert_eq!(of(text.as_bytes()), text.len() as u64);
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::Write::write_all(&mut packed, text.as_bytes()).unwrap();
-    assert_eq!(of(&packed.finish().unwrap()), text.len() as u64);
+    assert_eq!(of(&stackline_testkit::io::gzip(text.as_bytes())), text.len() as u64);
     let json = r#"{"segments": [], "device_traces": []}"#;
     assert_eq!(of(json.as_bytes()), json.len() as u64);
     // {"segments": [], "device_traces": []}, by protocol 2.

@@ -2,6 +2,7 @@
 
 use stackline_memory::{Certainty, Measure, Origin, Pattern, PatternMatch, Rules, Study};
 use stackline_model::{MemoryCallId, MemoryPhase, MemoryTrace};
+use stackline_testkit::mini::MiniTrace;
 
 fn read(text: &str) -> MemoryTrace {
     let trace = stackline_ingest::memory::text::read("program", text).unwrap();
@@ -213,32 +214,28 @@ fn snapshots_tell_what_grows() {
 
 /// A trace of `torch.profiler` of so many steps: an operator in each makes memory that stays, or not.
 fn profile(steps: i64, is_kept: bool) -> MemoryTrace {
-    let span = |cat: &str, name: &str, ts: i64, dur: i64| {
-        format!(
-            r#"{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": 1, "tid": 2, "ts": {ts}, "dur": {dur}, "args": {{}}}}"#
-        )
-    };
-    let memory = |ts: i64, address: i64, bytes: i64| {
-        format!(
-            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 2, "ts": {ts}, "args": {{"Bytes": {bytes}, "Addr": {address}, "Device Id": 0, "Device Type": 1, "Total Allocated": 0, "Total Reserved": 0}}}}"#
-        )
-    };
-    let mut events = Vec::new();
+    let device = "Device Id=0 Device Type=1 Total Allocated=0 Total Reserved=0";
+    let mut trace = MiniTrace::new("");
     for step in 0..steps {
-        let at = 1000 * step;
-        events.push(span("user_annotation", &format!("ProfilerStep#{step}"), at, 900));
-        events.push(span("cpu_op", "aten::sum", at + 10, 100));
-        events.push(memory(at + 20, 4096 * (step + 1), 512));
-        events.push(span("cpu_op", "aten::mm", at + 200, 100));
-        events.push(memory(at + 210, 4096 * 1000, 2048));
-        events.push(memory(at + 400, 4096 * 1000, -2048));
+        let address = 4096 * (step + 1);
+        let events = format!(
+            "1/2  user_annotation    ProfilerStep#{step}  0+900
+             1/2  cpu_op             aten::sum            10+100
+             1/2  cpu_instant_event  [memory]             @20      Bytes=512 Addr={address} {device}
+             1/2  cpu_op             aten::mm             200+100
+             1/2  cpu_instant_event  [memory]             @210     Bytes=2048 Addr=4096000 {device}
+             1/2  cpu_instant_event  [memory]             @400     Bytes=-2048 Addr=4096000 {device}"
+        );
+        trace.add_at(1000 * step, &events);
         if !is_kept {
-            events.push(memory(at + 500, 4096 * (step + 1), -512));
+            trace.add_at(
+                1000 * step,
+                &format!("1/2 cpu_instant_event [memory] @500 Bytes=-512 Addr={address} {device}"),
+            );
         }
     }
-    let text = format!(r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#, events.join(","));
     let options = stackline_ingest::ReadOptions::default();
-    let trace = stackline_ingest::read_bytes("profile.json", text.as_bytes(), &options).unwrap();
+    let trace = stackline_ingest::read_bytes("profile.json", trace.json().as_bytes(), &options).unwrap();
     stackline_ingest::memory::from_trace(&trace).unwrap()
 }
 

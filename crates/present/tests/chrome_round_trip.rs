@@ -3,20 +3,8 @@
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::{AttrValue, EventId, Key, LinkKind, StrId, Trace, flags};
 use stackline_present::exports::{chrome, perfetto};
+use stackline_testkit::{corpus, mini};
 use std::fmt::Write as _;
-use std::path::PathBuf;
-
-/// The corpus, or `None` where it is not there (an error in CI).
-fn corpus() -> Option<PathBuf> {
-    let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let path = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
-    if path.is_dir() {
-        return Some(path);
-    }
-    assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
-    eprintln!("skipped: no corpus at {}; set STACKLINE_CORPUS", path.display());
-    None
-}
 
 fn value(trace: &Trace, value: AttrValue) -> String {
     match value {
@@ -124,10 +112,10 @@ fn round_trip(trace: &Trace) -> Trace {
 
 #[test]
 fn every_corpus_trace_comes_back() {
-    let Some(corpus) = corpus() else { return };
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.sort();
+    if corpus::folder().is_none() {
+        return;
+    }
+    let paths = corpus::files("kineto");
     assert!(paths.len() > 30);
     for path in paths {
         let set = read_paths(std::slice::from_ref(&path), &ReadOptions::default()).unwrap();
@@ -139,13 +127,15 @@ fn every_corpus_trace_comes_back() {
 
 #[test]
 fn spans_that_were_cut_get_back_what_was_recorded() {
-    let json = br#"[
-        {"ph": "X", "name": "main", "cat": "python_function", "pid": 7, "tid": 7, "ts": 0, "dur": 100},
-        {"ph": "X", "name": "caller", "cat": "python_function", "pid": 7, "tid": 7, "ts": 10, "dur": 20},
-        {"ph": "X", "name": "lost", "cat": "python_function", "pid": 7, "tid": 7, "ts": 15, "dur": 85, "args": {"a": 1}},
-        {"ph": "B", "name": "open", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": 20},
-        {"ph": "X", "name": "aten::add", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": 40, "dur": 50}]"#;
-    let trace = read_bytes("cut", json, &ReadOptions::default()).unwrap();
+    let json = mini::trace(
+        "file -
+        7/7  python_function  main       0..100
+        7/7  python_function  caller     10..30
+        7/7  python_function  lost       15..100  a=1
+        7/7  cpu_op           open       B@20
+        7/7  cpu_op           aten::add  40..90",
+    );
+    let trace = read_bytes("cut", json.as_bytes(), &ReadOptions::default()).unwrap();
     assert_eq!(trace.events.dur[2..4], [15_000, 10_000]);
     let mut bytes = Vec::new();
     chrome::write(&trace, false, &mut bytes).unwrap();
@@ -205,7 +195,7 @@ fn every_phase_comes_back() {
 
 #[test]
 fn perfetto_leaves_out_only_what_has_no_time() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = corpus::folder() else { return };
     let path = corpus.join("kineto/nvidia-a100-event-sync.json.gz");
     let set = read_paths(&[path], &ReadOptions::default()).unwrap();
     let trace = &set.traces[0];

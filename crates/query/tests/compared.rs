@@ -1,20 +1,17 @@
 //! Two runs beside each other.
 
-use serde_json::Value;
+use crate::common::document;
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, Opened, ask};
-
-fn document(answer: &Answer) -> Value {
-    serde_json::from_str(&answer.json).expect("JSON")
-}
+use stackline_query::{Arguments, Opened, ask};
+use stackline_testkit::mini;
 
 #[test]
 fn sides_of_other_numbers_of_steps_are_compared_by_step() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |steps: u32| {
         let path = folder.path().join(format!("{steps}.json"));
-        let config = stackline_synth::demo::Config { steps, ..Default::default() };
-        std::fs::write(&path, stackline_synth::demo::generate(&config)).expect("written");
+        let config = stackline_testkit::demo::Config { steps, ..Default::default() };
+        std::fs::write(&path, stackline_testkit::demo::generate(&config)).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open(3).compared_with(open(6));
@@ -39,12 +36,11 @@ fn a_warm_up_of_either_side_is_left_out_of_both() {
     let open = |name: &str, lengths: [u32; 5]| {
         let path = folder.path().join(name);
         let mut at = 0;
-        let events = lengths.iter().enumerate().map(|(step, length)| {
+        let lines = lengths.iter().enumerate().map(|(step, length)| {
             at += length;
-            serde_json::json!({"ph": "X", "name": format!("ProfilerStep#{step}"), "cat": "user_annotation", "ts": at - length, "dur": length, "pid": 1, "tid": 1})
+            format!("1/1 user_annotation ProfilerStep#{step} {}..{at}\n", at - length)
         });
-        std::fs::write(&path, serde_json::json!({"traceEvents": events.collect::<Vec<_>>()}).to_string())
-            .expect("written");
+        std::fs::write(&path, mini::trace(&lines.collect::<String>())).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let [warm, even] = [[5000, 100, 100, 100, 100], [105, 100, 100, 100, 100]];

@@ -6,6 +6,7 @@ use common::{document, memory, numbers};
 use serde_json::{Value, json};
 use stackline_engine::{OpenOptions, Run, WriteOptions};
 use stackline_query::{Answer, Arguments, Opened, ask};
+use stackline_testkit::mini;
 use std::path::{Path, PathBuf};
 
 fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
@@ -117,11 +118,12 @@ fn an_object_names_the_calls_to_change_and_what_that_saves() {
 /// A rank that allocates so many bytes.
 fn rank(folder: &Path, rank: u32, bytes: u64) -> PathBuf {
     let path = folder.join(format!("rank{rank}.json"));
-    let operator = json!({"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 1, "tid": 1, "ts": 10, "dur": 5});
-    let told = json!({"Total Allocated": bytes, "Bytes": bytes, "Addr": 4096, "Device Id": -1, "Device Type": 0});
-    let memory = json!({"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 12, "args": told});
-    let trace = json!({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": [operator, memory]});
-    std::fs::write(&path, trace.to_string()).expect("written");
+    let lines = format!(
+        r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}
+        1/1  cpu_op  aten::empty  10+5
+        1/1  -       [memory]     @12   Total Allocated={bytes} Bytes={bytes} Addr=4096 Device Id=-1 Device Type=0"#
+    );
+    std::fs::write(&path, mini::trace(&lines)).expect("written");
     path
 }
 
@@ -147,8 +149,7 @@ fn each_rank_has_its_own_memory_also_once_it_is_imported() {
 fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("trace.json");
-    let operator = json!({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5});
-    std::fs::write(&trace, json!({"traceEvents": [operator]}).to_string()).expect("written");
+    std::fs::write(&trace, mini::trace("1/1 cpu_op aten::mm 10+5")).expect("written");
     let program = folder.path().join("program.memory");
     std::fs::write(&program, "a x 4096\nk one x\nf x\nend\n").expect("written");
     let options = OpenOptions::default();

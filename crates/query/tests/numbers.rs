@@ -1,61 +1,45 @@
 //! Numbers that could be taken for others: each against what was put in.
 
+use crate::common::{document, numbers};
 use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, Column, Opened, QueryError, ask};
+use stackline_query::{Answer, Arguments, Opened, QueryError, ask};
+use stackline_testkit::mini;
 
-/// A trace of these events, with more to say of itself.
-fn opened(events: &[Value], more: &Value) -> Opened {
+/// The trace that these lines of a mini trace describe.
+fn opened(lines: &str) -> Opened {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
-    let mut document = more.clone();
-    document["traceEvents"] = json!(events);
-    std::fs::write(&path, document.to_string()).expect("written");
+    std::fs::write(&path, mini::trace(lines)).expect("written");
     Opened::open(&[path], &OpenOptions::default()).expect("opens")
-}
-
-fn event(name: &str, cat: &str, ts: u32, dur: u32, tid: u32) -> Value {
-    json!({"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": tid})
-}
-
-fn on_gpu(name: &str, cat: &str, ts: u32, dur: u32) -> Value {
-    json!({"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 0, "tid": 7, "args": {"device": 0, "stream": 7}})
 }
 
 fn answer(opened: &Opened, name: &str, arguments: &[(&str, &str)]) -> Answer {
     ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
 }
 
-fn document(answer: &Answer) -> Value {
-    serde_json::from_str(&answer.json).expect("a document is JSON")
-}
-
-fn numbers(answer: &Answer, name: &str) -> Vec<f64> {
-    match &answer.columns.iter().find(|(column, _)| *column == name).expect("a column").1 {
-        Column::U8(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::U16(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::U32(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::F64(values) => values.clone(),
-    }
-}
-
 /// Four steps of 1 ms, 10 µs apart.
-fn steps() -> Vec<Value> {
+fn steps() -> String {
     let step = |at: u32| {
-        [
-            event(&format!("ProfilerStep#{at}"), "user_annotation", at * 1000, 990, 1),
-            event("aten::mm", "cpu_op", at * 1000 + 10, 500, 1),
-            event("aten::mm", "cpu_op", at * 1000 + 20, 400, 1),
-            on_gpu(&format!("ProfilerStep#{at}"), "gpu_user_annotation", at * 1000, 990),
-            on_gpu("gemm", "kernel", at * 1000 + 100, 250),
-        ]
+        format!(
+            "1/1     user_annotation      ProfilerStep#{at}  {at}000+990
+             1/1     cpu_op               aten::mm           {at}010+500
+             1/1     cpu_op               aten::mm           {at}020+400
+             gpu0/7  gpu_user_annotation  ProfilerStep#{at}  {at}000+990
+             gpu0/7  kernel               gemm               {at}100+250\n"
+        )
     };
-    (0..4).flat_map(step).collect()
+    (0..4).map(step).collect()
+}
+
+/// Lines that a test accepts.
+fn without(lines: &str, part: &str) -> String {
+    lines.lines().filter(|line| !line.contains(part)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
-    let run = opened(&steps(), &json!({}));
+    let run = opened(&steps());
     let range = document(&answer(&run, "range", &[("from", "1000000"), ("to", "2000000")]));
     let busy: Vec<_> = range["tracks"].as_array().expect("tracks").iter().map(|row| row["busy"].clone()).collect();
     assert_eq!(busy, [990_000, 250_000]);
@@ -71,7 +55,7 @@ fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
 
 #[test]
 fn a_frame_was_called_as_often_as_it_stands_in_the_trace() {
-    let run = opened(&steps(), &json!({}));
+    let run = opened(&steps());
     let asked = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
     let labels = document(&asked)["labels"].clone();
     let name = |at: &f64| labels[*at as usize][1].as_str().expect("a name").to_owned();
@@ -91,8 +75,8 @@ fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
     std::fs::write(&source, "pass\n".repeat(5)).expect("written");
     let (source, root) = (source.display().to_string(), folder.path().to_owned());
     let changed = |base_ns: u64, start_us: u64| {
-        let event = json!({"ph": "X", "name": format!("{source}(2): f"), "cat": "python_function", "ts": start_us, "dur": 9, "pid": 1, "tid": 1});
-        let run = opened(&[event], &json!({"schemaVersion": 1, "baseTimeNanoseconds": base_ns}));
+        let event = format!("1/1 python_function {source}(2): f {start_us}+9");
+        let run = opened(&format!("file baseTimeNanoseconds={base_ns}\n{event}"));
         let run = run.with_source_roots(std::slice::from_ref(&root));
         document(&answer(&run, "excerpt", &[("file", &source), ("line", "2")]))["changed"].clone()
     };
@@ -104,7 +88,7 @@ fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
 
 #[test]
 fn the_path_is_that_of_the_steps_that_are_asked_for() {
-    let run = opened(&steps(), &json!({}));
+    let run = opened(&steps());
     let window = |steps: &str| {
         let path = document(&answer(&run, "path", &[("steps", steps)]));
         (path["start"].as_f64().expect("a time"), path["end"].as_f64().expect("a time"))
@@ -118,8 +102,7 @@ fn the_path_is_that_of_the_steps_that_are_asked_for() {
 
 #[test]
 fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
-    let events: Vec<Value> = (0..2000).map(|at| event("a", "cpu_op", at * 10, 6, 1)).collect();
-    let run = opened(&events, &json!({}));
+    let run = opened(&(0..2000).map(|at| format!("1/1 cpu_op a {}+6\n", at * 10)).collect::<String>());
     let tiles =
         |most: &str| answer(&run, "tiles", &[("level", "0"), ("first", "0"), ("last", "1000000"), ("most", most)]);
     let (all, few) = (tiles("2000"), tiles("100"));
@@ -132,17 +115,14 @@ fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
 
 #[test]
 fn runs_that_do_not_mean_the_same_are_said_to() {
-    let no_steps: Vec<Value> =
-        steps().into_iter().filter(|event| !event["name"].to_string().contains("Step")).collect();
-    let both = opened(&steps(), &json!({})).compared_with(opened(&no_steps, &json!({})));
+    let both = opened(&steps()).compared_with(opened(&without(&steps(), "Step")));
     let compared = document(&answer(&both, "compare", &[]));
     assert_eq!(compared["confidence"], "low");
     assert!(compared["warnings"].to_string().contains("A has no steps"), "{}", compared["warnings"]);
-    let like = opened(&steps(), &json!({})).compared_with(opened(&steps(), &json!({})));
+    let like = opened(&steps()).compared_with(opened(&steps()));
     assert_eq!(document(&answer(&like, "compare", &[]))["warnings"], json!([]));
     // What only one of both measured cannot be drawn as a difference.
-    let no_gpu: Vec<Value> = steps().into_iter().filter(|event| event["pid"] == 1).collect();
-    let both = opened(&steps(), &json!({})).compared_with(opened(&no_gpu, &json!({})));
+    let both = opened(&steps()).compared_with(opened(&without(&steps(), "gpu0/7")));
     // What launched these operations is not known: they count in no step.
     let whole = [("beside", "before"), ("steps", "whole")];
     let asked = |metric: &str| ask(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));

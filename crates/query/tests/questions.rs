@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
 use stackline_query::{ALL, Answer, Arguments, Opened, QueryError, ask};
+use stackline_testkit::mini;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -19,7 +20,7 @@ fn opened() -> &'static Opened {
         let path = folder.path().join("trace.json");
         std::fs::write(
             &path,
-            stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 3, ..Default::default() }),
+            stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 3, ..Default::default() }),
         )
         .expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
@@ -120,18 +121,13 @@ fn extreme() -> &'static Opened {
     OPENED.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("extreme.json");
-        let span = |name: &str, cat: &str, ts: &str, dur: &str, tid: u32| {
-            format!(r#"{{"ph":"X","name":"{name}","cat":"{cat}","ts":{ts},"dur":{dur},"pid":1,"tid":{tid}}}"#)
-        };
-        let events = [
-            span("first", "cpu_op", "-9000000000000000", "1", 1),
-            span("zero", "cpu_op", "0", "0", 1),
-            span("epoch", "cpu_op", "1600000000000000.128", "7", 1),
-            span("inside", "cpu_op", "1600000000000001.128", "2", 1),
-            span("last", "kernel", "9000000000000000", "9000000000000000", 7),
-            span("step", "gpu_user_annotation", "1600000000000000", "1000", 7),
-        ];
-        std::fs::write(&path, format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).expect("written");
+        let lines = "1/1  cpu_op               first   -9000000000000000+1
+                     1/1  cpu_op               zero    0+0
+                     1/1  cpu_op               epoch   1600000000000000.128+7
+                     1/1  cpu_op               inside  1600000000000001.128+2
+                     1/7  kernel               last    9000000000000000+9000000000000000
+                     1/7  gpu_user_annotation  step    1600000000000000+1000";
+        std::fs::write(&path, mini::trace(lines)).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     })
 }
@@ -140,9 +136,8 @@ fn extreme() -> &'static Opened {
 fn times_far_from_the_start_keep_their_ns() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("epoch.json");
-    let event = |ts: &str| format!(r#"{{"ph":"X","name":"a","cat":"cpu_op","ts":{ts},"dur":0.007,"pid":1,"tid":1}}"#);
-    let text = format!(r#"{{"traceEvents":[{},{}]}}"#, event("1600000000000000.001"), event("1600000000000000.012"));
-    std::fs::write(&path, text).expect("written");
+    let lines = "1/1 cpu_op a 1600000000000000.001+0.007\n1/1 cpu_op a 1600000000000000.012+0.007";
+    std::fs::write(&path, mini::trace(lines)).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     let tiles =
         ask(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")])).expect("answered");
@@ -153,32 +148,17 @@ fn times_far_from_the_start_keep_their_ns() {
 fn memory_and_counters_are_curves() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("counters.json");
-    let memory = |ts: u32, total: u32| {
-        format!(
-            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts},"args":{{"Total Allocated":{total},"Total Reserved":0,"Bytes":1,"Device Id":0,"Device Type":1}}}}"#
-        )
-    };
-    let old = |ts: u32, bytes: i32| {
-        format!(
-            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":2,"ts":{ts},"args":{{"Bytes":{bytes},"Device Id":-1,"Device Type":0}}}}"#
-        )
-    };
-    let counter = |ts: u32, value: &str| {
-        format!(r#"{{"ph":"C","name":"GPU 0 Utilization","pid":0,"ts":{ts},"args":{{"GPU Utilization":{value}}}}}"#)
-    };
-    let span = r#"{"ph":"X","name":"a","cat":"cpu_op","ts":0,"dur":100,"pid":1,"tid":1}"#.to_owned();
-    let events = [
-        span,
-        memory(1, 10),
-        memory(2, 30),
-        memory(60, 20),
-        old(5, 4),
-        old(6, -3),
-        counter(0, "0.5"),
-        counter(50, "1"),
-        counter(51, "\"x\""),
-    ];
-    std::fs::write(&path, format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).expect("written");
+    let lines = r#"
+        1/1  cpu_op  a                  0..100
+        1/1  -       [memory]           @1    Total Allocated=10 Total Reserved=0 Bytes=1 Device Id=0 Device Type=1
+        1/1  -       [memory]           @2    Total Allocated=30 Total Reserved=0 Bytes=1 Device Id=0 Device Type=1
+        1/1  -       [memory]           @60   Total Allocated=20 Total Reserved=0 Bytes=1 Device Id=0 Device Type=1
+        1/2  -       [memory]           @5    Bytes=4 Device Id=-1 Device Type=0
+        1/2  -       [memory]           @6    Bytes=-3 Device Id=-1 Device Type=0
+        0    -       GPU 0 Utilization  C@0   GPU Utilization=0.5
+        0    -       GPU 0 Utilization  C@50  GPU Utilization=1
+        0    -       GPU 0 Utilization  C@51  GPU Utilization=x"#;
+    std::fs::write(&path, mini::trace(lines)).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     let ask = |level: &str, first: &str, last: &str| {
         ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
@@ -210,8 +190,8 @@ fn a_run_beside_itself_has_not_changed() {
     let open = || {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.json");
-        let demo = stackline_synth::demo::Config { steps: 3, ..Default::default() };
-        std::fs::write(&path, stackline_synth::demo::generate(&demo)).expect("written");
+        let demo = stackline_testkit::demo::Config { steps: 3, ..Default::default() };
+        std::fs::write(&path, stackline_testkit::demo::generate(&demo)).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open().compared_with(open());
@@ -352,8 +332,8 @@ fn several_ranks_are_merged_as_by_the_command_line() {
     let paths: Vec<PathBuf> = [1, 0]
         .map(|rank| {
             let path = folder.path().join(format!("rank{rank}.json"));
-            let config = stackline_synth::demo::Config { steps: 3, rank, ..Default::default() };
-            std::fs::write(&path, stackline_synth::demo::generate(&config)).expect("written");
+            let config = stackline_testkit::demo::Config { steps: 3, rank, ..Default::default() };
+            std::fs::write(&path, stackline_testkit::demo::generate(&config)).expect("written");
             path
         })
         .into();
@@ -374,10 +354,13 @@ fn a_file_that_is_named_without_its_folder_is_found() {
     let source = folder.path().join("only_here_for_this.py");
     std::fs::write(&source, "a = 1\nb = 2\n").expect("written");
     let path = folder.path().join("trace.json");
-    let event = |file: &str, ts: u32| serde_json::json!({"ph": "X", "name": format!("{file}(2): f"), "cat": "python_function", "ts": ts, "dur": 5, "pid": 1, "tid": 1});
     let whole = source.display().to_string();
-    let events = [event("only_here_for_this.py", 0), event(&whole, 10), event("nowhere.py", 20)];
-    std::fs::write(&path, serde_json::json!({"traceEvents": events}).to_string()).expect("written");
+    let lines = format!(
+        "1/1  python_function  only_here_for_this.py(2): f  0+5
+         1/1  python_function  {whole}(2): f                10+5
+         1/1  python_function  nowhere.py(2): f             20+5"
+    );
+    std::fs::write(&path, mini::trace(&lines)).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     let opened = opened.with_source_roots(&[folder.path().to_owned()]);
     let answer = |name: &str, file: &str| {
@@ -420,10 +403,9 @@ fn source_text_is_read_below_opened_directories_alone() {
     std::fs::write(&source, "a = 1\n").expect("written");
     std::os::unix::fs::symlink(&source, run.join("link.py")).expect("linked");
     let [link, whole] = [run.join("link.py"), source].map(|path| path.display().to_string());
-    let event = |file: &str| serde_json::json!({"ph": "X", "name": format!("{file}(1): f"), "cat": "python_function", "ts": 1, "dur": 5, "pid": 1, "tid": 1});
     let path = run.join("trace.json");
-    std::fs::write(&path, serde_json::json!({"traceEvents": [event(&link), event(&whole)]}).to_string())
-        .expect("written");
+    let lines = [&link, &whole].map(|file| format!("1/1 python_function {file}(1): f 1+5\n")).concat();
+    std::fs::write(&path, mini::trace(&lines)).expect("written");
     let open = |input: &PathBuf| Opened::open(std::slice::from_ref(input), &OpenOptions::default()).expect("opens");
     let text = |opened: &Opened, file: &str| {
         document(&ask(opened, "source", &Arguments::new([("file", file)])).expect("answered"))["text"].clone()

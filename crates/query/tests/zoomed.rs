@@ -1,8 +1,8 @@
 //! What a flame graph is zoomed to, towards callers: only what is wide enough is worked out, and its numbers are those of the whole.
 
-use serde_json::Value;
+use crate::common::{document, numbers};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, Column, Opened, QueryError, ask};
+use stackline_query::{Answer, Arguments, Opened, QueryError, ask};
 use std::collections::BTreeMap;
 
 const UP: (&str, &str) = ("shape", "bottom-up");
@@ -12,7 +12,7 @@ fn opened() -> Opened {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     let long = r#"{"ph":"X","name":"long","cat":"cpu_op","ts":90000000,"dur":1000000000,"pid":1,"tid":1}"#;
-    let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 2, ..Default::default() });
+    let demo = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 2, ..Default::default() });
     let demo = demo.replacen("\"traceEvents\": [", &format!("\"traceEvents\": [{long},"), 1);
     let demo = demo.replacen("\"traceEvents\":[", &format!("\"traceEvents\":[{long},"), 1);
     assert!(demo.contains("\"long\""), "the long call is in it");
@@ -23,19 +23,6 @@ fn opened() -> Opened {
 fn calls(opened: &Opened, arguments: &[(&str, &str)]) -> Answer {
     let all = [&[UP, ("steps", "whole"), ("metric", "host_time")], arguments].concat();
     ask(opened, "calls", &Arguments::new(all)).expect("answered")
-}
-
-fn document(answer: &Answer) -> Value {
-    serde_json::from_str(&answer.json).expect("a document is JSON")
-}
-
-fn numbers(answer: &Answer, name: &str) -> Vec<f64> {
-    match &answer.columns.iter().find(|(column, _)| *column == name).expect("a column").1 {
-        Column::U8(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::U16(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::U32(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::F64(values) => values.clone(),
-    }
 }
 
 /// Rows by the names from the root of the whole on: number, inclusive and exclusive values.

@@ -12,13 +12,12 @@ use std::time::Duration;
 /// A small trace on disk; `file` is where its Python frame says it comes from.
 fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
     let path = folder.join("trace.json");
-    let frame = format!("{file}(1): step");
-    let text = serde_json::json!({"traceEvents": [
-        {"ph": "X", "name": "ProfilerStep#1", "cat": "user_annotation", "ts": 0, "dur": 100, "pid": 1, "tid": 1},
-        {"ph": "X", "name": frame, "cat": "python_function", "ts": 1, "dur": 90, "pid": 1, "tid": 1},
-        {"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 5, "dur": 50, "pid": 1, "tid": 1},
-    ]});
-    std::fs::write(&path, text.to_string()).expect("written");
+    let text = stackline_testkit::mini::trace(&format!(
+        "1/1  user_annotation  ProfilerStep#1   0..100
+         1/1  python_function  {file}(1): step  1..91
+         1/1  cpu_op           aten::mm         5..55"
+    ));
+    std::fs::write(&path, text).expect("written");
     path
 }
 

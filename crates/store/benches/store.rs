@@ -14,7 +14,8 @@ use std::path::Path;
 /// The largest trace of the corpus that `STACKLINE_BENCH_TRACE` does not override.
 fn set() -> TraceSet {
     let given = std::env::var_os("STACKLINE_BENCH_TRACE").map(std::path::PathBuf::from);
-    let largest = || common::corpus::traces()?.into_iter().max_by_key(|p| p.metadata().map_or(0, |m| m.len()));
+    let largest =
+        || stackline_testkit::corpus::files("kineto").into_iter().max_by_key(|p| p.metadata().map_or(0, |m| m.len()));
     match given.or_else(largest) {
         Some(path) => stackline_ingest::read_paths(&[path], &Default::default()).unwrap(),
         None => TraceSet { traces: vec![common::random::long(500_000)] },

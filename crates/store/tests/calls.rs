@@ -2,7 +2,7 @@
 
 use stackline_model::{CallFrame, CallTree, Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
-use stackline_synth::recording::{Config, streams};
+use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::path::Path;
 

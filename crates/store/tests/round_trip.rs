@@ -2,10 +2,11 @@
 
 use crate::common;
 
-use common::{assert_same, assert_same_rows, corpus, random, sample};
+use common::{assert_same, assert_same_rows, random, sample};
 use proptest::prelude::*;
 use stackline_model::{DeviceClock, EventId, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions, read_manifest, read_run, write_run};
+use stackline_testkit::corpus;
 use std::path::Path;
 
 fn quick() -> WriteOptions {
@@ -110,10 +111,12 @@ fn traces_of_several_row_groups_come_back_on_any_number_of_threads() {
 
 #[test]
 fn the_corpus_comes_back() {
-    let Some(files) = corpus::traces() else { return };
+    if corpus::folder().is_none() {
+        return;
+    }
     let options = stackline_ingest::ReadOptions::default();
     let mut read = 0;
-    for file in files {
+    for file in corpus::files("kineto") {
         // What is no trace is the reader's business.
         let Ok(set) = stackline_ingest::read_paths(std::slice::from_ref(&file), &options) else { continue };
         println!("{}", Path::new(file.file_name().unwrap()).display());

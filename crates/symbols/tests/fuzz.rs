@@ -4,7 +4,7 @@
 mod symbols;
 
 use crate::made;
-use stackline_synth::mutate::mutate;
+use stackline_testkit::mutate::mutate;
 
 /// Mutated inputs.
 const MUTATED: u64 = 5000;

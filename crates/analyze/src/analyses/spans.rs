@@ -100,20 +100,23 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
 mod tests {
     use super::*;
     use stackline_model::Values;
+    use stackline_testkit::mini;
 
     #[test]
     fn time_is_counted_once_per_name_and_taken_off_the_outer_span() {
-        let json = br#"[
-            {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "main"}},
-            {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 0, "dur": 10},
-            {"ph": "X", "name": "g", "pid": 1, "tid": 2, "ts": 1, "dur": 4},
-            {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 2, "dur": 2},
-            {"ph": "B", "name": "f", "pid": 1, "tid": 3, "ts": 20}, {"ph": "E", "pid": 1, "tid": 3, "ts": 21},
-            {"ph": "b", "cat": "net", "id": 1, "name": "get", "pid": 1, "tid": 3, "ts": 0},
-            {"ph": "e", "cat": "net", "id": 1, "name": "get", "pid": 1, "tid": 3, "ts": 9},
-            {"ph": "i", "name": "mark", "pid": 1, "tid": 2, "ts": 3}
-        ]"#;
-        let trace = stackline_ingest::read_bytes("t", json, &Default::default()).unwrap();
+        let json = mini::trace(
+            "file -
+            thread 1/2 name=main
+            1/2  -    f     0..10
+            1/2  -    g     1..5
+            1/2  -    f     2..4
+            1/3  -    f     B@20
+            1/3  -    f     E@21
+            1/3  net  get   b@0   .id=1
+            1/3  net  get   e@9   .id=1
+            1/2  -    mark  @3",
+        );
+        let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
         let table = &run(&trace, &Scope::default())[0];
         let text = |column: &str| match &table.column(column).unwrap().values {
             Values::Str(v) => v.iter().flatten().cloned().collect::<Vec<_>>(),

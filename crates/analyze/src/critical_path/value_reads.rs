@@ -85,40 +85,31 @@ pub(super) mod tests {
     use crate::critical_path::gpu_calls::CallKinds;
     use crate::critical_path::gpu_order::GpuOrder;
     use stackline_ingest::{ReadOptions, read_bytes};
-
-    /// A span as XProf writes it; µs.
-    fn span((pid, tid): (i64, i64), name: &str, (ts, dur): (i64, i64), correlation: i64) -> String {
-        let args = if correlation > 0 { format!(r#""correlation_id":"{correlation}""#) } else { String::new() };
-        format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}","args":{{{args}}}}}"#)
-    }
+    use stackline_testkit::mini;
 
     /// A JAX program that reads a value, whose copy another thread starts, and then waits for a kernel.
     pub(in super::super) fn reading() -> Trace {
-        let (host, pool, compute, copies) = ((701, 9), (701, 20), (1, 14), (1, 17));
-        let name = |kind: &str, (pid, tid): (i64, i64), name: &str| {
-            format!(r#"{{"ph":"M","name":"{kind}_name","pid":{pid},"tid":{tid},"args":{{"name":"{name}"}}}}"#)
-        };
-        let events = [
-            name("process", compute, "/device:GPU:0"),
-            name("process", host, "/host:CPU"),
-            name("thread", compute, "Stream #14(Compute)"),
-            name("thread", copies, "Stream #17(MemcpyD2H)"),
-            name("thread", host, "python3"),
-            name("thread", pool, "pjrt_async_work_runner/1"),
-            span(host, "PjitFunction(step)", (10, 80), 0),
-            span(host, "fusion", (20, 10), 4),
-            span(compute, "fusion", (40, 100), 4),
-            span(host, "np.asarray(jax.Array)", (100, 200), 0),
-            span(host, "$array.py:629 _value", (105, 190), 0),
-            span(host, "CommonPjRtBuffer::ToLiteral", (110, 10), 0),
-            span(pool, "D2H Dispatch", (150, 20), 0),
-            span(pool, "MemcpyD2H", (180, 10), 5),
-            span(copies, "MemcpyD2H", (200, 2), 5),
-            span(host, "other", (380, 10), 6),
-            span(compute, "other", (395, 55), 6),
-            span(host, "$api.py:3012 block_until_ready", (391, 100), 0),
-        ];
-        let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+        let text = mini::trace(
+            r#"file -
+            process 1 name=/device:GPU:0
+            process 701 name=/host:CPU
+            thread 1/14 name="Stream #14(Compute)"
+            thread 1/17 name="Stream #17(MemcpyD2H)"
+            thread 701/9 name=python3
+            thread 701/20 name=pjrt_async_work_runner/1
+            701/9   -  PjitFunction(step)              10+80
+            701/9   -  fusion                          20+10    correlation_id="4"
+            1/14    -  fusion                          40+100   correlation_id="4"
+            701/9   -  np.asarray(jax.Array)           100+200
+            701/9   -  $array.py:629 _value            105+190
+            701/9   -  CommonPjRtBuffer::ToLiteral     110+10
+            701/20  -  D2H Dispatch                    150+20
+            701/20  -  MemcpyD2H                       180+10   correlation_id="5"
+            1/17    -  MemcpyD2H                       200+2    correlation_id="5"
+            701/9   -  other                           380+10   correlation_id="6"
+            1/14    -  other                           395+55   correlation_id="6"
+            701/9   -  $api.py:3012 block_until_ready  391+100"#,
+        );
         read_bytes("t.json", text.as_bytes(), &ReadOptions::default()).unwrap()
     }
 

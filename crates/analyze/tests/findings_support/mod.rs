@@ -2,15 +2,15 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+use crate::support::read;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
-use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
+use stackline_testkit::mini::MiniTrace;
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
-#[derive(Default)]
 pub(crate) struct Program {
-    events: Vec<Value>,
+    events: MiniTrace,
     correlation: i64,
     /// Where the host is.
     pub(crate) now: i64,
@@ -22,7 +22,8 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn new() -> Self {
-        Self { streams: vec![0; 64], ..Self::default() }
+        let events = MiniTrace::new("");
+        Self { events, correlation: 0, now: 0, streams: vec![0; 64], recording: None }
     }
 
     /// Any complete event of the thread.
@@ -32,17 +33,13 @@ impl Program {
 
     /// Any complete event of a thread.
     pub(crate) fn thread_span(&mut self, tid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) {
-        self.events.push(
-            json!({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}),
-        );
+        self.events.add(&format!("7/{tid} {cat} {name} {ts}+{dur} {args}"));
     }
 
     /// A function of another process, from the beginning until now, as samples tell it.
     pub(crate) fn sampled_beside(&mut self, pid: i64, name: &str) {
         let args = json!({(INFERRED): "samples"});
-        self.events.push(
-            json!({"ph": "X", "cat": "python_function", "name": name, "pid": pid, "tid": pid, "ts": 0, "dur": self.now, "args": args}),
-        );
+        self.events.add(&format!("{pid}/{pid} python_function {name} 0+{} {args}", self.now));
     }
 
     /// What `inside` does, within an operator.
@@ -100,11 +97,7 @@ impl Program {
         self.streams[stream] = start + us;
         self.span("cuda_runtime", call, self.now, 5, json!({"correlation": self.correlation}));
         args["correlation"] = json!(self.correlation);
-        args["stream"] = json!(stream);
-        args["device"] = json!(0);
-        self.events.push(
-            json!({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": start, "dur": us, "args": args}),
-        );
+        self.events.add(&format!("gpu0/{stream} {cat} {name} {start}+{us} {args}"));
         self.now += 6;
     }
 
@@ -115,11 +108,8 @@ impl Program {
         self.streams[7] = start + us;
         let call = start + us + 2 - self.now;
         self.span("cuda_runtime", "cudaMemcpyAsync", self.now, call, json!({"correlation": self.correlation}));
-        let args = json!({"correlation": self.correlation, "stream": 7, "device": 0, "bytes": bytes});
-        let name = "Memcpy HtoD (Pageable -> Device)";
-        self.events.push(
-            json!({"ph": "X", "cat": "gpu_memcpy", "name": name, "pid": 0, "tid": 7, "ts": start, "dur": us, "args": args}),
-        );
+        let (name, id) = ("Memcpy HtoD (Pageable -> Device)", self.correlation);
+        self.events.add(&format!("gpu0/7 gpu_memcpy {name} {start}+{us} correlation={id} bytes={bytes}"));
         self.now += call + 1;
     }
 
@@ -140,23 +130,18 @@ impl Program {
 
     /// A sample of a thread's CPU time, now.
     pub(crate) fn sample(&mut self, tid: i64, name: &str, us: i64) {
-        let args = json!({"cpu_time_ns": us * 1000});
-        self.events.push(
-            json!({"ph": "P", "cat": "cpu_sample", "name": name, "pid": 7, "tid": tid, "ts": self.now, "args": args}),
-        );
+        self.events.add(&format!("7/{tid} cpu_sample {name} P@{} cpu_time_ns={}", self.now, us * 1000));
     }
 
     /// A sample of a thread that waits, at line 21.
     pub(crate) fn wait_sample(&mut self, tid: i64, name: &str, us: i64) {
         let args = json!({"wait_time_ns": us * 1000, (LINE): 21});
-        self.events.push(
-            json!({"ph": "P", "cat": "wait_sample", "name": name, "pid": 7, "tid": tid, "ts": self.now, "args": args}),
-        );
+        self.events.add(&format!("7/{tid} wait_sample {name} P@{} {args}", self.now));
     }
 
     /// A counter's new value.
     pub(crate) fn counter(&mut self, name: &str, value: i64) {
-        self.events.push(json!({"ph": "C", "name": name, "pid": 0, "ts": self.now, "args": {"value": value}}));
+        self.events.add(&format!("0 - {name} C@{} value={value}", self.now));
     }
 
     /// A call of the runtime that launches nothing.
@@ -181,11 +166,12 @@ impl Program {
 
     /// The trace's text, with what it says of the GPU.
     pub(crate) fn text(&self, gpu: Value) -> String {
-        let mut text = json!({"schemaVersion": 1, "deviceProperties": [gpu], "traceEvents": self.events});
+        let mut trace = self.events.clone();
+        trace.add(&format!("file deviceProperties={}", json!([gpu])));
         if let Some(recording) = &self.recording {
-            text[RECORDING] = recording.clone();
+            trace.add(&format!("file {RECORDING}={recording}"));
         }
-        text.to_string()
+        trace.json()
     }
 
     /// What rules find.
@@ -220,11 +206,6 @@ pub(crate) fn host_steps(mut inside: impl FnMut(&mut Program)) -> Program {
         });
     }
     program
-}
-
-/// A trace from its text.
-pub(crate) fn read(text: &str) -> Trace {
-    read_bytes("program.json", text.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
 /// What rules find in a trace, with some settings.

@@ -3,19 +3,7 @@
 pub(crate) mod compare;
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-/// The corpus; `None` (with the reason printed) where it is missing and need not be there.
-pub(crate) fn corpus() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let path = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from);
-    if path.join("reference/tracelens").is_dir() {
-        return Some(path);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", path.display());
-    println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", path.display());
-    None
-}
+use std::path::Path;
 
 /// A reference table.
 pub(crate) struct Csv {

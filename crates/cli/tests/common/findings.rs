@@ -1,45 +1,59 @@
 //! A trace with something to find, and what `findings` says of it.
 #![allow(dead_code, reason = "not every test file uses everything")]
 
-use crate::common::stackline;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::common::{stackline, write};
+use stackline_testkit::mini::MiniTrace;
+use std::path::Path;
 use std::process::Output;
 
 /// Three steps, each of which computes for `kernel_us`, waits for it on line 10 of train.py, and works on the host.
-pub(crate) fn trace(folder: &Path, name: &str, (waits, kernel_us): (bool, i64)) -> PathBuf {
-    let mut events = Vec::new();
-    let mut span = |cat: &str, name: &str, (ts, dur): (i64, i64), args: Value| {
-        let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
-        events.push(
-            json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}),
-        );
-    };
-    let mut at = 1000;
+pub(crate) fn trace(folder: &Path, name: &str, (waits, kernel_us): (bool, i64)) -> String {
+    let mut trace = MiniTrace::new(r#"file deviceProperties=[{"id": 0}]"#);
+    let length = if waits { kernel_us + 320 } else { kernel_us.max(340) };
     for step in 0..3_i64 {
-        let length = if waits { kernel_us + 320 } else { kernel_us.max(340) };
-        span("user_annotation", &format!("ProfilerStep#{step}"), (at, length), json!({}));
-        span("python_function", "train.py(10): step", (at + 1, length - 2), json!({}));
-        let correlation = json!({"correlation": 2 * step + 1, "stream": 7, "device": 0});
-        span("cpu_op", "aten::mm", (at + 2, 10), json!({}));
-        span("cuda_runtime", "cudaLaunchKernel", (at + 4, 5), json!({"correlation": 2 * step + 1}));
-        span("kernel", "gemm", (at + 12, kernel_us), correlation);
+        let (at, launch, wait) = (1000 + step * (length + 10), 2 * step + 1, 2 * step + 2);
+        let events = format!(
+            "1/1     user_annotation  ProfilerStep#{step}    0+{length}
+             1/1     python_function  train.py(10): step     1+{}
+             1/1     cpu_op           aten::mm               2+10
+             1/1     cuda_runtime     cudaLaunchKernel       4+5             correlation={launch}
+             gpu0/7  kernel           gemm                   12+{kernel_us}  correlation={launch}",
+            length - 2
+        );
+        trace.add_at(at, &events);
         if waits {
-            span("cpu_op", "aten::item", (at + 14, kernel_us + 4), json!({}));
-            span(
-                "cuda_runtime",
-                "cudaStreamSynchronize",
-                (at + 15, kernel_us + 2),
-                json!({"correlation": 2 * step + 2}),
+            let events = format!(
+                "1/1  cpu_op        aten::item             14+{}
+                 1/1  cuda_runtime  cudaStreamSynchronize  15+{}  correlation={wait}",
+                kernel_us + 4,
+                kernel_us + 2
             );
+            trace.add_at(at, &events);
         }
-        at += length + 10;
     }
-    let path = folder.join(name);
-    fs::write(&path, json!({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": events}).to_string())
-        .unwrap();
-    path
+    write(folder, name, trace.json())
+}
+
+/// Three steps of one function, which logs at lines of it for so many µs, and computes after each.
+pub(crate) fn logging(lines: &[(i64, i64)]) -> String {
+    let mut trace = MiniTrace::new("");
+    let mut at = 1000;
+    for step in 0..3 {
+        let from = at;
+        for (line, us) in lines {
+            let events = format!(
+                "1/1  python_function  train.py({line}): step                    0+{us}
+                 1/1  python_function  logging/__init__.py(1489): Logger.info  1+{}
+                 1/1  cpu_op           aten::mm                                {}+280",
+                us - 2,
+                us + 10
+            );
+            trace.add_at(at, &events);
+            at += us + 300;
+        }
+        trace.add(&format!("1/1 user_annotation ProfilerStep#{step} {from}..{at}"));
+    }
+    trace.json()
 }
 
 pub(crate) fn run(arguments: &[&str]) -> Output {
@@ -59,15 +73,12 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = |path: PathBuf| path.to_str().unwrap().to_owned();
-        let waits = path(trace(folder.path(), "waits.json", (true, 300)));
-        let repaired = path(trace(folder.path(), "repaired.json", (false, 300)));
+        let waits = trace(folder.path(), "waits.json", (true, 300));
+        let repaired = trace(folder.path(), "repaired.json", (false, 300));
         Self { folder, waits, repaired }
     }
 
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
-        let path = self.folder.path().join(name);
-        fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
+        write(self.folder.path(), name, content)
     }
 }

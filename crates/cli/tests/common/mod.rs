@@ -1,7 +1,8 @@
 //! Running the binary, and finding the corpus.
-#![allow(dead_code, clippy::print_stderr, clippy::print_stdout, reason = "not every test file uses everything")]
+#![allow(dead_code, clippy::print_stdout, reason = "not every test file uses everything")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code outside test functions")]
 
+use stackline_testkit::mini::MiniTrace;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -31,6 +32,18 @@ pub(crate) fn failure(args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// What commands print that are refused, run in `directory`, for snapshots: each with its standard error and exit code.
+pub(crate) fn refusals(directory: &Path, commands: &[&[&str]]) -> String {
+    let quoted = |word: &&str| if word.is_empty() { "''".to_owned() } else { (*word).to_owned() };
+    let refused = |args: &&[&str]| {
+        let output = stackline(args).current_dir(directory).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{args:?}");
+        let (words, said) = (args.iter().map(quoted).collect::<Vec<_>>().join(" "), String::from_utf8(output.stderr));
+        format!("$ stackline {words}\n{}exit code {}\n\n", said.unwrap(), output.status.code().unwrap())
+    };
+    commands.iter().map(refused).collect()
+}
+
 /// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
 pub(crate) fn torch() -> Option<PathBuf> {
     let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
@@ -46,62 +59,47 @@ pub(crate) fn recorder() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libstackline_record.so")
 }
 
-/// A trace of the corpus, or `None` where there is no corpus (an error in CI).
+/// A file of the corpus, or `None` where there is no corpus.
 pub(crate) fn corpus(file: &str) -> Option<String> {
-    let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let root = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
-    if root.is_dir() {
-        let path = root.join(file);
-        assert!(path.exists(), "{} is not in the corpus", path.display());
-        return Some(path.to_str().unwrap().to_owned());
-    }
-    assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
-    eprintln!("skipped: no corpus at {}; set STACKLINE_CORPUS", root.display());
-    None
+    Some(stackline_testkit::corpus::file(file)?.to_str().unwrap().to_owned())
 }
 
-/// A small trace of two steps written into `directory`: an operator launches two kernels, a collective runs.
-pub(crate) fn write_sample(directory: &Path, rank: i64) -> String {
-    let mut events = vec![
-        r#"{"ph": "M", "name": "process_name", "pid": 10, "args": {"name": "python"}}"#.to_owned(),
-        r#"{"ph": "M", "name": "thread_name", "pid": 10, "tid": 11, "args": {"name": "main"}}"#.to_owned(),
-    ];
-    for step in 0..3 {
-        let at = 1000 * step;
-        let cpu = |name: &str, cat: &str, ts: i64, dur: i64, args: &str| {
-            format!(
-                r#"{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": 10, "tid": 11, "ts": {ts}, "dur": {dur}, "args": {{{args}}}}}"#
-            )
-        };
-        let gpu = |name: &str, stream: i64, ts: i64, dur: i64, correlation: i64, args: &str| {
-            format!(
-                r#"{{"ph": "X", "cat": "kernel", "name": "{name}", "pid": 0, "tid": {stream}, "ts": {ts}, "dur": {dur}, "args": {{"device": 0, "stream": {stream}, "correlation": {correlation}{args}}}}}"#
-            )
-        };
-        let c = 10 * step;
-        events.push(cpu(&format!("ProfilerStep#{step}"), "user_annotation", at, 900, ""));
-        events.push(cpu("aten::mm", "cpu_op", at + 10, 100, r#""Input Dims": [[4, 8], [8, 16]]"#));
-        events.push(cpu("cudaLaunchKernel", "cuda_runtime", at + 20, 10, &format!(r#""correlation": {}"#, c + 1)));
-        events.push(cpu("cudaLaunchKernel", "cuda_runtime", at + 40, 10, &format!(r#""correlation": {}"#, c + 2)));
-        events.push(cpu("c10d::allreduce_", "cpu_op", at + 150, 50, ""));
-        events.push(cpu("cudaLaunchKernel", "cuda_runtime", at + 160, 10, &format!(r#""correlation": {}"#, c + 3)));
-        events.push(cpu(
-            "cudaDeviceSynchronize",
-            "cuda_runtime",
-            at + 300,
-            400,
-            &format!(r#""correlation": {}"#, c + 4),
-        ));
-        events.push(gpu("ampere_sgemm_32x32_tn", 7, at + 50, 120, c + 1, ""));
-        events.push(gpu("void splitKreduce_kernel<32, float>(int, char*)", 7, at + 175, 25, c + 2, ""));
-        let nccl = r#", "Collective name": "allreduce", "In msg nelems": 4096, "Out msg nelems": 4096, "Group size": 2, "dtype": "Float""#;
-        events.push(gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, at + 250, 400, c + 3, nccl));
-    }
-    let text = format!(
-        r#"{{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42505273344, "numSms": 108}}], "distributedInfo": {{"backend": "nccl", "rank": {rank}, "world_size": 2}}, "hostname": "secret", "traceEvents": [{}]}}"#,
-        events.join(",\n")
-    );
-    let path = directory.join(format!("rank{rank}.json"));
-    std::fs::write(&path, text).unwrap();
+/// Writes a file; its path.
+pub(crate) fn write(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, content).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// A small trace of three steps: an operator launches two kernels, a collective runs.
+pub(crate) fn sample(rank: i64) -> MiniTrace {
+    let mut trace = MiniTrace::new(&format!(
+        r#"file deviceProperties=[{{"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42505273344, "numSms": 108}}]
+        file distributedInfo={{"backend": "nccl", "rank": {rank}, "world_size": 2}} hostname=secret
+        process 10 name=python
+        thread 10/11 name=main"#
+    ));
+    let nccl = "Collective name=allreduce In msg nelems=4096 Out msg nelems=4096 Group size=2 dtype=Float";
+    for step in 0..3 {
+        let [first, second, third, wait] = [1, 2, 3, 4].map(|call| 10 * step + call);
+        let events = format!(
+            "10/11    user_annotation  ProfilerStep#{step}    0+900
+             10/11    cpu_op           aten::mm               10+100   Input Dims=[[4, 8], [8, 16]]
+             10/11    cuda_runtime     cudaLaunchKernel       20+10    correlation={first}
+             10/11    cuda_runtime     cudaLaunchKernel       40+10    correlation={second}
+             10/11    cpu_op           c10d::allreduce_       150+50
+             10/11    cuda_runtime     cudaLaunchKernel       160+10   correlation={third}
+             10/11    cuda_runtime     cudaDeviceSynchronize  300+400  correlation={wait}
+             gpu0/7   kernel           ampere_sgemm_32x32_tn  50+120   correlation={first}
+             gpu0/7   kernel           void splitKreduce_kernel<32, float>(int, char*)  175+25  correlation={second}
+             gpu0/20  kernel           ncclDevKernel_AllReduce_Sum_f32_RING_LL          250+400 correlation={third} {nccl}"
+        );
+        trace.add_at(1000 * step, &events);
+    }
+    trace
+}
+
+/// Writes the small trace into `directory`; its path.
+pub(crate) fn write_sample(directory: &Path, rank: i64) -> String {
+    write(directory, &format!("rank{rank}.json"), sample(rank).json())
 }

@@ -3,22 +3,23 @@
 use crate::common;
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventKind, Trace};
+use stackline_testkit::mini;
 
-fn read(events: &[String]) -> Trace {
-    let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+fn read(lines: &[String]) -> Trace {
+    let text = mini::trace(&format!("file -\n{}", lines.join("\n")));
     read_bytes("t.json", text.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
 fn process(pid: i64, name: &str) -> String {
-    format!(r#"{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":"{name}"}}}}"#)
+    format!("process {pid} name=\"{name}\"")
 }
 
 fn thread(pid: i64, tid: i64, name: &str) -> String {
-    format!(r#"{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":"{name}"}}}}"#)
+    format!("thread {pid}/{tid} name=\"{name}\"")
 }
 
 fn span(pid: i64, tid: i64, name: &str, ts: i64) -> String {
-    format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":5,"name":"{name}"}}"#)
+    format!("{pid}/{tid} - {name} {ts}+5")
 }
 
 /// Names of events by kind.
@@ -105,9 +106,7 @@ fn operations_of_tensorflow_1_count_once_whatever_their_job() {
 /// A loop and a branch hold what runs in them; what is under way beside them is no row of operations.
 #[test]
 fn loops_of_a_tpu_group_what_they_hold() {
-    let within = |tid, name: &str, ts: i64, dur: i64| {
-        format!(r#"{{"ph":"X","pid":1,"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}"}}"#)
-    };
+    let within = |tid, name: &str, ts: i64, dur: i64| format!("1/{tid} - {name} {ts}+{dur}");
     let trace = read(&[
         process(1, "/device:TPU:0"),
         thread(1, 3, "XLA Ops"),
@@ -130,9 +129,7 @@ fn loops_of_a_tpu_group_what_they_hold() {
 /// Marks of a thread of the host go before the row of steps of a device, and of several devices the first one has them.
 #[test]
 fn steps_of_a_device_are_steps_where_no_thread_marks_any() {
-    let long = |pid, tid, name: &str, ts: i64| {
-        format!(r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":90,"name":"{name}"}}"#)
-    };
+    let long = |pid, tid, name: &str, ts: i64| format!("{pid}/{tid} - {name} {ts}+90");
     let device = |pid: i64| {
         let steps = [thread(pid, 1, "Steps"), long(pid, 1, "12", 0), long(pid, 1, "13", 100 + pid)];
         [&[process(pid, &format!("/device:TPU:{}", pid - 1))][..], &steps, &[span(pid, 3, "fusion.1", 10)]].concat()
@@ -142,14 +139,14 @@ fn steps_of_a_device_are_steps_where_no_thread_marks_any() {
     let alone = read(&devices);
     assert_eq!(steps(&alone), [(12, 0, 90_000), (13, 101_000, 191_000)]);
     assert_eq!(alone.report.count_of("steps_of_device"), 2);
-    let mark = r#"{"ph":"X","pid":701,"tid":1,"ts":5,"dur":50,"name":"train","args":{"step_num":"7"}}"#.to_owned();
+    let mark = "701/1 - train 5+50 step_num=\"7\"".to_owned();
     let marked = read(&[&devices[..], &[process(701, "/host:CPU"), mark]].concat());
     assert_eq!((steps(&marked), marked.report.count_of("steps_of_device")), (vec![(7, 5_000, 55_000)], 0));
 }
 
 #[test]
 fn categories_go_before_names() {
-    let kineto = r#"{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"ts":0,"dur":5,"name":"aten::mm"}"#.to_owned();
+    let kineto = "1/1 cpu_op aten::mm 0+5".to_owned();
     let trace = read(&[process(1, "GPU0"), kineto]);
     assert_eq!((trace.gpu.len(), of_kind(&trace, EventKind::Operator)), (0, vec!["aten::mm"]));
 }

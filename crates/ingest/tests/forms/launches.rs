@@ -1,25 +1,23 @@
 //! Kernels to launches, owners, steps, forward to backward.
 
 use crate::forms::dump::{backward, codes, gpu, read};
+use stackline_testkit::mini;
 
+/// A line of a mini trace; times in µs, arguments as members of a JSON object.
 fn complete(category: &str, name: &str, pid: u32, tid: u32, ts: f64, dur: f64, args: &str) -> String {
-    format!(
-        "{{\"ph\": \"X\", \"cat\": \"{category}\", \"name\": \"{name}\", \"pid\": {pid}, \"tid\": {tid}, \
-         \"ts\": {ts}, \"dur\": {dur}, \"args\": {{{args}}}}}"
-    )
+    format!("{pid}/{tid} {category} {name} {ts}+{dur} {{{args}}}")
 }
 
 fn call(name: &str, pid: u32, ts: f64, correlation: i64) -> String {
-    complete("cuda_runtime", name, pid, 1, ts, 1.0, &format!("\"correlation\": {correlation}"))
+    format!("{pid}/1 cuda_runtime {name} {ts}+1 correlation={correlation}")
 }
 
 fn kernel(name: &str, device: u32, ts: f64, correlation: i64) -> String {
-    let args = format!("\"correlation\": {correlation}, \"device\": {device}, \"stream\": 7");
-    complete("kernel", name, device, 7, ts, 2.0, &args)
+    format!("gpu{device}/7 kernel {name} {ts}+2 correlation={correlation}")
 }
 
-fn list(records: &[String]) -> String {
-    format!("[{}]", records.join(",\n"))
+fn list(lines: &[String]) -> String {
+    mini::trace(&format!("file -\n{}", lines.join("\n")))
 }
 
 /// Operation and its launch with the launch's process.
@@ -201,11 +199,7 @@ fn sequence_numbers_count_per_thread_and_process() {
 #[test]
 fn the_sources_own_arrows_go_before_sequence_numbers() {
     let op = |name: &str, tid: u32, ts: f64, args: &str| complete("cpu_op", name, 1, tid, ts, 2.0, args);
-    let arrow = |phase: &str, tid: u32, ts: f64| {
-        format!(
-            "{{\"ph\": \"{phase}\", \"id\": 5, \"cat\": \"fwdbwd\", \"name\": \"fwdbwd\", \"pid\": 1, \"tid\": {tid}, \"ts\": {ts}, \"bp\": \"e\"}}"
-        )
-    };
+    let arrow = |phase: &str, tid: u32, ts: f64| format!("1/{tid} fwdbwd fwdbwd {phase}@{ts} .id=5 .bp=e");
     let json = list(&[
         op("forward", 1, 0.0, "\"Sequence number\": 1, \"Fwd thread id\": 0"),
         op("decoy", 1, 4.0, "\"Sequence number\": 2, \"Fwd thread id\": 0"),
@@ -219,11 +213,8 @@ fn the_sources_own_arrows_go_before_sequence_numbers() {
 #[test]
 fn arrows_to_backward_stay_within_a_process() {
     let op = |name: &str, pid: u32, tid: u32, ts: f64| complete("cpu_op", name, pid, tid, ts, 2.0, "");
-    let arrow = |phase: &str, pid: u32, tid: u32, ts: f64| {
-        format!(
-            "{{\"ph\": \"{phase}\", \"id\": 1, \"cat\": \"fwdbwd\", \"name\": \"fwdbwd\", \"pid\": {pid}, \"tid\": {tid}, \"ts\": {ts}, \"bp\": \"e\"}}"
-        )
-    };
+    let arrow =
+        |phase: &str, pid: u32, tid: u32, ts: f64| format!("{pid}/{tid} fwdbwd fwdbwd {phase}@{ts} .id=1 .bp=e");
     let json = list(&[
         op("forward of 1", 1, 1, 0.0),
         op("forward of 2", 2, 1, 1.0),

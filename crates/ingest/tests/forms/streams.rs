@@ -2,21 +2,18 @@
 
 use crate::forms::dump::{codes, lines, read, read_with};
 use stackline_ingest::ReadOptions;
+use stackline_testkit::mini;
 
 fn host(name: &str, ts: f64, dur: f64) -> String {
-    format!(
-        "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"{name}\", \"pid\": 1, \"tid\": 1, \"ts\": {ts}, \"dur\": {dur}}}"
-    )
+    format!("1/1 cpu_op {name} {ts}+{dur}")
 }
 
 fn kernel(name: &str, ts: f64, dur: f64) -> String {
-    format!(
-        "{{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{name}\", \"pid\": 0, \"tid\": 7, \"ts\": {ts}, \"dur\": {dur}}}"
-    )
+    format!("0/7 kernel {name} {ts}+{dur}")
 }
 
-fn on(device: &str, records: &[String]) -> String {
-    format!("{{\"deviceProperties\": [{device}], \"traceEvents\": [{}]}}", records.join(",\n"))
+fn on(device: &str, lines: &[String]) -> String {
+    mini::trace(&format!("file deviceProperties=[{device}]\n{}", lines.join("\n")))
 }
 
 const A100: &str = r#"{"id": 0, "name": "NVIDIA A100", "computeMajor": 8}"#;
@@ -102,10 +99,7 @@ fn covering(long: usize, later: usize, one_launch: bool) -> Vec<String> {
     let args = |i: usize| if one_launch { 1 } else { i + 1 };
     let records = (0..long + later).map(|i| {
         let (ts, dur, correlation) = (10 + 10 * i, if i < long { 5000 } else { 8 }, args(i));
-        format!(
-            "{{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k{i}\", \"pid\": 0, \"tid\": 7, \"ts\": {ts}, \"dur\": {dur}, \
-             \"args\": {{\"correlation\": {correlation}, \"stream\": 7}}}}"
-        )
+        format!("0/7 kernel k{i} {ts}+{dur} correlation={correlation} stream=7")
     });
     let records: Vec<String> = std::iter::once(host("op", 0.0, 900.0)).chain(records).collect();
     let trace = read(&on(A100, &records));
@@ -126,9 +120,8 @@ fn what_lasts_beyond_many_later_ones_of_its_stream_counts_nowhere() {
 
 #[test]
 fn kernels_before_their_launch_tell_of_clocks_that_differ() {
-    let call = r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"correlation": 1}}"#;
-    let kernel = r#"{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 15, "dur": 2, "args": {"correlation": 1, "stream": 7}}"#;
-    let trace = read(&on(A100, &[call.to_owned(), kernel.to_owned()]));
+    let call = "1/1 cuda_runtime cudaLaunchKernel 20+5 correlation=1".to_owned();
+    let trace = read(&on(A100, &[call, "0/7 kernel k 15+2 correlation=1 stream=7".to_owned()]));
     assert_eq!(codes(&trace), ["kernel_before_launch"]);
     assert_eq!((trace.events.start[1], trace.events.dur[1]), (15_000, 2_000));
     assert!(trace.report.is_clean());

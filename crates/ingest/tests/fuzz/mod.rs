@@ -24,7 +24,7 @@ mod seeds;
 #[path = "../../../../fuzz/checks/xplane.rs"]
 mod xplane;
 
-use stackline_synth::mutate::mutate;
+use stackline_testkit::mutate::mutate;
 
 /// Mutated inputs per target.
 const MUTATED: usize = 20_000;

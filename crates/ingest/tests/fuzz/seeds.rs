@@ -1,8 +1,8 @@
 //! Seed inputs of the fuzz targets: small excerpts of the generated training step, each damaged in every known way, so
 //! that fuzzing starts from realistic traces. None of them is stored in the repository.
 
-use stackline_synth::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
-use stackline_synth::{damage, demo, io, recording, scan};
+use stackline_testkit::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
+use stackline_testkit::{damage, demo, io, recording, scan};
 
 /// Records per excerpt: the fuzzer is quickest on inputs of a few kilobytes.
 const RECORDS: usize = 8;

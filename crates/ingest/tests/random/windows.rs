@@ -3,7 +3,7 @@
 use crate::random::STEP;
 use stackline_ingest::{ReadOptions, sources};
 use stackline_model::Trace;
-use stackline_synth::damage;
+use stackline_testkit::damage;
 use std::io::{self, Read};
 
 /// The reader's window holds a whole number of these.

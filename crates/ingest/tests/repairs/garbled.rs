@@ -3,7 +3,7 @@
 use crate::common;
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
-use stackline_synth::damage;
+use stackline_testkit::damage;
 
 fn length(trace: &Trace) -> i64 {
     trace.span().map_or(0, |(start, end)| end - start)

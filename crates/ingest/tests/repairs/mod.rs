@@ -11,19 +11,18 @@ mod unset;
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
+use stackline_testkit::mini;
 
 fn read(json: &str) -> Trace {
     read_bytes("t.json", json.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
-/// A complete event: category, name, (pid, tid), (start, duration) in µs, further arguments.
+/// A line of a mini trace: category, name, (pid, tid), (start, duration) in µs, arguments as members of a JSON object.
 fn x(cat: &str, name: &str, place: (i64, i64), time: (i64, i64), args: &str) -> String {
     let ((pid, tid), (ts, dur)) = (place, time);
-    format!(
-        r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{args}}}}}"#
-    )
+    format!("{pid}/{tid} {cat} {name} {ts}+{dur} {{{args}}}")
 }
 
-fn list(events: &[String]) -> String {
-    format!("[{}]", events.join(",\n"))
+fn list(lines: &[String]) -> String {
+    mini::trace(&format!("file -\n{}", lines.join("\n")))
 }

@@ -68,8 +68,7 @@ fn other_crossings_keep_their_times() {
 
 #[test]
 fn a_begin_without_end_is_cut_where_its_parent_ends() {
-    let begin = r#"{"ph":"B","cat":"cpu_op","name":"open","pid":1,"tid":1,"ts":305}"#;
-    let trace = recording(&[begin.to_owned()]);
+    let trace = recording(&["1/1 cpu_op open B@305".to_owned()]);
     assert_eq!(span(&trace, "open"), (305, 45));
     let flags = trace.events.flags[row(&trace, "open").index()];
     assert_eq!(flags & (flags::UNFINISHED | flags::CLAMPED), flags::UNFINISHED | flags::CLAMPED);

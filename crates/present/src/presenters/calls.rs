@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_tree_fits_and_folds() {
-        let files = stackline_synth::recording::streams(&stackline_synth::recording::Config::default());
+        let files = stackline_testkit::recording::streams(&stackline_testkit::recording::Config::default());
         let streams = files.iter().map(|(name, file)| (name.as_str(), file.as_slice()));
         let tree = stackline_ingest::recording::read_streams(streams);
         let whole = calls::view(&tree, &ViewOptions::new(CallMetric::OperatorTime));

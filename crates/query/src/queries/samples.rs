@@ -11,7 +11,8 @@ pub(super) fn opened() -> [Opened; 2] {
         std::fs::write(&path, text).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     };
-    let demo = |steps| stackline_synth::demo::generate(&stackline_synth::demo::Config { steps, ..Default::default() });
+    let demo =
+        |steps| stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps, ..Default::default() });
     let trace = open("before.json", demo(3).as_ref());
     let memory = r#"{"device_traces":[[{"action":"alloc","addr":4096,"size":1024,"stream":0,"frames":[]}]],
         "segments":[{"device":0,"address":4096,"total_size":2097152,"stream":0,

@@ -1,8 +1,7 @@
 //! Traces for tests, and their comparison.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-pub(crate) mod corpus;
 pub(crate) mod random;
 
 use stackline_model::{

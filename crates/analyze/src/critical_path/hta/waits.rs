@@ -148,13 +148,9 @@ mod tests {
     /// Check C8: three event records are resolved, the third one to the launch of correlation 27.
     #[test]
     fn records_of_a_real_trace() {
-        let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-        let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(beside, std::path::PathBuf::from);
-        let Ok(bytes) = std::fs::read(corpus.join("kineto/nvidia-a100-event-sync-multi-stream.json.gz")) else {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", corpus.display());
-            println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", corpus.display());
-            return;
-        };
+        let file = "kineto/nvidia-a100-event-sync-multi-stream.json.gz";
+        let Some(path) = stackline_testkit::corpus::file(file) else { return };
+        let bytes = std::fs::read(path).unwrap();
         let trace = stackline_ingest::read_bytes("t.json.gz", &bytes, &Default::default()).unwrap();
         let (view, options) = (HtaView::load(&trace, false), HtaOptions::default());
         let mut names = Names::new(&trace, &options);

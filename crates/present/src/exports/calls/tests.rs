@@ -5,7 +5,7 @@ use super::*;
 use prost::Message;
 use serde_json::Value;
 use stackline_model::{CallProcess, CallThread, CallTreeBuilder};
-use stackline_synth::recording::{Config, streams};
+use stackline_testkit::recording::{Config, streams};
 use std::io::Write;
 
 fn tree() -> CallTree {

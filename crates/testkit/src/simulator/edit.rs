@@ -1,0 +1,291 @@
+//! What somebody may change in a program to make it faster, and the program after that.
+//!
+//! Names are matched as parts. Every edit is a change of the program, not of its outcome: the edited program runs again, with
+//! the durations and lags of the original.
+
+use crate::simulator::names;
+use crate::simulator::program::build::COLLECTIVE;
+use crate::simulator::program::{Op, Program, Span, Step, Work};
+
+/// A change.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Edit {
+    /// GPU operations of this name last this many times as long.
+    ScaleKernels {
+        /// Part of the operation's name.
+        name: String,
+        /// 0.5 halves them.
+        factor: f64,
+    },
+    /// GPU operations of this name vanish, and with them their launch calls (a graph keeps its launch).
+    RemoveKernels {
+        /// Part of the operation's name.
+        name: String,
+    },
+    /// Synchronising calls vanish; copies that their call waited for become asynchronous; queries vanish.
+    RemoveSyncs {
+        /// Part of the call's name, or of a span's around it.
+        name: String,
+    },
+    /// All own time of the host inside spans of this name, calls included; not what it waits for.
+    ScaleHost {
+        /// Part of the span's name.
+        name: String,
+        /// 0.5 halves it.
+        factor: f64,
+    },
+    /// Nothing on other streams waits for collectives any more.
+    OverlapCollectives,
+    /// So many more DataLoader workers, each with an index ahead.
+    MoreWorkers(usize),
+    /// In each span of this name the kernels of one stream become one, as long as all of them, in place of the first; the
+    /// other launch calls vanish.
+    Fuse {
+        /// Part of the span's name.
+        name: String,
+    },
+    /// In each span of this name that does nothing but launch, one launch releases everything; all other host time in it
+    /// vanishes.
+    Graph {
+        /// Part of the span's name.
+        name: String,
+    },
+}
+
+/// The edited program; `None` if there was nothing to change.
+pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
+    let done = match edit {
+        Edit::ScaleKernels { name, factor } => {
+            change_ops(&mut program, name, |op| op.duration = scaled(op.duration, *factor))
+        }
+        Edit::RemoveKernels { name } => {
+            change_ops(&mut program, name, |op| op.removed = true) && {
+                let ops = program.ops.clone();
+                let gone = |step: &Step| match step {
+                    Step::Launch { ops: launched, .. } => ops[launched.clone()].iter().all(|op| op.removed),
+                    Step::Blocking { op, .. } => ops[*op].removed,
+                    _ => false,
+                };
+                each_thread(&mut program, |_, steps| retain(steps, |step| !gone(step)));
+                true
+            }
+        }
+        Edit::RemoveSyncs { name } => each_thread(&mut program, |ops, steps| remove_syncs(ops, steps, name)),
+        Edit::ScaleHost { name, factor } => each_thread(&mut program, |_, steps| scale_host(steps, name, *factor)),
+        Edit::OverlapCollectives => overlap(&mut program),
+        Edit::MoreWorkers(more) => more_workers(&mut program, *more),
+        Edit::Fuse { name } => each_thread(&mut program, |ops, steps| fuse(ops, steps, name)),
+        Edit::Graph { name } => each_thread(&mut program, |_, steps| graph(steps, name)),
+    };
+    done.then_some(program)
+}
+
+/// Edits that may fit.
+pub(crate) fn candidates(program: &Program) -> Vec<Edit> {
+    let text = |name: &str| name.to_owned();
+    let mut edits = vec![Edit::OverlapCollectives, Edit::MoreWorkers(1), Edit::MoreWorkers(2)];
+    for name in names::KERNELS.iter().chain(&["ncclDevKernel", "Memcpy HtoD", "Memcpy DtoH", "Memset"]) {
+        edits.push(Edit::ScaleKernels { name: text(name), factor: 0.5 });
+        edits.push(Edit::RemoveKernels { name: text(name) });
+    }
+    for name in ["aten::item", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaFree", "Query", "cudaMemcpy"] {
+        edits.push(Edit::RemoveSyncs { name: text(name) });
+    }
+    for name in names::OPERATORS.iter().chain(&["Optimizer.step", "DataLoader", "fetch.py", "evaluate_function"]) {
+        edits.push(Edit::ScaleHost { name: text(name), factor: 0.5 });
+    }
+    for name in names::MODULES.iter().map(|m| format!("nn.Module: {m}")).chain([text("Optimizer.step")]) {
+        edits.push(Edit::Fuse { name: name.clone() });
+        edits.push(Edit::Graph { name });
+    }
+    edits.retain(|edit| !matches!(edit, Edit::MoreWorkers(_)) || program.loader.is_some());
+    edits
+}
+
+fn scaled(ns: i64, factor: f64) -> i64 {
+    // Durations are far below 2^53 ns.
+    (ns as f64 * factor).round() as i64
+}
+
+fn change_ops(program: &mut Program, name: &str, change: impl Fn(&mut Op)) -> bool {
+    let mut found = false;
+    for op in program.ops.iter_mut().filter(|op| op.name.contains(name)) {
+        change(op);
+        found = true;
+    }
+    found
+}
+
+/// Runs `change` over every list of steps; whether it changed any.
+fn each_thread(program: &mut Program, mut change: impl FnMut(&mut Vec<Op>, &mut Vec<Step>) -> bool) -> bool {
+    let Program { threads, ops, loader, .. } = program;
+    let own = threads.iter_mut().map(|thread| &mut thread.steps);
+    let items = loader.iter_mut().flat_map(|loader| &mut loader.items);
+    own.chain(items).fold(false, |any, steps| change(ops, steps) | any)
+}
+
+fn retain(steps: &mut Vec<Step>, keep: impl FnMut(&Step) -> bool) -> bool {
+    let before = steps.len();
+    steps.retain(keep);
+    steps.len() < before
+}
+
+/// For each step whether it is inside a span of this name, the opening and closing steps included.
+fn inside(steps: &[Step], name: &str) -> Vec<bool> {
+    let mut open: Vec<bool> = Vec::new();
+    let mut within = 0;
+    let mut marks = Vec::with_capacity(steps.len());
+    for step in steps {
+        if let Step::Open(Span { name: found, .. }) = step {
+            open.push(found.contains(name));
+            within += usize::from(found.contains(name));
+        }
+        marks.push(within > 0);
+        if matches!(step, Step::Close) {
+            within -= usize::from(open.pop().unwrap_or(false));
+        }
+    }
+    marks
+}
+
+fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, wanted: &str) -> bool {
+    let marks = inside(steps, wanted);
+    let mut any = false;
+    let old = std::mem::take(steps);
+    for (step, marked) in old.into_iter().zip(marks) {
+        match step {
+            Step::Sync { ref name, .. } | Step::Poll { ref name, .. } if marked || name.contains(wanted) => any = true,
+            Step::Blocking { name, op, ret } if marked || name.contains(wanted) => {
+                any = true;
+                let own = ops[op].latency;
+                ops[op].latency = 501;
+                steps.push(Step::Launch { driver: false, name, own, ops: op..op + 1, ret });
+            }
+            step => steps.push(step),
+        }
+    }
+    any
+}
+
+fn scale_host(steps: &mut [Step], wanted: &str, factor: f64) -> bool {
+    let mut any = false;
+    let marks = inside(steps, wanted);
+    for (marked, step) in marks.into_iter().zip(steps) {
+        if let (
+            true,
+            Step::Spend(own)
+            | Step::Call { own, .. }
+            | Step::Launch { own, .. }
+            | Step::Record { own, .. }
+            | Step::Wait { own, .. }
+            | Step::Sync { own, .. }
+            | Step::Poll { own, .. },
+        ) = (marked, step)
+        {
+            *own = scaled(*own, factor);
+            any = true;
+        }
+    }
+    any
+}
+
+fn overlap(program: &mut Program) -> bool {
+    let mut on_collectives = vec![false; program.records.len()];
+    for step in program.threads.iter().flat_map(|thread| &thread.steps) {
+        if let Step::Record { stream: COLLECTIVE, record, .. } = step {
+            on_collectives[*record] = true;
+        }
+    }
+    let waits = |step: &Step| matches!(step, Step::Wait { stream, record, .. } if *stream != COLLECTIVE && on_collectives[*record]);
+    each_thread(program, |_, steps| retain(steps, |step| !waits(step)))
+}
+
+fn more_workers(program: &mut Program, more: usize) -> bool {
+    let Some(loader) = &mut program.loader else { return false };
+    let ahead = loader.workers.min(loader.items.len());
+    let earlier = more.min(loader.items.len() - ahead);
+    loader.workers += more;
+    if earlier == 0 || ahead == 0 {
+        return false;
+    }
+    let Some(main) = program.threads.first_mut() else { return false };
+    let puts: Vec<usize> = (0..main.steps.len()).filter(|&i| matches!(main.steps[i], Step::PutIndex)).collect();
+    // A put is five steps: its frame (open, time, close), the token, and the time until the next one.
+    for &put in puts.iter().rev().take(earlier) {
+        main.steps.drain(put - 3..put + 2);
+    }
+    let last = puts[ahead - 1];
+    let block: Vec<Step> = main.steps[last - 3..last + 2].to_vec();
+    for _ in 0..earlier {
+        main.steps.splice(last + 2..last + 2, block.iter().cloned());
+    }
+    true
+}
+
+/// The outermost spans of this name: from the opening to the closing step.
+fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
+    let marks = inside(steps, name);
+    let mut found = Vec::new();
+    let mut start = None;
+    for (i, step) in steps.iter().enumerate() {
+        let before = i.checked_sub(1).is_some_and(|i| marks[i] && start.is_some());
+        if marks[i] && !before {
+            start = Some(i);
+        }
+        let ends = matches!(step, Step::Close) && !marks.get(i + 1).copied().unwrap_or(false);
+        if let Some(from) = start.filter(|_| marks[i] && ends) {
+            found.push(from..i + 1);
+            start = None;
+        }
+    }
+    found
+}
+
+fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
+    let mut gone = vec![false; steps.len()];
+    for span in spans(steps, name) {
+        let mut first: Option<usize> = None;
+        for i in span {
+            let Step::Launch { ops: launched, .. } = &steps[i] else { continue };
+            let op = launched.start;
+            if launched.len() != 1 || ops[op].work != Work::Kernel || ops[op].removed {
+                continue;
+            }
+            match first.filter(|&first| ops[first].stream == ops[op].stream) {
+                Some(first) => {
+                    ops[first].duration += ops[op].duration;
+                    ops[op].removed = true;
+                    gone[i] = true;
+                }
+                None => first = first.or(Some(op)),
+            }
+        }
+    }
+    let mut gone = gone.into_iter();
+    retain(steps, |_| !gone.next().unwrap_or(false))
+}
+
+fn graph(steps: &mut Vec<Step>, name: &str) -> bool {
+    let mut any = false;
+    for span in spans(steps, name).into_iter().rev() {
+        let body = &steps[span.clone()];
+        let plain = |step: &Step| {
+            matches!(step, Step::Open(_) | Step::Close | Step::Spend(_) | Step::Call { .. } | Step::Launch { .. })
+        };
+        let launches: Vec<_> = body.iter().filter(|step| matches!(step, Step::Launch { .. })).collect();
+        let (Some(Step::Launch { ops: first, own, ret, .. }), Some(Step::Launch { ops: last, .. })) =
+            (launches.first(), launches.last())
+        else {
+            continue;
+        };
+        if launches.len() < 2 || !body.iter().all(plain) {
+            continue;
+        }
+        let (ops, own, ret, opening) = (first.start..last.end, *own, *ret, body[0].clone());
+        let launch = Step::Launch { driver: false, name: "cudaGraphLaunch".into(), own, ops, ret };
+        steps.splice(span, [opening, launch, Step::Close]);
+        any = true;
+    }
+    any
+}

@@ -1,0 +1,31 @@
+//! What of a run its trace shows.
+
+use crate::simulator::program::Role;
+use crate::simulator::run::Outcome;
+
+/// What is left out of a trace, and the times that it gives to the GPU's work.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) hidden_spans: Vec<bool>,
+    pub(crate) hidden_activities: Vec<bool>,
+    pub(crate) hidden_syncs: bool,
+    pub(crate) hidden_threads: Vec<Role>,
+    /// Start and end of each activity, ns.
+    pub(crate) times: Vec<(i64, i64)>,
+    /// By how much the device's clock is ahead, ns.
+    pub(crate) offset: i64,
+}
+
+impl View {
+    /// Everything as it was.
+    pub(crate) fn complete(outcome: &Outcome) -> Self {
+        Self {
+            hidden_spans: vec![false; outcome.spans.len()],
+            hidden_activities: vec![false; outcome.activities.len()],
+            hidden_syncs: false,
+            hidden_threads: Vec::new(),
+            times: outcome.activities.iter().map(|a| (a.start, a.end)).collect(),
+            offset: 0,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Programs in which nothing is to be found.
+
+use crate::rng::Rng;
+use crate::simulator::Profile;
+use crate::simulator::program::{self, Kind, Op, Program, Role, Sequence, Span, Step, Work};
+use std::collections::BTreeMap;
+
+/// Draws a program of a profile that `shape` may change: streams, copies, graphs, dependent launches, locks, workers, a
+/// short queue as [`Profile::any`] draws them, and without what rules would rightly find.
+pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
+    let mut rng = Rng::new(seed ^ 0x000c_1ea0_0000);
+    let mut profile = Profile {
+        steps: 4 + rng.below(5) as u32,
+        layers: 3 + rng.below(6) as u32,
+        gpu_percent: *rng.pick(&[100, 200, 300]).unwrap_or(&100),
+        syncs: false,
+        polls: false,
+        allocator: false,
+        collectives: false,
+        inline_loading: false,
+        gil: false,
+        main_frame: true,
+        alike: true,
+        unique: false,
+        ..Profile::any(seed)
+    };
+    shape(&mut profile);
+    let mut program = program::generate(seed, &profile);
+    without_backward_that_is_slow(&mut program, &mut rng);
+    for op in &mut program.ops {
+        // The names say float32 without tensor cores.
+        if op.name.contains("sgemm") {
+            op.name = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn".into();
+        }
+        // Chains of these are what compilation fuses.
+        if op.name.contains("elementwise_kernel") {
+            op.name = "void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<float, 4>()".into();
+        }
+        if op.work == Work::Kernel && profile.gpu_percent >= 100 {
+            op.duration = op.duration.max(13_000);
+        }
+        // Kernels that do more have more blocks.
+        op.details.grid = Some(1 + op.duration / 250);
+        op.duration = rng.jitter(op.duration, 4).max(501);
+    }
+    // Items that are in time.
+    super::data::set_items(&mut program, |own| rng.jitter(own / 10, 10));
+    let loader = program.loader.iter_mut().flat_map(|loader| &mut loader.items);
+    for step in program.threads.iter_mut().map(|thread| &mut thread.steps).chain(loader).flatten() {
+        match step {
+            Step::Spend(own) => *own = rng.jitter(*own, 8).max(1),
+            // Pinned memory is kept for the next batch.
+            Step::Call { name, own } if name == "cudaHostAlloc" => *step = Step::Spend(*own / 4),
+            _ => {}
+        }
+    }
+    program
+}
+
+/// How many steps a program has.
+pub(super) fn passes(program: &Program) -> usize {
+    let is_step = |step: &&Step| matches!(step, Step::Open(span) if span.name.starts_with("ProfilerStep#"));
+    main(program).iter().filter(is_step).count()
+}
+
+pub(super) fn main(program: &Program) -> &[Step] {
+    program.threads.iter().find(|thread| thread.role == Role::Main).map_or(&[], |thread| &thread.steps)
+}
+
+/// The backward of each operator takes some one to two times what its forward does.
+fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
+    let (mut forward, mut backward): (BTreeMap<u64, Vec<usize>>, BTreeMap<u64, Vec<usize>>) = Default::default();
+    for thread in &program.threads {
+        let mut open: Vec<Option<Sequence>> = Vec::new();
+        for step in &thread.steps {
+            match step {
+                Step::Open(Span { sequence, .. }) => open.push(*sequence),
+                Step::Close => drop(open.pop()),
+                Step::Launch { ops, .. } => match open.iter().rev().find_map(|sequence| *sequence) {
+                    Some(Sequence::Forward(number)) => forward.entry(number).or_default().extend(ops.clone()),
+                    Some(Sequence::Backward(number)) => backward.entry(number).or_default().extend(ops.clone()),
+                    None => {}
+                },
+                _ => {}
+            }
+        }
+    }
+    let total = |ops: &[Op], of: &[usize]| -> i64 { of.iter().map(|&op| ops[op].duration).sum() };
+    // The same in each step.
+    let of_step = (backward.len() / passes(program).max(1)).max(1);
+    let percents: Vec<i64> = (0..of_step).map(|_| rng.between(90, 210)).collect();
+    for (i, (number, of)) in backward.into_iter().enumerate() {
+        let Some(before) = forward.get(&number) else { continue };
+        let wanted = total(&program.ops, before) * percents[i % of_step] / 100;
+        let is = total(&program.ops, &of).max(1);
+        for op in of {
+            let op = &mut program.ops[op];
+            if op.work == Work::Kernel {
+                op.duration = (op.duration * wanted / is).max(1_500);
+            }
+        }
+    }
+}
+
+/// Where something can be put into each step.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// By step: before anything else in it.
+    pub(super) start: Vec<usize>,
+    /// By step: behind each module of the forward pass.
+    pub(super) forward: Vec<Vec<usize>>,
+    /// By step: where the optimizer begins.
+    pub(super) update: Vec<usize>,
+    /// By step: behind everything else in it.
+    pub(super) end: Vec<usize>,
+    /// By step, of the autograd thread: behind each node.
+    pub(super) backward: Vec<Vec<usize>>,
+}
+
+impl Slots {
+    pub(super) fn new(program: &Program) -> Self {
+        let mut slots = Self::default();
+        slots.find_on_main(main(program));
+        let autograd = program.threads.iter().find(|thread| thread.role == Role::Autograd);
+        slots.find_on_autograd(autograd.map_or(&[], |thread| &thread.steps));
+        slots
+    }
+
+    fn find_on_main(&mut self, steps: &[Step]) {
+        // Of each open span: whether it is a step, whether it is a module.
+        let mut open: Vec<(bool, bool)> = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Open(span) => {
+                    let is_step = span.name.starts_with("ProfilerStep#");
+                    if is_step {
+                        self.start.push(at + 2);
+                        self.forward.push(Vec::new());
+                    }
+                    if span.name.starts_with("Optimizer.step#") {
+                        self.update.push(at + 2);
+                    }
+                    open.push((is_step, span.name.starts_with("nn.Module: ")));
+                }
+                Step::Close => match (open.pop(), self.forward.last_mut()) {
+                    (Some((true, _)), _) => self.end.push(at - 1),
+                    (Some((_, true)), Some(forward)) => forward.push(at + 1),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn find_on_autograd(&mut self, steps: &[Step]) {
+        let mut depth = 0;
+        let mut nodes = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Open(Span { kind: Kind::Operator, .. }) => depth += 1,
+                Step::Close => {
+                    depth -= 1;
+                    if depth == 0 {
+                        nodes.push(at + 1);
+                    }
+                }
+                // The last of them waits for all collectives: nothing is put behind it.
+                Step::Put(_) => {
+                    nodes.pop();
+                    self.backward.push(std::mem::take(&mut nodes));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Copies and conversions.
+
+use super::Kind;
+use super::planter::{At, Planter};
+use crate::simulator::Profile;
+use crate::simulator::kineto::device;
+use crate::simulator::program::build::{Builder, COMPUTE};
+use crate::simulator::program::{self, Inputs, Span, Work};
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind::assumed("copies from memory that is not pinned", "SL011", pageable).also(&["SL004"]),
+    Kind::gone("small tensors made on the host", "SL030", uploads).also(&["SL004"]),
+    Kind::gone("parameters cast in each step", "SL016", casts).shape(|profile: &mut Profile| profile.copies = false),
+    Kind::gone("copies into another order", "SL017", reorder),
+    Kind::assumed("conversions element by element", "SL037", convert),
+];
+
+const PAGEABLE: &str = "Memcpy HtoD (Pageable -> Device)";
+
+/// The batch comes from memory that is not pinned, at 3 to 9 GB/s: 0.1 to 0.8 times the step. Repaired nobody
+/// waits for it, and it is as fast as copies from pinned memory are in the trace, or else as the GPU's kind can (25 and 50
+/// GB/s).
+fn pageable(p: &mut Planter<'_>) {
+    let is_h100 = p.b.program.dependent_launch;
+    let ns = p.part(10, 80).max(60_000);
+    let rate = p.b.rng.between(3, 9);
+    let of_gpu = if is_h100 { 50 } else { 25 };
+    let is_pinned = |op: &&program::Op| op.name.contains("Pinned -> Device");
+    let shown = p.b.program.ops.iter().filter(is_pinned).any(|op| device::bytes(op.work, op.duration) >= 1 << 20);
+    let pinned = if shown { device::bytes(Work::HostToDevice, 1) } else { of_gpu };
+    p.both(At::Start, 1, |p| {
+        let bytes = ns * rate;
+        let planted = p.write(|b| {
+            to(b, |b| {
+                b.blocking_copy(Work::HostToDevice, PAGEABLE, "cudaMemcpyAsync", COMPUTE);
+                let op = b.program.ops.len() - 1;
+                b.program.ops[op].duration = ns;
+                b.program.ops[op].details.bytes = Some(bytes);
+            });
+        });
+        let repaired = p.write(|b| {
+            to(b, |b| {
+                b.launch(Work::HostToDevice, "Memcpy HtoD (Pinned -> Device)", COMPUTE, bytes / pinned);
+            });
+        });
+        (planted, repaired)
+    });
+}
+
+fn to(b: &mut Builder<'_>, body: impl FnOnce(&mut Builder<'_>)) {
+    b.op("aten::to", |b| b.op("aten::_to_copy", |b| b.op("aten::copy_", body)));
+    b.spend(200, 900);
+}
+
+/// One to four places in each step that make 3 to 8 small tensors each, of 8 to 2,048 bytes.
+fn uploads(p: &mut Planter<'_>) {
+    let (count, tensors) = (p.some(1, 4), p.some(3, 8));
+    let bytes = 8 << p.b.rng.below(9);
+    p.gone(At::Forward, count, |b| {
+        b.python("model.py(45): forward", |b| {
+            for _ in 0..tensors {
+                to(b, |b| {
+                    b.blocking_copy(Work::HostToDevice, PAGEABLE, "cudaMemcpyAsync", COMPUTE);
+                    let op = b.program.ops.len() - 1;
+                    b.program.ops[op].duration = 1_200;
+                    b.program.ops[op].details.bytes = Some(bytes);
+                });
+                b.op("aten::lift_fresh", |_| {});
+                b.spend(200, 900);
+                b.op("aten::detach_", |_| {});
+                b.spend(200, 900);
+            }
+        });
+    });
+}
+
+/// Two to five layers in each step convert their parameters first: 0.5 to 4 % of the step each.
+fn casts(p: &mut Planter<'_>) {
+    const LAYER: Inputs =
+        Inputs { dims: "[[32, 512], [1024, 512], [1024]]", types: "[\"c10::BFloat16\", \"float\", \"float\"]" };
+    const CAST: Inputs = Inputs {
+        dims: "[[1024, 512], [], [], [], [], [], []]",
+        types: "[\"float\", \"Scalar\", \"\", \"\", \"\", \"Scalar\", \"\"]",
+    };
+    let count = p.some(2, 5);
+    let ns = p.step_ns * p.b.rng.between(5, 40) / 1_000;
+    let with = |b: &mut Builder<'_>, name: &'static str, inputs: Inputs, body: &mut dyn FnMut(&mut Builder<'_>)| {
+        let span = Span { inputs: Some(inputs), ..Span::new(program::Kind::Operator, name) };
+        b.span(span, (600, 2_700), (300, 1_100), body);
+        b.spend(200, 900);
+    };
+    p.both(At::Forward, count, |p| {
+        let layer = |b: &mut Builder<'_>, casts: bool| {
+            with(b, "aten::linear", LAYER, &mut |b| {
+                if casts {
+                    b.op("aten::to", |b| {
+                        with(b, "aten::_to_copy", CAST, &mut |b| {
+                            let name = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>()";
+                            let ns = b.rng.jitter(ns, 5);
+                            b.operator_of("aten::copy_", name, ns);
+                        });
+                    });
+                    b.spend(200, 900);
+                }
+                b.operator_of("aten::addmm", "nvjet_hsh_128x128_64x4_1x2_h_bz_TNN", 2 * ns);
+            });
+        };
+        let planted = p.write(|b| layer(b, true));
+        let repaired = p.write(|b| layer(b, false));
+        (planted, repaired)
+    });
+}
+
+/// One to four tensors in each step are copied into another order: 4 to 25 % of the step together.
+fn reorder(p: &mut Planter<'_>) {
+    let count = p.some(1, 4);
+    let ns = (p.part(4, 25) / count as i64).max(5_000);
+    let kernel = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda>>()";
+    let operator = if p.b.chance(50) { "aten::contiguous" } else { "aten::reshape" };
+    p.gone(At::Forward, count, |b| {
+        b.python("model.py(83): heads", |b| {
+            let ns = b.rng.jitter(ns, 10);
+            b.op(operator, |b| {
+                b.op("aten::clone", |b| {
+                    b.operator_of("aten::copy_", kernel, ns);
+                });
+            });
+        });
+    });
+}
+
+/// One to four conversions in each step, of 2 to 10 % of the step each; repaired they take 0.65 times as long.
+fn convert(p: &mut Planter<'_>) {
+    let count = p.some(1, 4);
+    let ns = p.part(3, 10);
+    let kernel = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>()";
+    p.faster(At::Forward, count, |b| {
+        let ns = b.rng.jitter(ns, 10);
+        let mut op = 0;
+        b.python("model.py(91): norm", |b| to(b, |b| op = b.planted_kernel(kernel, ns)));
+        vec![(op, ns * 65 / 100)]
+    });
+}

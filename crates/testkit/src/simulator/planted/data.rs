@@ -1,0 +1,133 @@
+//! Data that comes too late.
+
+use super::Kind;
+use super::planter::{At, Planter};
+use crate::simulator::Profile;
+use crate::simulator::edit::{self, Edit};
+use crate::simulator::names;
+use crate::simulator::program::build::Builder;
+use crate::simulator::program::{self, Program, Span, Step};
+
+/// The kind whose repair is as many workers as the finding tells.
+pub(super) const STARVED: &str = "too few DataLoader workers";
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind::gone(STARVED, "SL009", slow_items).also(&["SL031"]).shape(with_workers),
+    Kind::gone("DataLoader without workers", "SL009", load_inline).also(&["SL005"]).shape(without_workers),
+    Kind::gone("images are resized in the step", "SL010", resize).also(&["SL009", "SL005"]).shape(without_workers),
+];
+
+fn with_workers(profile: &mut Profile) {
+    profile.steps = 16 + profile.steps % 9;
+    profile.layers = profile.layers.min(5);
+    profile.workers = 1 + profile.layers % 3;
+    profile.locks = false;
+}
+
+fn without_workers(profile: &mut Profile) {
+    profile.workers = 0;
+}
+
+/// Each item takes its worker 1.2 to 3 times as long as would be in time. Repaired with two workers more.
+fn slow_items(p: &mut Planter<'_>) {
+    p.whole = Some(|program| {
+        if let Some(more) = edit::apply(program.clone(), &Edit::MoreWorkers(2)) {
+            *program = more;
+        }
+    });
+    let workers = p.b.program.loader.as_ref().map_or(1, |loader| loader.workers);
+    let ns = p.part(120, 300) * workers as i64;
+    let frames = |items: &[Step]| items.iter().filter(|step| is_item(step)).count().max(1) as i64;
+    let each = p.b.program.loader.as_ref().and_then(|loader| loader.items.iter().map(|items| frames(items)).max());
+    let (each, rng) = (ns / each.unwrap_or(1), &mut p.b.rng);
+    set_items(&mut p.b.program, |_| rng.jitter(each, 10));
+}
+
+fn is_item(step: &Step) -> bool {
+    matches!(step, Step::Open(span) if span.name.contains("__getitem__"))
+}
+
+/// Sets the time that workers take for the parts of an item, in ns.
+pub(super) fn set_items(program: &mut Program, mut set: impl FnMut(i64) -> i64) {
+    for items in program.loader.iter_mut().flat_map(|loader| &mut loader.items) {
+        let mut opened = false;
+        // The first time in the frame is that of its beginning.
+        let mut times = 0;
+        for step in items {
+            match step {
+                Step::Open(_) => (opened, times) = (is_item(step), 0),
+                Step::Spend(own) if opened => {
+                    times += 1;
+                    if times == 2 {
+                        *own = set(*own).max(1);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn take(b: &mut Builder<'_>, iterator: &'static str, body: impl FnOnce(&mut Builder<'_>)) {
+    b.annotation(iterator, |b| b.python("torch/utils/data/dataloader.py(701): __next__", body));
+}
+
+/// What is left with workers that are fast enough: an item is there when it is asked for.
+fn take_from_workers(b: &mut Builder<'_>) {
+    take(b, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |b| {
+        b.python(names::QUEUE_GET, |b| b.spend(8_000, 30_000));
+    });
+}
+
+/// The main thread makes each batch itself, of 2 to 8 items: 0.3 to 2 times the step.
+fn load_inline(p: &mut Planter<'_>) {
+    let items = p.some(2, 8);
+    let ns = p.part(30, 200) / items as i64;
+    p.both(At::Start, 1, |p| {
+        let planted = p.write(|b| {
+            take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
+                b.python(names::FETCH, |b| {
+                    for _ in 0..items {
+                        b.python("dataset.py(31): __getitem__", |b| b.around(ns, 15));
+                        b.spend(300, 3_000);
+                    }
+                });
+            });
+        });
+        (planted, p.write(take_from_workers))
+    });
+}
+
+/// The main thread makes each batch itself, and resizing 2 to 8 images is most of it: 0.3 to 2 times the step. Repaired,
+/// images are small from the beginning.
+fn resize(p: &mut Planter<'_>) {
+    const RESIZE: &str = "PIL/Image.py(2203): resize";
+    let items = p.some(2, 8);
+    let ns = p.part(30, 200) / items as i64;
+    p.both(At::Start, 1, |p| {
+        let planted = p.write(|b| {
+            take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
+                b.python(names::FETCH, |b| {
+                    for _ in 0..items {
+                        b.python("dataset.py(31): __getitem__", |b| {
+                            b.around(ns / 8, 15);
+                            b.steps.push(Step::Open(Span::new(program::Kind::Python, RESIZE)));
+                            b.around(ns, 15);
+                            b.steps.push(Step::Close);
+                        });
+                        b.spend(300, 3_000);
+                    }
+                });
+            });
+        });
+        let mut is_resize = false;
+        let stays = |step: &Step| {
+            let was = is_resize;
+            is_resize = matches!(step, Step::Open(span) if span.name == RESIZE) || was && !matches!(step, Step::Close);
+            !was && !is_resize
+        };
+        let mut repaired = planted.clone();
+        repaired.retain(stays);
+        (planted, repaired)
+    });
+}

@@ -1,0 +1,320 @@
+//! Kernels that could be faster, or that need not be.
+
+use super::Kind;
+use super::planter::{At, Planter};
+use crate::simulator::Profile;
+use crate::simulator::program::build::Builder;
+use crate::simulator::program::{Sequence, Step, Work};
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind::gone("layout conversions", "SL003", layout),
+    Kind::assumed("slow backward", "SL006", backward).shape(with_backward),
+    Kind::assumed("backward of indexing", "SL007", index_backward).shape(with_backward),
+    Kind::assumed("stalled kernel", "SL008", stalled),
+    Kind::assumed("loss not fused", "SL013", loss).shape(with_backward),
+    Kind::gone("attention not fused", "SL014", attention),
+    Kind::assumed("no tensor cores", "SL018", products),
+    Kind::gone("kernels that take far longer once", "SL032", outliers).also(&["SL031"]),
+    Kind::assumed("blocks that do not fill warps", "SL035", blocks),
+    Kind::gone("a clock that goes down", "SL034", low_clock).also(&["SL031", "SL032"]).shape(super::host::more_steps),
+];
+
+fn with_backward(profile: &mut Profile) {
+    profile.backward = true;
+}
+
+/// One to four convolutions in each step, with conversions before and behind that take 0.5 to 6 % of the step each.
+fn layout(p: &mut Planter<'_>) {
+    let count = p.some(1, 4);
+    let (ns, times) = (p.step_ns * p.b.rng.between(5, 60) / 1_000, p.b.rng.between(1, 4));
+    p.both(At::Forward, count, |p| {
+        let convolution = |b: &mut Builder<'_>, converts: bool| {
+            b.op("aten::cudnn_convolution", |b| {
+                let convert = |b: &mut Builder<'_>, name: &'static str| {
+                    let ns = b.rng.jitter(ns, 5);
+                    b.planted_kernel(name, ns);
+                    b.spend(200, 900);
+                };
+                if converts {
+                    convert(b, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, true, true, (cudnnKernelDataType_t)0>()");
+                }
+                b.planted_kernel("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x64x64", ns * times);
+                b.spend(200, 900);
+                if converts {
+                    convert(b, "void cudnn::ops::nhwcToNchwKernel<__half, __half, float, true, false, (cudnnKernelDataType_t)0>()");
+                }
+            });
+        };
+        let planted = p.write(|b| convolution(b, true));
+        let repaired = p.write(|b| convolution(b, false));
+        (planted, repaired)
+    });
+}
+
+/// Behind the first three steps or more the clock is 12 to 35 % lower, and kernels take longer by as much.
+fn low_clock(p: &mut Planter<'_>) {
+    const MHZ: i64 = 1_410;
+    let low = MHZ * p.b.rng.between(65, 88) / 100;
+    let pass = 3 + p.b.rng.below(p.passes() - 6);
+    let Some(first) = p.first_op(pass) else { return };
+    p.b.program.clock = Some((first, [MHZ, low]));
+    for op in first..p.b.program.ops.len() {
+        let ns = p.b.program.ops[op].duration;
+        if p.b.program.ops[op].work == Work::Kernel {
+            p.b.program.ops[op].duration = ns * MHZ / low;
+            p.mend(op, ns);
+        }
+    }
+}
+
+/// A pair of an operator and a node of the backward pass in each step; `write` writes one of them and gives the operations
+/// that are mended, with what they then take.
+fn pair(
+    p: &mut Planter<'_>,
+    operator: &'static str,
+    node: &'static str,
+    mut write: impl FnMut(&mut Builder<'_>, bool) -> Vec<(usize, i64)>,
+) {
+    let (forward, backward) = (p.places(At::Forward, 1), p.places(At::Backward, 1));
+    let first = |places: &[usize]| places.first().copied().unwrap_or(0);
+    let (forward, backward) = (first(&forward), first(&backward));
+    for pass in 0..p.passes() {
+        let sequence = p.b.next_sequence();
+        let mut mended = Vec::new();
+        let before = p.write(|b| b.numbered(operator, Sequence::Forward(sequence), |b| mended.extend(write(b, false))));
+        let behind = p.write(|b| {
+            let outer = format!("autograd::engine::evaluate_function: {node}");
+            b.numbered(outer, Sequence::Backward(sequence), |b| {
+                b.numbered(node, Sequence::Backward(sequence), |b| mended.extend(write(b, true)));
+            });
+        });
+        mended.into_iter().for_each(|(op, ns)| p.mend(op, ns));
+        p.put((At::Forward, forward, pass), before.clone(), before);
+        p.put((At::Backward, backward, pass), behind.clone(), behind);
+    }
+}
+
+/// The backward of a sampling takes 4 to 20 times its forward, and 5 to 40 % of the step; repaired twice.
+fn backward(p: &mut Planter<'_>) {
+    let times = p.b.rng.between(4, 20);
+    let ns = p.part(5, 40) / times;
+    pair(p, "aten::grid_sampler_2d", "GridSampler2DBackward0", |b, is_backward| {
+        if !is_backward {
+            b.planted_kernel("void at::native::grid_sampler_2d_kernel<float, int>()", ns);
+            return Vec::new();
+        }
+        let op = b.operator_of(
+            "aten::grid_sampler_2d_backward",
+            "void at::native::grid_sampler_2d_backward_kernel<float>()",
+            ns * times,
+        );
+        vec![(op, 2 * ns)]
+    });
+}
+
+/// The backward of `table[indices]` takes 6 to 60 times its forward, and 5 to 40 % of the step; repaired twice.
+fn index_backward(p: &mut Planter<'_>) {
+    let times = p.b.rng.between(6, 60);
+    let ns = p.part(5, 40) / times;
+    let before = ns.max(1_500);
+    pair(p, "aten::index", "IndexBackward0", |b, is_backward| {
+        if !is_backward {
+            b.planted_kernel(
+                "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<>>()",
+                before,
+            );
+            return Vec::new();
+        }
+        let mut mended = Vec::new();
+        b.op("aten::_index_put_impl_", |b| {
+            for i in 0..3 {
+                let sort = "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy900, false, long, long>()";
+                let add = "void at::native::(anonymous namespace)::indexing_backward_kernel<float, 4>(long*, float*)";
+                let (name, part) = if i < 2 { (sort, 10) } else { (add, 80) };
+                let op = b.planted_kernel(name, ns * times * part / 100);
+                mended.push((op, 2 * before * part / 100));
+                b.spend(200, 900);
+            }
+        });
+        mended
+    });
+}
+
+/// A kernel with 25 to 70 % of the step, which stalls for one reason 35 to 80 % of its time; repaired half as often.
+fn stalled(p: &mut Planter<'_>) {
+    let (ns, stalled) = (p.part(25, 70), p.b.rng.between(35, 80));
+    let samples = p.b.rng.between(400, 9_000);
+    let reason = ["memory_dependency", "constant_memory_dependency", "synchronization"][p.b.rng.below(3)];
+    p.faster(At::Forward, 1, |b| {
+        let op = b.operator_of(
+            "aten::embedding_bag",
+            "void at::native::EmbeddingBag_updateOutputKernel_sum_mean<float, int>()",
+            ns,
+        );
+        let stalls = format!(
+            "{{\"selected\": {}, \"{reason}\": {}, \"not_selected\": {}}}",
+            samples * (90 - stalled) / 100,
+            samples * stalled / 100,
+            samples / 10
+        );
+        b.program.ops[op].details.stalls = Some(stalls);
+        // Shares as the samples, which are whole, say.
+        let (of, all) =
+            (samples * stalled / 100, samples * (90 - stalled) / 100 + samples * stalled / 100 + samples / 10);
+        vec![(op, ns - ns * of / all / 2)]
+    });
+}
+
+/// Softmax and loss in kernels of their own: softmax and its backward take 3 to 15 % of the step each, the loss 1 to 4 %.
+/// Repaired, softmax takes 0.6 times as long, and the loss nothing.
+fn loss(p: &mut Planter<'_>) {
+    let (softmax, nll) = (p.part(3, 15), p.part(1, 4));
+    let (forward, backward) = (p.places(At::Forward, 1), p.places(At::Backward, 1));
+    let first = |places: &[usize]| places.first().copied().unwrap_or(0);
+    for pass in 0..p.passes() {
+        let mut mended = Vec::new();
+        let sequences = [p.b.next_sequence(), p.b.next_sequence()];
+        let mut before = |b: &mut Builder<'_>, is_planted: bool| {
+            b.op("aten::cross_entropy_loss", |b| {
+                b.op("aten::log_softmax", |b| {
+                    b.numbered("aten::_log_softmax", Sequence::Forward(sequences[0]), |b| {
+                        let name = "void (anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, LogSoftMaxForwardEpilogue>()";
+                        let op = b.planted_kernel(name, softmax);
+                        mended.push((op, softmax * 6 / 10));
+                    });
+                });
+                if is_planted {
+                    b.op("aten::nll_loss_nd", |b| {
+                        b.numbered("aten::nll_loss_forward", Sequence::Forward(sequences[1]), |b| {
+                            b.planted_kernel("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>()", nll);
+                        });
+                    });
+                }
+            });
+        };
+        let planted = p.write(|b| before(b, true));
+        let repaired = without(&planted, "aten::nll_loss_nd");
+        p.put((At::Forward, first(&forward), pass), planted, repaired);
+        let planted = p.write(|b| {
+            b.numbered("NllLossBackward0", Sequence::Backward(sequences[1]), |b| {
+                b.operator_of("aten::nll_loss_backward", "void at::native::nll_loss_backward_reduce_cuda_kernel_2d<float, long>()", nll);
+            });
+            b.numbered("LogSoftmaxBackward0", Sequence::Backward(sequences[0]), |b| {
+                let name = "void (anonymous namespace)::cunn_SoftMaxBackward<4, float, float, float, LogSoftMaxBackwardEpilogue>()";
+                let op = b.operator_of("aten::_log_softmax_backward_data", name, softmax);
+                mended.push((op, softmax * 6 / 10));
+            });
+        });
+        let repaired = without(&planted, "NllLossBackward0");
+        p.put((At::Backward, first(&backward), pass), planted, repaired);
+        mended.into_iter().for_each(|(op, ns)| p.mend(op, ns));
+    }
+}
+
+/// The steps without the spans of a name and all that they hold.
+pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
+    let mut kept = Vec::new();
+    let mut within = 0;
+    for step in steps {
+        match step {
+            Step::Open(span) if within > 0 || span.name == name => within += 1,
+            Step::Close if within > 0 => within -= 1,
+            _ if within > 0 => {}
+            step => kept.push(step.clone()),
+        }
+    }
+    kept
+}
+
+/// One to four attentions in each step whose products have two to four kernels between them, of 0.5 to 4 % of the step
+/// each; repaired these are gone.
+fn attention(p: &mut Planter<'_>) {
+    const BETWEEN: &[(&str, &str)] = &[
+        ("aten::_softmax", "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>()"),
+        ("aten::div", "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<div>>()"),
+        ("aten::masked_fill_", "void at::native::vectorized_elementwise_kernel<4, at::native::masked_fill_kernel>()"),
+        ("aten::native_dropout", "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, 4>()"),
+    ];
+    let (count, kernels) = (p.some(1, 4), p.some(2, 4));
+    let ns = p.step_ns * p.b.rng.between(5, 40) / 1_000;
+    // Scale and mask stand before the softmax, dropout behind it.
+    let order: &[usize] = [&[1, 0][..], &[1, 0, 3], &[1, 2, 0, 3]][kernels - 2];
+    p.both(At::Forward, count, |p| {
+        let attend = |b: &mut Builder<'_>, is_planted: bool| {
+            b.python("model.py(77): attention", |b| {
+                let product = "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT";
+                b.operator_of("aten::bmm", product, ns);
+                for &i in order.iter().filter(|_| is_planted) {
+                    let ns = b.rng.jitter(ns, 20);
+                    b.operator_of(BETWEEN[i].0, BETWEEN[i].1, ns);
+                }
+                b.operator_of("aten::bmm", product, ns);
+            });
+        };
+        let planted = p.write(|b| attend(b, true));
+        let repaired = p.write(|b| attend(b, false));
+        (planted, repaired)
+    });
+}
+
+/// One to four products in float32 in each step, of 8 to 40 % of the step together; repaired they take half.
+fn products(p: &mut Planter<'_>) {
+    let count = p.some(1, 4);
+    let ns = (p.part(8, 40) / count as i64).max(20_000);
+    let name = ["ampere_sgemm_128x64_nn", "ampere_sgemm_64x64_tn", "volta_sgemm_128x128_nt"][p.b.rng.below(3)];
+    p.faster(At::Forward, count, |b| {
+        let ns = b.rng.jitter(ns, 20);
+        vec![(b.operator_of("aten::addmm", name, ns), ns / 2)]
+    });
+}
+
+/// One kernel runs six times in each step; one or two of its runs take 6 to 40 times as long as the others, and then 0.3 to
+/// 2 times the step.
+fn outliers(p: &mut Planter<'_>) {
+    let (long, times) = (p.part(30, 200), p.b.rng.between(6, 40));
+    let (ns, each) = (long / times, 6);
+    let all = p.passes() * each;
+    let most = (all / 20).clamp(1, 2);
+    let count = p.some(1, most);
+    let which = p.b.rng.sample(all, count);
+    let mut run = 0;
+    p.both(At::Forward, 1, |p| {
+        let mut mended = Vec::new();
+        let steps = p.write(|b| {
+            b.python("model.py(101): mix", |b| {
+                for _ in 0..each {
+                    let usual = b.rng.jitter(ns, 3);
+                    let op = b.operator_of(
+                        "aten::cumsum",
+                        "void at::native::tensor_kernel_scan_innermost_dim<float>()",
+                        usual,
+                    );
+                    if which.contains(&run) {
+                        b.program.ops[op].duration = usual * times;
+                        mended.push((op, usual));
+                    }
+                    run += 1;
+                }
+            });
+        });
+        mended.into_iter().for_each(|(op, ns)| p.mend(op, ns));
+        (steps.clone(), steps)
+    });
+}
+
+/// One to three kernels in each step with 5 to 25 % of the step each, whose blocks have 33 to 200 threads, none a multiple
+/// of 32; repaired they take as much less as lanes were idle.
+fn blocks(p: &mut Planter<'_>) {
+    let count = p.some(1, 3);
+    let (ns, threads) = (p.part(5, 25), [33, 36, 40, 48, 72, 80, 100, 144, 200][p.b.rng.below(9)]);
+    let lanes = (threads + 31) / 32 * 32;
+    p.faster(At::Forward, count, |b| {
+        let op = b.operator_of(
+            "aten::upsample_nearest2d",
+            "void upsample_nearest2d_out_frame<float, compute>(float const*)",
+            ns,
+        );
+        b.program.ops[op].details.block = Some(threads);
+        vec![(op, ns * threads / lanes)]
+    });
+}

@@ -1,0 +1,231 @@
+//! Streams, events, copy engines and the queue of launches.
+
+use super::Run;
+use super::record::{Activity, Category, Cause, Recorded};
+use crate::simulator::program::{Op, Program, Target, Work};
+
+/// An end and the operation that it belongs to.
+type Done = Option<(i64, usize)>;
+
+#[derive(Debug, Default)]
+struct StreamState {
+    /// The last operation.
+    last: Done,
+    /// Events that it was told to wait for since.
+    waited: Done,
+    /// All that these events stand for.
+    waits: Vec<usize>,
+    /// Activities of this stream, in order.
+    launched: Vec<usize>,
+}
+
+impl StreamState {
+    /// What a later operation has to wait for.
+    fn tail(&self) -> Done {
+        later(self.last, self.waited)
+    }
+
+    /// All operations that a later one has to wait for.
+    fn held(&self) -> impl Iterator<Item = usize> {
+        self.last.iter().map(|done| done.1).chain(self.waits.iter().copied())
+    }
+}
+
+/// The device.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    streams: Vec<StreamState>,
+    engines: [Done; 3],
+    /// Operation to activity.
+    placed: Vec<Option<usize>>,
+    pub(super) records: Vec<Recorded>,
+    pub(super) activities: Vec<Activity>,
+    /// Ends of all operations, ascending.
+    ends: Vec<(i64, usize)>,
+}
+
+/// When an operation was launched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launched {
+    pub(super) thread: usize,
+    pub(super) call: u32,
+    /// Of the call, ns.
+    pub(super) start: i64,
+    /// Of the call, ns; for a call that waits for its operation not known yet.
+    pub(super) end: Option<i64>,
+}
+
+/// The later of two; of equals the first.
+fn later(a: Done, b: Done) -> Done {
+    match (a, b) {
+        (Some(x), Some(y)) => Some(if y.0 > x.0 { y } else { x }),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Gpu {
+    pub(super) fn new(program: &Program) -> Self {
+        Self {
+            streams: program.streams.iter().map(|_| StreamState::default()).collect(),
+            engines: [None; 3],
+            placed: vec![None; program.ops.len()],
+            records: vec![Recorded::default(); program.records.len()],
+            activities: Vec::with_capacity(program.ops.len()),
+            ends: Vec::with_capacity(program.ops.len()),
+        }
+    }
+
+    pub(super) fn record(&mut self, stream: usize, record: usize, call: u32) {
+        let state = &self.streams[stream];
+        self.records[record] = Recorded { stream, call: Some(call), done: state.tail(), held: state.held().collect() };
+    }
+
+    /// Later operations of `stream` wait for `record`.
+    pub(super) fn wait(&mut self, stream: usize, record: usize) {
+        let state = &mut self.streams[stream];
+        state.waited = later(state.waited, self.records[record].done);
+        state.waits.extend(&self.records[record].held);
+    }
+
+    pub(super) fn record_done(&self, record: usize) -> Done {
+        self.records[record].done
+    }
+
+    pub(super) fn stream_done(&self, stream: usize) -> Done {
+        self.streams[stream].tail()
+    }
+
+    pub(super) fn device_done(&self) -> Done {
+        self.streams.iter().fold(None, |done, stream| later(done, stream.tail()))
+    }
+
+    /// All that a call which waits for this waits for.
+    pub(super) fn awaited(&self, target: Target) -> Vec<usize> {
+        match target {
+            Target::Device | Target::Free => self.streams.iter().flat_map(StreamState::held).collect(),
+            Target::Stream(stream) => self.streams[stream].held().collect(),
+            Target::Record(record) => self.records[record].held.clone(),
+        }
+    }
+
+    /// The end of the operation that must be done before `stream` takes another one, if its queue is full.
+    pub(super) fn room(&self, stream: usize, (limit, shared): (usize, bool)) -> Done {
+        if shared {
+            return self.ends.get(self.ends.len().checked_sub(limit)?).copied();
+        }
+        let launched = &self.streams[stream].launched;
+        let activity = *launched.get(launched.len().checked_sub(limit)?)?;
+        Some((self.activities[activity].end, self.activities[activity].op))
+    }
+}
+
+impl Run<'_> {
+    /// What `op` has to wait for on the GPU, the latest, and all of them.
+    fn prerequisites(&mut self, op: usize, graph: Done) -> (Done, Vec<usize>) {
+        let spec = &self.program.ops[op];
+        let stream = &self.gpu.streams[spec.stream];
+        let engine = spec.work.engine().and_then(|engine| self.gpu.engines[engine]);
+        let all: Vec<_> = [stream.last, stream.waited, engine, graph].into_iter().flatten().collect();
+        let latest = all.iter().fold(None, |latest, &done| later(latest, Some(done)));
+        let coincide = all.iter().any(|done| latest.is_some_and(|l| l.0 == done.0 && l.1 != done.1));
+        if coincide {
+            self.tie();
+        }
+        let waits = &self.gpu.streams[self.program.ops[op].stream].waits;
+        let mut after: Vec<usize> = all.iter().map(|done| done.1).chain(waits.iter().copied()).collect();
+        after.sort_unstable();
+        after.dedup();
+        (latest, after)
+    }
+
+    /// Fixes the times of a launched operation and returns its end. `graph`: what the level before it waits for.
+    pub(super) fn place(&mut self, op: usize, launched: Launched, graph: Done) -> i64 {
+        let (latest, after) = self.prerequisites(op, graph);
+        let base = launched.end.unwrap_or(launched.start);
+        if self.settle {
+            self.settle_latency(op, launched, latest, self.program.ops[op].level == 0);
+        }
+        let spec = &self.program.ops[op];
+        let arrives = (base + spec.latency).max(launched.start);
+        let ready = latest.map(|(end, _)| end + spec.gap);
+        let dependent = self.dependent_start(op, latest, arrives);
+        let (start, cause, lag) = match (dependent, latest, ready) {
+            (Some(start), Some((_, before)), _) => (start, Cause::Op { op: before, at: start }, Category::GpuQueue),
+            (None, Some((end, before)), Some(ready)) if ready > arrives => {
+                (ready, Cause::Op { op: before, at: end }, Category::GpuQueue)
+            }
+            _ => {
+                let at = launched.end.unwrap_or(arrives).min(arrives);
+                (arrives, Cause::Thread { thread: launched.thread, at }, Category::LaunchLatency)
+            }
+        };
+        let mut end = start + spec.duration;
+        if let (Some(_), Some((before, _))) = (dependent, latest) {
+            // The second kernel waits for the first one's results somewhere inside.
+            end = end.max(before + 501);
+        }
+        let (stream, engine) = (spec.stream, spec.work.engine());
+        self.gpu.placed[op] = Some(self.gpu.activities.len());
+        self.gpu.streams[stream].launched.push(self.gpu.activities.len());
+        self.gpu.activities.push(Activity { op, call: launched.call, start, end, cause, lag, after });
+        let ended = self.gpu.ends.partition_point(|&(other, _)| other <= end);
+        self.gpu.ends.insert(ended, (end, op));
+        let state = &mut self.gpu.streams[stream];
+        (state.last, state.waited) = (Some((end, op)), None);
+        state.waits.clear();
+        if let Some(engine) = engine {
+            self.gpu.engines[engine] = Some((end, op));
+        }
+        end
+    }
+
+    /// The start of a kernel that may overlap the kernel before it, if it can.
+    fn dependent_start(&self, op: usize, latest: Done, arrives: i64) -> Option<i64> {
+        let spec = &self.program.ops[op];
+        let (end, before) = latest.filter(|_| spec.overlap > 0 && self.program.dependent_launch)?;
+        let previous = &self.program.ops[before];
+        if previous.stream != spec.stream || previous.work != Work::Kernel {
+            return None;
+        }
+        let started = self.gpu.activities[self.gpu.placed[before]?].start;
+        let start = end - spec.overlap;
+        let waited = self.gpu.streams[spec.stream].waited.is_some_and(|(at, _)| at >= start);
+        (start > started + 300 && arrives < start && !waited).then_some(start)
+    }
+
+    /// Adjusts the lag of the loser where the prerequisite that ends last would not be the one that binds.
+    fn settle_latency(&mut self, op: usize, launched: Launched, latest: Done, first: bool) {
+        let Op { gap, duration, .. } = self.program.ops[op];
+        if launched.end.is_some() {
+            // What ends inside its call would look as if the call had waited for it.
+            let latency = &mut self.program.ops[op].latency;
+            *latency = (*latency).max(1 - duration);
+        }
+        let Some((end, _)) = latest else { return };
+        let ready = end + gap;
+        let latency = &mut self.program.ops[op].latency;
+        let Some(returns) = launched.end else {
+            // The call waits: idle at its start, the launch binds; else what was still running.
+            let arrives = launched.start + *latency;
+            if end <= launched.start && arrives <= ready {
+                *latency = ready - launched.start + 1;
+            } else if end > launched.start && arrives >= ready {
+                *latency = (ready - 1 - launched.start).max(0);
+            }
+            return;
+        };
+        if end > launched.start && *latency <= 0 {
+            // It may only start inside the call if nothing before it was running then.
+            *latency = 301;
+        }
+        let arrives = returns + *latency;
+        if end > returns && arrives >= ready {
+            *latency = ready - 1 - returns;
+        } else if end <= returns && arrives <= ready && first {
+            *latency = ready + 1 - returns;
+        }
+        if end == returns || end == launched.start {
+            self.tie();
+        }
+    }
+}

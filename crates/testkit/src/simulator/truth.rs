@@ -1,0 +1,170 @@
+//! The true critical path: back from the end of a window over what released what.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::simulator::program::Program;
+use crate::simulator::run::record::Category;
+use crate::simulator::run::{Cause, Outcome, State};
+
+/// A piece of the path. Times in ns since the profiler was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// Where it begins.
+    pub start_ns: i64,
+    /// Where it ends.
+    pub end_ns: i64,
+    /// What the time is; the names of `bound_by`.
+    pub category: &'static str,
+    /// Process and thread, or stream, as in the trace.
+    pub track: String,
+    /// The innermost span on a thread, the operation on a stream; in a lag what was waiting.
+    pub event: String,
+}
+
+/// The critical path of a window, and what it consists of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Truth {
+    /// Start of the window, ns since the profiler was started.
+    pub start_ns: i64,
+    /// End of the window.
+    pub end_ns: i64,
+    /// Its length, which is the path's too.
+    pub window_ns: i64,
+    /// Nanoseconds per category; categories without time are left out.
+    pub bound_by_ns: BTreeMap<&'static str, i64>,
+    /// Earliest first; each begins where the one before it ends.
+    pub hops: Vec<Hop>,
+}
+
+/// Where the walk is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Thread(usize),
+    Op(usize),
+}
+
+/// Looks things of one run up.
+pub(crate) struct Walk<'a> {
+    program: &'a Program,
+    outcome: &'a Outcome,
+    /// Operation to its activity.
+    placed: Vec<usize>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(program: &'a Program, outcome: &'a Outcome) -> Self {
+        let mut placed = vec![usize::MAX; program.ops.len()];
+        for (i, activity) in outcome.activities.iter().enumerate() {
+            placed[activity.op] = i;
+        }
+        Self { program, outcome, placed }
+    }
+
+    /// What ended last, and whether nothing else ended with it. `None` if nothing ever ran.
+    pub(crate) fn end(&self) -> Option<(Cause, bool)> {
+        let threads = self.outcome.threads.iter().enumerate().filter_map(|(thread, (_, segments))| {
+            let at = segments.last()?.end;
+            Some((at, Cause::Thread { thread, at }))
+        });
+        let ops = self.outcome.activities.iter().map(|a| (a.end, Cause::Op { op: a.op, at: a.end }));
+        let ends: Vec<_> = threads.chain(ops).collect();
+        let last = ends.iter().map(|end| end.0).max()?;
+        let mut at_last = ends.into_iter().filter(|end| end.0 == last);
+        let found = at_last.next()?;
+        Some((found.1, at_last.next().is_none()))
+    }
+
+    /// The path from `start` to where `cause` is.
+    pub(crate) fn truth(&self, start: i64, cause: Cause) -> Truth {
+        let (mut place, end) = split(cause);
+        let mut at = end;
+        let mut hops = Vec::new();
+        while at > start {
+            let (from, cause, lag) = match place {
+                Place::Op(op) => self.leave_op(op, at, start, &mut hops),
+                Place::Thread(thread) => match self.leave_thread(thread, at, start, &mut hops) {
+                    Some(left) => left,
+                    None => break,
+                },
+            };
+            let (next, released) = split(cause);
+            if let Some(category) = lag.filter(|_| from > start) {
+                let name = self.name(place, from);
+                self.hop(&mut hops, (released.max(start), from), category, place, name);
+            }
+            (place, at) = (next, released);
+        }
+        hops.reverse();
+        let mut bound_by_ns = BTreeMap::new();
+        for hop in &hops {
+            *bound_by_ns.entry(hop.category).or_insert(0) += hop.end_ns - hop.start_ns;
+        }
+        Truth { start_ns: start, end_ns: end, window_ns: end - start, bound_by_ns, hops }
+    }
+
+    fn leave_op(&self, op: usize, at: i64, start: i64, hops: &mut Vec<Hop>) -> (i64, Cause, Option<Category>) {
+        let activity = &self.outcome.activities[self.placed[op]];
+        let category = self.program.ops[op].work.category();
+        let name = self.program.ops[op].name.to_string();
+        self.hop(hops, (activity.start.max(start), at), category, Place::Op(op), name);
+        (activity.start, activity.cause, Some(activity.lag))
+    }
+
+    /// `None` where the thread has no earlier time.
+    fn leave_thread(
+        &self,
+        thread: usize,
+        at: i64,
+        start: i64,
+        hops: &mut Vec<Hop>,
+    ) -> Option<(i64, Cause, Option<Category>)> {
+        let segments = &self.outcome.threads[thread].1;
+        let segment = &segments[segments.partition_point(|s| s.start < at).checked_sub(1)?];
+        match segment.state {
+            State::Own(category) => {
+                let name = self.name(Place::Thread(thread), at);
+                self.hop(hops, (segment.start.max(start), at), category, Place::Thread(thread), name);
+                Some((segment.start, Cause::Thread { thread, at: segment.start }, None))
+            }
+            State::Waited { cause, category } => Some((at, cause, Some(category))),
+        }
+    }
+
+    fn hop(
+        &self,
+        hops: &mut Vec<Hop>,
+        (start_ns, end_ns): (i64, i64),
+        category: Category,
+        place: Place,
+        event: String,
+    ) {
+        if end_ns > start_ns {
+            let track = match place {
+                Place::Thread(thread) => crate::simulator::kineto::thread_label(self.outcome.threads[thread].0),
+                Place::Op(op) => format!("stream {}", self.program.streams[self.program.ops[op].stream].number),
+            };
+            hops.push(Hop { start_ns, end_ns, category: category.name(), track, event });
+        }
+    }
+
+    fn name(&self, place: Place, at: i64) -> String {
+        match place {
+            Place::Op(op) => self.program.ops[op].name.to_string(),
+            Place::Thread(thread) => {
+                let segments = &self.outcome.threads[thread].1;
+                let segment = segments.partition_point(|s| s.start < at).checked_sub(1).map(|i| &segments[i]);
+                let span = segment.and_then(|segment| segment.span);
+                span.map_or_else(String::new, |id| self.outcome.spans[id as usize].name.to_string())
+            }
+        }
+    }
+}
+
+fn split(cause: Cause) -> (Place, i64) {
+    match cause {
+        Cause::Thread { thread, at } => (Place::Thread(thread), at),
+        Cause::Op { op, at } => (Place::Op(op), at),
+    }
+}
