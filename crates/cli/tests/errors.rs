@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{failure, run, stackline, stdout, write_sample};
+use common::{failure, refusals, run, stackline, stdout, write, write_sample};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -62,21 +62,17 @@ fn a_run_that_was_cut_off_is_refused() {
 #[test]
 fn an_unknown_annotation_offers_the_nearest() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write_sample(folder.path(), 0);
-    let (code, text) = failure(&["critical-path", &trace, "--annotation", "ProfilrStep"]);
-    one_line(&text);
-    assert_eq!(code, Some(2));
-    assert!(text.contains("ProfilerStep#0"), "{text}");
+    write_sample(folder.path(), 0);
+    let said = refusals(folder.path(), &[&["critical-path", "rank0.json", "--annotation", "ProfilrStep"]]);
+    insta::assert_snapshot!(said);
 }
 
 #[test]
 fn an_instance_out_of_range_says_how_many_there_are() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write_sample(folder.path(), 0);
-    let (code, text) = failure(&["critical-path", &trace, "--annotation", "aten::mm", "--instance", "9"]);
-    one_line(&text);
-    assert_eq!(code, Some(2));
-    assert!(text.contains("there are 3"), "{text}");
+    write_sample(folder.path(), 0);
+    let args = ["critical-path", "rank0.json", "--annotation", "aten::mm", "--instance", "9"];
+    insta::assert_snapshot!(refusals(folder.path(), &[&args]));
 }
 
 #[test]
@@ -101,92 +97,80 @@ fn the_last_step_that_the_rules_leave_out_is_named() {
 
 #[test]
 fn an_unknown_option_offers_the_nearest() {
-    let (code, text) = failure(&["report", "x.json", "--formt", "json"]);
-    assert_eq!(code, Some(2));
-    assert!(text.contains("--format"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!(refusals(folder.path(), &[&["report", "x.json", "--formt", "json"]]));
 }
 
 #[test]
 fn negative_numbers_and_empty_texts_are_answered_in_words() {
-    for (args, expected) in [
-        (&["report", "x.json", "--rank", "-1"][..], "ranks count from 0, -1 is not one of them"),
-        (&["report", "x.json", "--rank", "one"], "is not a number"),
-        (&["critical-path", "x.json", "--annotation", "a", "--instance", "-1"], "instances count from 0"),
-        (&["critical-path", "x.json", "--annotation", "a", "--instance", "-2..0"], "instances count from 0"),
-        (&["critical-path", "x.json", "--annotation", ""], "leave the option out"),
-        (&["report", "x.json", "--limit", "-5"], "0 or more"),
-        (&["report", "x.json", "--threads", "-5"], "0 or more"),
-    ] {
-        let (code, text) = failure(args);
-        assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains(expected), "{args:?}: {text}");
-    }
+    let folder = tempfile::tempdir().unwrap();
+    let commands = [
+        &["report", "x.json", "--rank", "-1"][..],
+        &["report", "x.json", "--rank", "one"],
+        &["critical-path", "x.json", "--annotation", "a", "--instance", "-1"],
+        &["critical-path", "x.json", "--annotation", "a", "--instance", "-2..0"],
+        &["critical-path", "x.json", "--annotation", ""],
+        &["report", "x.json", "--limit", "-5"],
+        &["report", "x.json", "--threads", "-5"],
+    ];
+    insta::assert_snapshot!(refusals(folder.path(), &commands));
 }
 
 #[test]
 fn an_unknown_rank_step_or_table_says_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write_sample(folder.path(), 3);
-    for (args, expected) in [
-        (["--rank", "9"], "rank 3"),
-        (["--steps", "7..9"], "0 to 2"),
-        (["--table", "gpu_kernel"], "gpu_kernels"),
-        (["--fail-on", "idel>3"], "did you mean idle"),
-        (["--steps", "9..7"], "smaller comes first"),
-    ] {
-        let (code, text) = failure(&["report", &trace, args[0], args[1]]);
-        assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains(expected), "{args:?}: {text}");
-    }
+    write_sample(folder.path(), 3);
+    let commands = [
+        &["report", "rank3.json", "--rank", "9"][..],
+        &["report", "rank3.json", "--steps", "7..9"],
+        &["report", "rank3.json", "--table", "gpu_kernel"],
+        &["report", "rank3.json", "--fail-on", "idel>3"],
+        &["report", "rank3.json", "--steps", "9..7"],
+    ];
+    insta::assert_snapshot!(refusals(folder.path(), &commands));
 }
 
 #[test]
 fn options_of_one_method_are_refused_by_the_other() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write_sample(folder.path(), 0);
-    let rules = folder.path().join("rules.json");
-    std::fs::write(&rules, "{\"rules\": [\n{\"phase\": \"forwrd\", \"name\": \"x\"}]}").unwrap();
-    let rules = rules.display().to_string();
-    for (method, option, expected) in [
-        ("ctda", &["--zero-weight-launch-edges"][..], "--method hta only"),
-        ("ctda", &["--data-load-events", "x"], "--phase-rules"),
-        ("ctda", &["--overlay", "o.json"], "--method exact or hta"),
-        ("ctda", &["--save", "o.json"], "--method hta only"),
-        ("exact", &["--save", "o.json"], "--save is an option of --method hta: write --method hta"),
-        ("exact", &["--zero-weight-launch-edges", "--what-if", "gpu=0"], "stackline what-if predicts"),
-        ("exact", &["--overlay", "o.json", "--show-all-edges"], "--show-all-edges is an option of --method hta"),
-        ("ctda", &["--phase-rules", &rules], "line 2"),
-        ("hta", &["--phase-rules", &rules], "--method ctda"),
+    write_sample(folder.path(), 0);
+    write(folder.path(), "rules.json", "{\"rules\": [\n{\"phase\": \"forwrd\", \"name\": \"x\"}]}");
+    let mut said = String::new();
+    for (method, option) in [
+        ("ctda", &["--zero-weight-launch-edges"][..]),
+        ("ctda", &["--data-load-events", "x"]),
+        ("ctda", &["--overlay", "o.json"]),
+        ("ctda", &["--save", "o.json"]),
+        ("exact", &["--save", "o.json"]),
+        ("exact", &["--zero-weight-launch-edges", "--what-if", "gpu=0"]),
+        ("exact", &["--overlay", "o.json", "--show-all-edges"]),
+        ("ctda", &["--phase-rules", "rules.json"]),
+        ("hta", &["--phase-rules", "rules.json"]),
     ] {
-        let (code, text) = failure(&[&["critical-path", &trace, "--method", method], option].concat());
-        one_line(&text);
-        assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains(expected), "{option:?}: {text}");
+        let args = [&["critical-path", "rank0.json", "--method", method], option].concat();
+        said += &refusals(folder.path(), &[&args]);
     }
+    insta::assert_snapshot!(said);
 }
 
 #[test]
 fn several_ranks_need_a_choice_for_htas_path() {
     let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (write_sample(folder.path(), 10), write_sample(folder.path(), 9));
-    let (code, text) = failure(&["critical-path", &a, &b, "--method", "hta"]);
-    one_line(&text);
-    assert_eq!(code, Some(2));
-    assert!(text.contains("--rank 9|10"), "{text}");
+    write_sample(folder.path(), 10);
+    write_sample(folder.path(), 9);
+    let said = refusals(folder.path(), &[&["critical-path", "rank10.json", "rank9.json", "--method", "hta"]]);
+    insta::assert_snapshot!(said);
 }
 
 #[test]
 fn steps_and_a_what_if_say_which_option_chose_the_method() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write_sample(folder.path(), 0);
-    let (code, text) = failure(&["critical-path", &trace, "--steps", "1", "--what-if", "gpu=x0.5"]);
-    one_line(&text);
-    assert_eq!(code, Some(2));
-    for part in ["--what-if is an option of --method hta", "'ProfilerStep#1'", "stackline what-if"] {
-        assert!(text.contains(part), "{text}");
-    }
-    let (_, text) = failure(&["critical-path", &trace, "--steps", "1", "--method", "hta"]);
-    assert!(text.starts_with("error: --method hta chooses by name"), "{text}");
+    write_sample(folder.path(), 0);
+    let commands = [
+        &["critical-path", "rank0.json", "--steps", "1", "--what-if", "gpu=x0.5"][..],
+        &["critical-path", "rank0.json", "--steps", "1", "--method", "hta"],
+    ];
+    insta::assert_snapshot!(refusals(folder.path(), &commands));
 }
 
 #[test]
@@ -325,8 +309,7 @@ fn conditions_set_the_exit_code() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4), "nobody reads the report");
     // A check that cannot be judged must not pass.
     let host = folder.path().join("host.json");
-    std::fs::write(&host, r#"[{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]"#)
-        .unwrap();
+    std::fs::write(&host, stackline_testkit::mini::trace("1/1 cpu_op a 0+5")).unwrap();
     let output = run(&["report", host.to_str().unwrap(), "--fail-on", "idle<1%"]);
     assert_eq!(output.status.code(), Some(1));
     one_line(&String::from_utf8(output.stderr).unwrap());
@@ -366,24 +349,10 @@ fn a_what_if_that_selects_nothing_is_told() {
 #[test]
 fn what_if_says_what_it_cannot_do() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write_sample(folder.path(), 0);
-    let said = |edit: &[&str]| {
-        let (code, text) = failure(&[&["what-if", &trace], edit].concat());
-        one_line(&text);
-        assert_eq!(code, Some(2), "{text}");
-        text
-    };
-    let kinds = "kernel, operator, module, annotation, frame, collective, sync, wait, stream, category or events";
-    for kind in ["gpu:zzz", "cpu", "Kernel:a"] {
-        assert!(said(&["--remove", kind]).contains(kinds), "{kind}");
-    }
-    assert!(said(&["--scale", "kernel:*", "-1"]).contains("a factor is a number from 0 to 1000"));
-    assert!(said(&["--set", "kernel:*", "-5"]).contains("a duration is a number of ns from 0"));
-    assert!(failure(&["what-if", &trace, "--more-workers", "0"]).1.contains("more workers are 1 to 1024"));
-    assert!(failure(&["what-if", &trace, "--more-workers", "-1"]).1.contains("invalid value '-1' for '--more-workers"));
-    assert!(said(&["--remove", "kernel:ampere_sgem_32x32_tn"]).contains("ampere_sgemm_32x32_tn"));
-    assert!(said(&["--remove", "stream:77"]).contains("stream:0/7"));
-    assert!(said(&["--remove", "category:gpu_copy"]).contains("category:gpu_communication"));
+    write_sample(folder.path(), 0);
+    let selectors = ["gpu:zzz", "cpu", "Kernel:a", "kernel:ampere_sgem_32x32_tn", "stream:77"];
+    let said = selectors.map(|what| refusals(folder.path(), &[&["what-if", "rank0.json", "--remove", what]]));
+    insta::assert_snapshot!(said.concat());
 }
 
 #[test]

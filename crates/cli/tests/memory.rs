@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{corpus, failure, recorder, stackline, stdout, torch};
+use common::{corpus, failure, recorder, refusals, stackline, stdout, torch};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -308,11 +308,7 @@ fn what_cannot_be_shown_is_said() {
     let folder = sample();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(file("trick.pickle"), b"\x80\x02cos\nsystem\nU\x02ls\x85R.").unwrap();
-    std::fs::write(
-        file("plain.json"),
-        r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#,
-    )
-    .unwrap();
+    std::fs::write(file("plain.json"), stackline_testkit::mini::trace("1/1 - a 1+1")).unwrap();
     let drgpum = "[0]: 0(0), 1(4), 2(5)\n";
     std::fs::create_dir(file("half")).unwrap();
     std::fs::create_dir(file("rest")).unwrap();
@@ -325,27 +321,23 @@ fn what_cannot_be_shown_is_said() {
     ] {
         std::fs::write(file(name), text).unwrap();
     }
-    for (args, code, words) in [
-        (&[file("half")][..], 3, "a folder of DrGPUM's files without memory_size_list.txt"),
-        (&[file("rest")][..], 3, "a folder of DrGPUM's files without memory_liveness.txt and memory_size_list.txt"),
-        (&[file("half/memory_liveness.txt")], 3, "give the folder that holds both"),
-        (&[file("sums.json")], 3, "ends in .raw.json.gz"),
-        (&[file("wrong.memory")], 3, "text of memory, line 2, column 3: `y` is not alive here"),
-        (&[file("what.bin")], 3, "or text of memory (docs/formats/memory-text.md)"),
-        (&[file("trick.pickle")][..], 3, "GLOBAL of \"os.system\" was refused, and nothing was run"),
-        (&[file("plain.json")], 2, "profile_memory=True"),
-        (&[file("missing")], 3, "cannot read"),
-        (&[file("oom.json"), "--at".into(), "P9".into()], 2, "there are: P1"),
-        (&[file("program.memory"), "--apply".into(), "99".into()], 2, "no suggestion 99"),
-        (&[file("oom.json"), "--steps".into(), "1".into()], 2, "no steps to choose from"),
-        (&[file("oom.json"), "--rank".into(), "1".into()], 2, "no ranks to choose from"),
-        (&[file("oom.json"), "--peaks".into(), "0".into()], 2, "1..=1000"),
-    ] {
-        let args: Vec<&str> = std::iter::once("memory").chain(args.iter().map(String::as_str)).collect();
-        let (found, text) = failure(&args);
-        assert_eq!(found, Some(code), "{args:?}: {text}");
-        assert!(text.contains(words), "{args:?}: {text}");
-    }
+    let commands = [
+        &["memory", "half"][..],
+        &["memory", "rest"],
+        &["memory", "half/memory_liveness.txt"],
+        &["memory", "sums.json"],
+        &["memory", "wrong.memory"],
+        &["memory", "what.bin"],
+        &["memory", "trick.pickle"],
+        &["memory", "plain.json"],
+        &["memory", "missing"],
+        &["memory", "oom.json", "--at", "P9"],
+        &["memory", "program.memory", "--apply", "99"],
+        &["memory", "oom.json", "--steps", "1"],
+        &["memory", "oom.json", "--rank", "1"],
+        &["memory", "oom.json", "--peaks", "0"],
+    ];
+    insta::assert_snapshot!(refusals(folder.path(), &commands));
 }
 
 /// What a run keeps of memory is what its source says, to the byte of each answer.
@@ -380,11 +372,7 @@ fn runs_keep_memory() {
         assert_kept(folder.path(), "bert.json.gz", true);
     }
     // With a trace beside it, in one run.
-    std::fs::write(
-        folder.path().join("plain.json"),
-        r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#,
-    )
-    .unwrap();
+    std::fs::write(folder.path().join("plain.json"), stackline_testkit::mini::trace("1/1 - a 1+1")).unwrap();
     shown(folder.path(), &["import", "plain.json", "oom.json", "-o", "both"]);
     assert_eq!(shown(folder.path(), &["memory", "both"]), shown(folder.path(), &["memory", "oom.json"]));
     assert!(!shown(folder.path(), &["operators", "both"]).is_empty());
