@@ -54,6 +54,7 @@ mod gpu_traces;
 mod hta_exact;
 mod hta_support;
 mod hta_tables;
+mod step_windows;
 mod steps;
 mod tl_cases;
 mod tl_invariants;
