@@ -78,9 +78,8 @@ impl Trace {
     /// From when to when events are in each of these gaps, in no order.
     fn events_within(&self, gaps: &[Candidate]) -> Vec<Vec<(i64, i64)>> {
         let mut within = vec![Vec::new(); gaps.len()];
-        let counts = |event: &crate::EventId| {
-            self.events.is_plausible(*event) && self.kind(*event) != EventKind::Recording
-        };
+        let counts =
+            |event: &crate::EventId| self.events.is_plausible(*event) && self.kind(*event) != EventKind::Recording;
         for event in self.events.ids().filter(counts) {
             let (start, end) = (self.events.start[event.index()], self.events.end(event));
             let from = gaps.partition_point(|gap| gap.end < start);

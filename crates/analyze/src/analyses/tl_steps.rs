@@ -209,7 +209,7 @@ fn spread(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Wor
                 let first = names.iter().position(|name| *name == names[at]).unwrap_or(at);
                 by_process.entry((first, &names[at])).or_default().push(at);
             }
-            by_process.iter().flat_map(|((_, name), at)| of_all(Some(name), at)).collect()
+            by_process.iter().flat_map(|((_, name), at)| of_all(Some(*name), at)).collect()
         }
     };
     let stats: Vec<Summary> = measures.iter().map(|measure| Summary::of(&measure.us)).collect();

@@ -148,7 +148,7 @@ impl Exact<'_> {
         let Some(to) = ends.last() else { return Err(self.not_found(first, last)) };
         let times = LaunchTimes::new(self.trace);
         let launched = |before: i64, step: &Step| self.launched_by(&times, before, self.trace.process_of(step));
-        let within = ends.iter().flat_map(|step| launched(step.end, step)).collect();
+        let within = ends.iter().flat_map(|&step| launched(step.end, step)).collect();
         Ok((self.span_window(to.event, from.start, to.end), [launched(from.start, from), within]))
     }
 
