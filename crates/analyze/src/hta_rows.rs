@@ -109,10 +109,10 @@ impl<'a> HtaRows<'a> {
             })
             .collect();
         if scope.steps.is_some() {
-            let work = scope.gpu_work(trace);
+            let (work, host) = (scope.gpu_work(trace), scope.host_work(trace));
             rows.retain(|r| match trace.gpu.of_event(r.event) {
                 Some(gpu) => work.has(gpu),
-                None => scope.has_event(trace, r.event),
+                None => host.has(r.event),
             });
         }
         let by_index = rows.iter().enumerate().map(|(at, row)| (row.index, at as u32)).collect();

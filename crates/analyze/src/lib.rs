@@ -26,6 +26,7 @@ pub mod op_tree;
 mod recording;
 mod scope;
 pub mod stats;
+mod step_cycles;
 pub mod step_marks;
 pub mod steps;
 pub mod summary;

@@ -2,7 +2,7 @@
 
 use crate::DefaultWindow;
 use crate::critical_path::exact::WindowChoice;
-use crate::steps::Looked;
+use crate::steps::{Looked, host_window_of};
 use stackline_model::{EventId, GpuId, Trace};
 
 /// A selection of steps. The default is each analysis' own: the steps that [`Looked`] chooses, or the whole trace for tables
@@ -41,19 +41,31 @@ impl Scope {
         }
     }
 
-    /// Whether an event belongs to the scope: events on CPU threads by the step in which they start. For GPU work use
-    /// [`Self::gpu_work`], which goes by the time at which it runs.
-    pub fn has_event(&self, trace: &Trace, event: EventId) -> bool {
-        let Some((first, last)) = self.steps else { return true };
-        let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
-        let step = trace.step_at(start, trace.tracks.pid(track)).and_then(|i| trace.steps.get(i as usize));
-        step.is_some_and(|s| (first..=last).contains(&s.number))
+    /// Which events of CPU threads belong to the scope: all that start from the start of its first step to the end of its last one, of
+    /// whatever process, also between steps. For GPU work use [`Self::gpu_work`], which goes by the time at which it runs.
+    pub fn host_work<'a>(&self, trace: &'a Trace) -> HostWork<'a> {
+        HostWork { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
     }
 
     /// Which GPU work belongs to the scope: all that runs in the window of its steps, whoever launched it.
     pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
         let window = self.steps.map(|_| Looked::at(trace, self).window(trace).unwrap_or((0, 0)));
         GpuWork { trace, window }
+    }
+}
+
+/// Events of CPU threads in a [`Scope`].
+#[derive(Clone, Copy, Debug)]
+pub struct HostWork<'a> {
+    trace: &'a Trace,
+    /// From when to when, in ns since the trace's base; `None`: all of it.
+    window: Option<(i64, i64)>,
+}
+
+impl HostWork<'_> {
+    /// Whether an event of a thread belongs to it.
+    pub fn has(&self, event: EventId) -> bool {
+        self.window.is_none_or(|(from, to)| (from..to).contains(&self.trace.events.start[event.index()]))
     }
 }
 

@@ -3,11 +3,14 @@
 //! A step has two lengths. Its span on the CPU is what the program marked. With its GPU work it takes from when all that was
 //! launched before it is done, to when all that was launched before its end is: a host that runs ahead of the GPU has begun the next
 //! step by then. So all of them together take as long as the program.
+//!
+//! Steps belong to their process. One window holds those of all processes of the trace: from the first start to the last end.
 
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
 use crate::imports::end_of_imports;
 use crate::launch_times::LaunchTimes;
+use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
 use stackline_model::words::duration;
 use stackline_model::{GpuId, Key, Step, Trace};
 use std::collections::BTreeMap;
@@ -39,34 +42,25 @@ impl Looked {
             return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
         }
         let work = LaunchedWork::of(trace, is_timed(trace));
-        let of_processes = timed_steps(trace, &work);
-        // Ranks of one trace have steps of one number, which run side by side.
-        let count = |from: i64, to: i64| {
-            let of_process = |steps: &Vec<(i64, i64)>| steps.iter().filter(|(n, _)| (from..=to).contains(n)).count();
-            of_processes.values().map(of_process).max().unwrap_or(0)
-        };
-        let stretch = |from, to| match has_work(trace, &work, (from, to)) {
+        let window = |from, to| match has_work(trace, &work, (from, to)) {
             false => WindowChoice::Steps(from, to),
             true => WindowChoice::StepsWithWork(from, to),
         };
+        let cycle = Cycle::of(trace, scope.steps);
+        let of_processes = timed_steps(trace, &work, &cycle.steps);
+        let shared = || note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
         if let Some((from, to)) = scope.steps {
-            let notes = missing_steps(trace, (from, to)).into_iter().collect();
-            return Self { choice: stretch(from, to), steps: count(from, to), notes, warm_ups: Vec::new() };
+            let notes = missing_steps(trace, (from, to)).into_iter().chain(shared()).collect();
+            let steps = most_steps(&of_processes, (from, to));
+            return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new() };
         }
-        let warm_ups: BTreeMap<i64, f64> = of_processes.values().flat_map(|steps| warm_ups(steps)).collect();
-        let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !warm_ups.contains_key(n));
-        let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else { return Self::without_imports(trace) };
-        let note = |(number, times): (&i64, &f64)| {
-            format!(
-                "step {number} took {times:.1} times as long as the middle one of those after it and is left out, as a first one that warms up: --steps says otherwise"
-            )
-        };
-        Self {
-            choice: stretch(from, to),
-            steps: count(from, to),
-            notes: warm_ups.iter().map(note).collect(),
-            warm_ups: warm_ups.into_keys().collect(),
-        }
+        // Where steps of another cycle have the same numbers, numbers alone do not leave out the first ones of this cycle.
+        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::of(&of_processes) };
+        let Some((from, to)) = warm_ups.others(&of_processes) else { return Self::without_imports(trace) };
+        let several = of_processes.len() > 1;
+        let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared()).collect();
+        let steps = most_steps(&of_processes, (from, to));
+        Self { choice: window(from, to), steps, notes, warm_ups: warm_ups.left_out((from, to)) }
     }
 
     fn without_imports(trace: &Trace) -> Self {
@@ -84,13 +78,9 @@ impl Looked {
     #[must_use]
     pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
         match self.choice {
-            WindowChoice::Steps(first, last) => {
-                first_and_last(trace, (first, last)).map(|(from, to)| (from.start, to.end))
-            }
+            WindowChoice::Steps(first, last) => host_window(&numbered(trace, (first, last))),
             WindowChoice::StepsWithWork(first, last) => {
-                let (from, to) = first_and_last(trace, (first, last))?;
-                let work = LaunchedWork::of(trace, is_timed(trace));
-                Some((work.done(trace, from, from.start), work.done(trace, to, to.end)))
+                LaunchedWork::of(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
             }
             _ => None,
         }
@@ -116,34 +106,114 @@ pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
     }
 }
 
-/// The step of these numbers that begins first, and the one that ends last.
-fn first_and_last(trace: &Trace, (first, last): (i64, i64)) -> Option<(&Step, &Step)> {
-    let chosen = |step: &&Step| (first..=last).contains(&step.number);
-    let from = trace.steps.iter().filter(chosen).min_by_key(|step| step.start)?;
-    Some((from, trace.steps.iter().filter(chosen).max_by_key(|step| step.end)?))
+/// From the first start to the last end of steps on the CPU.
+fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
+    Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
+}
+
+/// From the start of the first to the end of the last of the steps of these numbers on the CPU, in ns since the trace's base; of several
+/// processes, of them all.
+pub(crate) fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> {
+    host_window(&numbered(trace, numbers))
+}
+
+/// Of the steps of these numbers the one with whose start their window begins, where GPU work of the steps before is waited for, and the
+/// last one of each process, that which ends last at the end.
+pub(crate) fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
+    let steps = numbered(trace, numbers);
+    let mut last: BTreeMap<Key, &Step> = BTreeMap::new();
+    for &step in &steps {
+        let known = last.entry(trace.process_of(step)).or_insert(step);
+        if step.end >= known.end {
+            *known = step;
+        }
+    }
+    let mut last: Vec<&Step> = last.into_values().collect();
+    last.sort_by_key(|step| (step.end, step.start));
+    // Within a process work is done in the order of steps.
+    if last.len() < 2 {
+        return Some((steps.into_iter().min_by_key(|step| step.start)?, last));
+    }
+    let work = LaunchedWork::of(trace, is_timed(trace));
+    let first = steps.into_iter().min_by_key(|step| (work.done(trace, step, step.start), step.start))?;
+    Some((first, last))
 }
 
 /// Whether GPU work makes the window of steps another one than their spans on the CPU: not where they launched none and none from
 /// before them reaches into them, nor where work from before outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
-    let Some((from, to)) = first_and_last(trace, numbers) else { return !trace.gpu.is_empty() };
-    let has_launched = [Some(process_of(trace, to)), None].iter().any(|p| work.has_launched(*p, (from.start, to.end)));
-    let (start, end) = (work.done(trace, from, from.start), work.done(trace, to, to.end));
-    start < end && (has_launched || (start, end) != (from.start, to.end))
+    let steps = numbered(trace, numbers);
+    let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {
+        return !trace.gpu.is_empty();
+    };
+    let mut launchers = processes(trace, steps).into_iter().map(Some).chain([None]);
+    let has_launched = launchers.any(|process| work.has_launched(process, host));
+    window.0 < window.1 && (has_launched || window != host)
 }
 
 fn is_timed(trace: &Trace) -> impl Fn(GpuId) -> bool {
     |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])
 }
 
-/// Numbers and lengths with GPU work of the steps of each process that take any time, in time order.
-fn timed_steps(trace: &Trace, work: &LaunchedWork) -> BTreeMap<Key, Vec<(i64, i64)>> {
-    let mut of_processes: BTreeMap<Key, Vec<(i64, i64)>> = BTreeMap::new();
-    let spans = trace.steps.iter().map(|step| work.span(trace, step));
-    for (step, (from, to)) in trace.steps.iter().zip(spans).filter(|(step, _)| step.end > step.start) {
-        of_processes.entry(process_of(trace, step)).or_default().push((step.number, to.saturating_sub(from)));
+/// Numbers and lengths with GPU work of steps, in time order.
+type Lengths = Vec<(i64, i64)>;
+
+/// Those of the steps of each process that take any time.
+fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<Key, Lengths> {
+    let mut of_processes: BTreeMap<Key, Lengths> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.end > step.start) {
+        let (from, to) = work.span(trace, step);
+        of_processes.entry(trace.process_of(step)).or_default().push((step.number, to.saturating_sub(from)));
     }
     of_processes
+}
+
+/// How many steps of these numbers the process has that has most: those of one number run side by side.
+fn most_steps(of_processes: &BTreeMap<Key, Lengths>, (from, to): (i64, i64)) -> usize {
+    let count = |steps: &Lengths| steps.iter().filter(|(number, _)| (from..=to).contains(number)).count();
+    of_processes.values().map(count).max().unwrap_or(0)
+}
+
+/// First steps that warm up, of all processes.
+#[derive(Default)]
+struct WarmUps {
+    /// By number, how many times as long it takes as the middle one of those after it, and the process whose step that is.
+    found: BTreeMap<i64, (f64, Key)>,
+}
+
+impl WarmUps {
+    fn of(of_processes: &BTreeMap<Key, Lengths>) -> Self {
+        let mut found = BTreeMap::new();
+        for (&process, steps) in of_processes {
+            found.extend(warm_ups(steps).into_iter().map(|(number, times)| (number, (times, process))));
+        }
+        Self { found }
+    }
+
+    /// The first and last number of the other steps.
+    fn others(&self, of_processes: &BTreeMap<Key, Lengths>) -> Option<(i64, i64)> {
+        let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !self.found.contains_key(n));
+        Some((numbers().min()?, numbers().max()?))
+    }
+
+    /// The numbers that a range leaves out: those of one process may lie among the steps of another.
+    fn left_out(&self, (from, to): (i64, i64)) -> Vec<i64> {
+        self.found.keys().copied().filter(|number| !(from..=to).contains(number)).collect()
+    }
+
+    /// A sentence for each.
+    fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
+        let left_out = self.left_out(range);
+        let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
+            let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
+            let said = match left_out.contains(number) {
+                true => "is left out, as a first one that warms up: --steps says otherwise",
+                false => "warms up, but is not left out: steps of other processes have numbers around it",
+            };
+            format!("step {number}{of} took {times:.1} times as long as the middle one of those after it and {said}")
+        };
+        self.found.iter().map(note).collect()
+    }
 }
 
 /// First steps of a process that warm up, one after another: a compiler may need several.
@@ -166,10 +236,6 @@ fn comes_again(length: i64, others: &[i64]) -> bool {
     let is_as_long = |other: &&i64| other.saturating_mul(4) >= length.saturating_mul(3);
     let again = others.iter().skip_while(is_as_long).filter(is_as_long).count();
     again >= 2 && 10 * again >= others.len()
-}
-
-fn process_of(trace: &Trace, step: &Step) -> Key {
-    trace.tracks.pid(trace.events.track[step.event.index()])
 }
 
 /// What a program did before its first step, in ns.
@@ -210,23 +276,20 @@ impl std::fmt::Display for StartUp {
 /// How long the steps of a stretch take in the mean, each with its GPU work where the stretch has it, in ns: less than their part of the
 /// stretch where time lies between them. `None` where steps of several processes run side by side, or there are none.
 pub(crate) fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
-    let (numbers, work) = match *choice {
-        WindowChoice::Steps(from, to) => (from..=to, false),
-        WindowChoice::StepsWithWork(from, to) => (from..=to, true),
+    let (numbers, with_work) = match *choice {
+        WindowChoice::Steps(from, to) => ((from, to), false),
+        WindowChoice::StepsWithWork(from, to) => ((from, to), true),
         _ => return None,
     };
-    let spans =
-        if work { with_gpu_work(trace) } else { trace.steps.iter().map(|step| (step.start, step.end)).collect() };
-    let mut process = None;
-    let mut lengths = Vec::new();
-    for (step, (from, to)) in trace.steps.iter().zip(spans).filter(|(step, _)| numbers.contains(&step.number)) {
-        if *process.get_or_insert_with(|| process_of(trace, step)) != process_of(trace, step) {
-            return None;
-        }
-        lengths.push(to.saturating_sub(from));
+    let steps = numbered(trace, numbers);
+    if processes(trace, steps.iter().copied()).len() > 1 {
+        return None;
     }
-    let all = lengths.iter().fold(0i64, |all, &one| all.saturating_add(one));
-    all.checked_div(lengths.len() as i64)
+    let work = with_work.then(|| LaunchedWork::of(trace, is_timed(trace)));
+    let span = |step: &Step| work.as_ref().map_or((step.start, step.end), |work| work.span(trace, step));
+    let lengths = steps.iter().map(|step| span(step)).map(|(from, to)| to.saturating_sub(from));
+    let all = lengths.fold(0i64, i64::saturating_add);
+    all.checked_div(steps.len() as i64)
 }
 
 /// From when to when each of [`Trace::steps`] takes with its GPU work, in ns.
@@ -279,6 +342,14 @@ impl LaunchedWork {
         (from, self.done(trace, step, step.end).max(from))
     }
 
+    /// The window of steps with their GPU work, of all of their processes: from when the first of these is done with all that it launched
+    /// before its first step, to when the last is done with all that it launched before the end of its last step.
+    fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
+        let starts = steps.iter().map(|step| self.done(trace, step, step.start));
+        let ends = steps.iter().map(|step| self.done(trace, step, step.end));
+        Some((starts.min()?, ends.max()?))
+    }
+
     /// Whether a process launched any in a stretch.
     fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
         let Some(work) = self.of_processes.get(&process) else { return false };
@@ -292,18 +363,23 @@ impl LaunchedWork {
             let before = work.partition_point(|&(launched, _)| launched < moment);
             Some(work[..before].last()?.1)
         };
-        let own = until(Some(process_of(trace, step)));
+        let own = until(Some(trace.process_of(step)));
         moment.max(own.unwrap_or(i64::MIN)).max(until(None).unwrap_or(i64::MIN))
     }
 }
 
-/// How long after the end of each step the next one of its process begins, in ns; none of last ones.
+/// How long after the end of each step the next one of its process begins, in ns; none of last ones, nor where the recording pauses between
+/// the two.
 pub(crate) fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
-    let mut begins: BTreeMap<Key, i64> = BTreeMap::new();
+    let pauses = trace.pauses();
+    let cycle = |step: &Step| pauses.partition_point(|pause| pause.end <= step.start);
+    let mut begins: BTreeMap<Key, (i64, usize)> = BTreeMap::new();
     let mut between = vec![None; spans.len()];
     for (at, &(from, to)) in spans.iter().enumerate().rev() {
-        let next = begins.insert(process_of(trace, &trace.steps[at]), from);
-        between[at] = next.map(|next| next.saturating_sub(to).max(0));
+        let step = &trace.steps[at];
+        let next = begins.insert(trace.process_of(step), (from, cycle(step)));
+        let next = next.filter(|(_, of)| *of == cycle(step));
+        between[at] = next.map(|(next, _)| next.saturating_sub(to).max(0));
     }
     between
 }

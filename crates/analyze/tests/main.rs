@@ -52,6 +52,7 @@ mod gpu_traces;
 mod hta_exact;
 mod hta_support;
 mod hta_tables;
+mod step_windows;
 mod steps;
 mod support;
 mod tl_cases;

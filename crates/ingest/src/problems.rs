@@ -75,6 +75,8 @@ codes! {
         "several steps have the same number: each counts as a step of its own, --steps takes all of them";
     REPEATED_MARK "step_mark_repeated" Note
         "marks of steps stand in the file more than once, with the same times: each counts once";
+    RECORDING_PAUSED "recording_paused" Note
+        "nothing was recorded between two steps for longer than steps take, as between two cycles of a profiler: what ran then is not known, and no window of steps spans it";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note

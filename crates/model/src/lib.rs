@@ -35,6 +35,7 @@ mod links;
 mod memory;
 pub mod names;
 pub mod native_names;
+mod pauses;
 mod read_report;
 mod repeats;
 mod strings;
@@ -66,6 +67,7 @@ pub use memory::{
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
     call_flags,
 };
+pub use pauses::Pause;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};

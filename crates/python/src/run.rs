@@ -203,7 +203,11 @@ impl NativeRun {
         let has_window = scope == Scope::default() && analysis.window != DefaultWindow::Own;
         let looked = || -> Vec<Looked> { asked.iter().map(|trace| Looked::at(trace, &Scope::default())).collect() };
         let window = if has_window { default_window(&looked()) } else { None };
-        let note = window.map(|(window, _)| format!("Of {window}; whole=True takes all of the trace."));
+        let said = |(window, notes): (String, Vec<String>)| {
+            let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();
+            format!("Of {window}; whole=True takes all of the trace.{notes}")
+        };
+        let note = window.map(said);
         let made = |table: &Table| {
             let is_of_whole = table.notes.iter().any(|note| note.starts_with(OF_WHOLE_TRACE));
             Ok(NativeTable::from_model(table)?.noted(note.clone().filter(|_| !is_of_whole)))

@@ -1,7 +1,9 @@
 //! Which parts of two runs are put beside each other.
 
 use crate::Opened;
+use stackline_analyze::Scope;
 use stackline_analyze::calls::Stretch;
+use stackline_analyze::steps::Looked;
 
 impl Opened {
     /// The part of this run that is like a part of the one that it is compared with: its own steps for any steps, without the first
@@ -28,10 +30,9 @@ impl Opened {
         part == Stretch::Chosen || chosen.is_some_and(|(first, last)| part == Stretch::Steps(first, last))
     }
 
-    /// Whether the first step is left out by itself.
+    /// Whether a first step is left out by itself.
     fn warms_up(&self, rank: Option<i64>) -> bool {
-        let Ok((at, trace)) = self.trace(rank) else { return false };
-        let first = trace.steps.iter().map(|step| step.number).min();
-        self.chosen(at).is_some_and(|(from, _)| first < Some(from))
+        let warms_up = |(_, trace)| !Looked::at(trace, &Scope::default()).warm_ups.is_empty();
+        self.trace(rank).is_ok_and(warms_up)
     }
 }

@@ -521,6 +521,7 @@ export type LargeGroup = {
   readonly meanwhile: Meanwhile | null;
   readonly advice: string;
   readonly gain: Gain | null;
+  readonly edits: ReadonlyArray<string>;
 };
 
 /** A line: its number, function, inclusive and exclusive sum, and how much of the exclusive one is an estimate. */

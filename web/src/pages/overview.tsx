@@ -167,9 +167,10 @@ function Ranks() {
 
 function Step({ row }: { row: Row }) {
   const time = (name: string) => duration(Number(row[name] ?? 0) * 1e3);
+  const process = row.process ? ` of process ${row.process}` : "";
   return (
     <div>
-      <dt>{Number(row.steps ?? 0) > 1 ? "Step, median" : "Step"}</dt>
+      <dt>{Number(row.steps ?? 0) > 1 ? `Step${process}, median` : `Step${process}`}</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
         {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as the program marks them` : `${state.value.steps ? "the one that is chosen" : "the only one"}, as the program marks it`}

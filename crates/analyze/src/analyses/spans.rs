@@ -40,7 +40,7 @@ impl Row {
 }
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let inside = inside(trace);
+    let (inside, host) = (inside(trace), scope.host_work(trace));
     let mut rows: Vec<Row> = Vec::new();
     for track in trace.tracks.ids() {
         let kind = trace.tracks.get(track).kind;
@@ -49,7 +49,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         }
         let own = (kind == TrackKind::Thread).then_some(0);
         let mut index: FxHashMap<StrId, usize> = FxHashMap::default();
-        let counts = |e: &&EventId| is_span(trace, **e) && scope.has_event(trace, **e);
+        let counts = |e: &&EventId| is_span(trace, **e) && host.has(**e);
         for &event in trace.track_events(track).iter().filter(counts) {
             let i = event.index();
             let name = trace.events.name[i];

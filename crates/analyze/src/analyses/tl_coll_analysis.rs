@@ -133,7 +133,8 @@ fn of_host(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
         return Vec::new();
     }
     let all = host_collectives(view.trace).into_iter().map(|(event, _)| event);
-    all.filter(|&event| scope.has_event(view.trace, event)).collect()
+    let host = scope.host_work(view.trace);
+    all.filter(|&event| host.has(event)).collect()
 }
 
 fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {

@@ -62,7 +62,8 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let view = GpuView::new(trace, scope, Definition::Exact);
     let tree = OpTree::new(trace);
     let costs = costs(trace, &view, &tree);
-    let used: Vec<bool> = tree.op.iter().map(|&op| scope.has_event(trace, op)).collect();
+    let host = scope.host_work(trace);
+    let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op)).collect();
     let note = view.coverage_note();
     vec![flat(trace, &tree, &costs, &used).note(note.clone()), merged(trace, &tree, &costs, &used).note(note)]
 }

@@ -2,11 +2,13 @@
 
 use crate::intervals::{total, union};
 use crate::stats;
+use crate::step_cycles::{Cycle, processes};
 use crate::steps::{between, with_gpu_work};
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, EventKind, GpuId, Step, Table, Trace, Unit};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
 pub(super) const STEPS: Analysis = Analysis {
@@ -43,12 +45,12 @@ impl Work {
 pub(super) const LEAST_KNOWN: i64 = 10;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let selected: Vec<(usize, &Step)> = trace
-        .steps
-        .iter()
-        .enumerate()
-        .filter(|(_, s)| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&s.number)))
-        .collect();
+    // Those that share the window of other tables.
+    let cycle = scope.steps.map(|numbers| Cycle::of(trace, Some(numbers)));
+    let in_scope: Option<BTreeSet<EventId>> =
+        cycle.as_ref().map(|cycle| cycle.steps.iter().map(|step| step.event).collect());
+    let is_in_scope = |step: &Step| in_scope.as_ref().is_none_or(|events| events.contains(&step.event));
+    let selected: Vec<(usize, &Step)> = trace.steps.iter().enumerate().filter(|(_, step)| is_in_scope(step)).collect();
     let work = work(trace);
     let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;
     let time_us: Vec<f64> = selected.iter().map(|(_, s)| us((s.start, s.end))).collect();
@@ -57,9 +59,11 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let with_gpu_us: Vec<Option<f64>> = selected.iter().map(with_gpu).collect();
     let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let gaps = between(trace, &spans);
-    let between_us = selected.iter().filter_map(|(i, _)| gaps[*i]).map(|ns| ns as f64 / 1e3).collect();
+    let between_us = selected.iter().map(|(i, _)| gaps[*i].map(|ns| ns as f64 / 1e3)).collect();
     let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
-    vec![steps(trace, &selected, &times, &work), spread(&selected, &times, &work)]
+    let steps = steps(trace, &selected, &times, &work);
+    let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
+    vec![notes.fold(steps, Table::note), spread(trace, &selected, &times, &work)]
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -109,7 +113,19 @@ struct Times {
     /// With the GPU work that it launched, where the file has any of it; none in traces without GPUs.
     with_gpu_us: Option<Vec<Option<f64>>>,
     /// From the end of a step with its GPU work to the begin of the next one of its process, of all but last ones.
-    between_us: Vec<f64>,
+    between_us: Vec<Option<f64>>,
+}
+
+/// The processes of steps as texts, where there are several.
+fn of_processes(trace: &Trace, selected: &[(usize, &Step)]) -> Option<Vec<String>> {
+    let several = processes(trace, &trace.steps).len() > 1;
+    several.then(|| selected.iter().map(|(_, step)| trace.key_text(trace.process_of(step))).collect())
+}
+
+/// A note as a sentence of its own.
+fn sentence(note: &str) -> String {
+    let mut letters = note.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
 /// Time between steps is told where it is more than this part of them.
@@ -126,7 +142,12 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     let busy: Vec<Option<f64>> = selected.iter().map(|(i, _)| known(i).map(|work| work.busy_ns as f64 / 1e3)).collect();
     let has_launches = trace.gpu.launch.iter().any(|launch| launch.some().is_some());
     let launched = |i: &usize| known(i).filter(|_| has_launches);
-    let table = Table::new("steps", "Steps: time and GPU work")
+    let table = Table::new("steps", "Steps: time and GPU work");
+    let table = match of_processes(trace, selected) {
+        Some(processes) => table.text("process", processes),
+        None => table,
+    };
+    let table = table
         .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
         .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
         .f64("time_us", Unit::Us, time_us.iter().copied())
@@ -149,29 +170,63 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     )
 }
 
-fn spread(selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
-    let known = selected.iter().map(|(i, _)| &work[*i]).filter(|work| !work.is_unknown());
-    let busy: Vec<f64> = known.map(|work| work.busy_ns as f64 / 1e3).collect();
-    let with_gpu: Option<Vec<f64>> = times.with_gpu_us.as_ref().map(|us| us.iter().copied().flatten().collect());
-    let mut measures = vec![("time", &times.time_us[..])];
-    measures.extend(with_gpu.as_ref().map(|us| ("with_gpu", &us[..])));
-    if times.with_gpu_us.is_some() {
-        measures.push(("gpu_busy", &busy[..]));
+/// What of steps spreads: a measure, its values in µs, and the process whose steps they are, where there are several.
+struct Measure {
+    process: Option<String>,
+    name: &'static str,
+    us: Vec<f64>,
+}
+
+/// The measures of these of the selected steps.
+fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Work]) -> Vec<(&'static str, Vec<f64>)> {
+    let time_us: Vec<f64> = at.iter().map(|&at| times.time_us[at]).collect();
+    let between_us: Vec<f64> = at.iter().filter_map(|&at| times.between_us[at]).collect();
+    let is_between = between_us.iter().sum::<f64>() > LEAST_BETWEEN * time_us.iter().sum::<f64>();
+    let mut measures = vec![("time", time_us)];
+    if let Some(with_gpu_us) = &times.with_gpu_us {
+        let known = at.iter().map(|&at| &work[selected[at].0]).filter(|work| !work.is_unknown());
+        measures.push(("with_gpu", at.iter().filter_map(|&at| with_gpu_us[at]).collect()));
+        measures.push(("gpu_busy", known.map(|work| work.busy_ns as f64 / 1e3).collect()));
     }
-    if times.between_us.iter().sum::<f64>() > LEAST_BETWEEN * times.time_us.iter().sum::<f64>() {
-        measures.push(("between", &times.between_us[..]));
-    }
+    measures.extend(is_between.then_some(("between", between_us)));
     measures.retain(|(_, values)| !values.is_empty());
-    let stats: Vec<Summary> = measures.iter().map(|(_, v)| Summary::of(v)).collect();
+    measures
+}
+
+fn spread(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
+    let all: Vec<usize> = (0..selected.len()).collect();
+    let of_all = |process: Option<&String>, at: &[usize]| -> Vec<Measure> {
+        let measure = |(name, us)| Measure { process: process.cloned(), name, us };
+        measures(selected, at, times, work).into_iter().map(measure).collect()
+    };
+    let processes = of_processes(trace, selected);
+    let measures: Vec<Measure> = match &processes {
+        None => of_all(None, &all),
+        Some(names) => {
+            let mut by_process: BTreeMap<(usize, &String), Vec<usize>> = BTreeMap::new();
+            for &at in &all {
+                // In the order of their first steps.
+                let first = names.iter().position(|name| *name == names[at]).unwrap_or(at);
+                by_process.entry((first, &names[at])).or_default().push(at);
+            }
+            by_process.iter().flat_map(|((_, name), at)| of_all(Some(*name), at)).collect()
+        }
+    };
+    let stats: Vec<Summary> = measures.iter().map(|measure| Summary::of(&measure.us)).collect();
     let quantile = |q: f64| {
-        measures.iter().map(move |(_, values)| {
-            let mut sorted = values.to_vec();
+        measures.iter().map(move |measure| {
+            let mut sorted = measure.us.clone();
             sorted.sort_by(f64::total_cmp);
             stats::quantile(&sorted, q)
         })
     };
-    Table::new("steps_spread", "How much steps differ")
-        .text("measure", measures.iter().map(|(name, _)| Some((*name).to_owned())))
+    let table = Table::new("steps_spread", "How much steps differ");
+    let table = match processes {
+        Some(_) => table.text("process", measures.iter().map(|measure| measure.process.clone())),
+        None => table,
+    };
+    table
+        .text("measure", measures.iter().map(|measure| Some(measure.name.to_owned())))
         .i64("steps", Unit::None, stats.iter().map(|s| s.count as i64))
         .f64("mean_us", Unit::Us, stats.iter().map(|s| s.mean))
         .f64("median_us", Unit::Us, stats.iter().map(|s| s.median))

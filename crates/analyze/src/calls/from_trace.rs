@@ -10,7 +10,7 @@ use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
 use crate::findings::STALL_REASON;
 use crate::frame_names::frame;
-use crate::steps::Looked;
+use crate::steps::{Looked, host_window_of};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
@@ -95,9 +95,7 @@ fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
     let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
         return (i64::MIN, i64::MAX);
     };
-    let chosen = || trace.steps.iter().filter(|step| (from..=to).contains(&step.number) && step.end > step.start);
-    let (start, end) = (chosen().map(|step| step.start).min(), chosen().map(|step| step.end).max());
-    (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX))
+    host_window_of(trace, (from, to)).unwrap_or((i64::MIN, i64::MAX))
 }
 
 /// Whether an operation of a GPU counts in a window: with what launched it; if that is not known, in no window that ends, as steps do.

@@ -11,7 +11,7 @@ use crate::steps::{FAR_OFF, between, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, GpuId, StrId, Trace, Vendor, flags};
+use stackline_model::{EventId, GpuId, Key, StrId, Trace, Vendor, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -224,21 +224,24 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
     let known: Vec<i64> = gaps.iter().copied().flatten().collect();
     let usual = middle(&known).unwrap_or(0);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
-    let mut lengths = Vec::new();
+    let mut lengths: Vec<StepLength> = Vec::new();
     let mut position = Vec::new();
+    let mut of_processes: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
         let with_between_ns = ns[at].saturating_add(gaps[at].unwrap_or(usual));
+        of_processes.entry(trace.process_of(step)).or_default().push(lengths.len());
         lengths.push(StepLength { number: step.number, ns: ns[at], with_between_ns, left_out: None });
         position.push(at);
     }
     // Who names steps wants those.
-    if scope.steps.is_none() && lengths.len() > 2 {
-        let last = lengths.len() - 1;
+    let own = if scope.steps.is_none() { of_processes } else { BTreeMap::new() };
+    for own in own.values().filter(|own| own.len() > 2) {
+        let (first, last) = (own[0], own[own.len() - 1]);
         // Neither end speaks for the others, as far as there are enough.
-        let inner = if last > 2 { 1..last } else { 0..last + 1 };
-        let others: Vec<i64> = lengths[inner].iter().map(|step| step.ns).collect();
-        if is_odd(lengths[0].ns, &others, true) {
-            lengths[0].left_out = Some(WARM_UP);
+        let inner = if own.len() > 3 { 1..own.len() - 1 } else { 0..own.len() };
+        let others: Vec<i64> = own[inner].iter().map(|&at| lengths[at].ns).collect();
+        if is_odd(lengths[first].ns, &others, true) {
+            lengths[first].left_out = Some(WARM_UP);
         }
         if is_odd(lengths[last].ns, &others, false) {
             lengths[last].left_out = Some("cut off");

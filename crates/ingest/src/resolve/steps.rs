@@ -8,6 +8,7 @@ use crate::problems;
 use crate::sources::{device_rows, xprof};
 use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use stackline_model::words::duration;
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
 use std::hash::BuildHasher;
@@ -76,6 +77,10 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     }
     for number in written_twice(trace) {
         problems::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
+    }
+    for pause in trace.pauses() {
+        let example = format!("{} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
+        problems::RECORDING_PAUSED.count(&mut trace.report, None, &example);
     }
 }
 

@@ -240,6 +240,7 @@ struct LargeGroup {
     meanwhile: Option<Meanwhile>,
     advice: String,
     gain: Option<Gain>,
+    edits: Vec<String>,
 }
 
 /// What runs on another thread meanwhile, and for how much of the time.

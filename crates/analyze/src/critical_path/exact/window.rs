@@ -7,6 +7,8 @@ use super::names::bits;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
 use crate::launch_times::LaunchTimes;
+use crate::step_cycles::numbered;
+use crate::steps::ends_with_work;
 use stackline_model::{EventId, EventKind, GpuId, Key, Step, Trace, TrackKind};
 use std::collections::BTreeMap;
 
@@ -82,7 +84,7 @@ impl Exact<'_> {
                 let (steps, work) = self.steps_and_work(*first, *last)?;
                 let with_work = self.with_work(steps, work);
                 // Work that was launched before may end after all of the steps.
-                if with_work.length_ns() > 0 { with_work } else { steps }
+                if with_work.length_ns() > 0 { with_work } else { self.steps(*first, *last)? }
             }
             WindowChoice::Annotation { text, instances } => self.annotation(text, *instances)?,
         };
@@ -125,30 +127,29 @@ impl Exact<'_> {
     }
 
     pub(super) fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
-        let (from, to) = self.first_and_last(first, last)?;
-        Ok(self.span_window(to.event, from.start, to.end))
+        let chosen = numbered(self.trace, (first, last));
+        let from = chosen.iter().map(|step| step.start).min();
+        let to = chosen.into_iter().max_by_key(|step| step.end);
+        let (Some(from), Some(to)) = (from, to) else { return Err(self.not_found(first, last)) };
+        Ok(self.span_window(to.event, from, to.end))
     }
 
-    /// The step of these numbers that begins first, and the one that ends last.
-    fn first_and_last(&self, first: i64, last: i64) -> Result<(&Step, &Step), CriticalPathError> {
-        let chosen: Vec<_> = self.trace.steps.iter().filter(|s| (first..=last).contains(&s.number)).collect();
-        let (Some(from), Some(to)) = (chosen.iter().min_by_key(|s| s.start), chosen.iter().max_by_key(|s| s.end))
-        else {
-            let numbers: Vec<i64> = self.trace.steps.iter().map(|s| s.number).collect();
-            return Err(CriticalPathError::StepsNotFound { first, last, numbers });
-        };
-        Ok((from, to))
+    fn not_found(&self, first: i64, last: i64) -> CriticalPathError {
+        let numbers: Vec<i64> = self.trace.steps.iter().map(|s| s.number).collect();
+        CriticalPathError::StepsNotFound { first, last, numbers }
     }
 
     /// The window of these steps on the CPU; and of each stream the last work that their processes launched before it, and before
-    /// its end.
+    /// the end of their last step.
     pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
-        let (from, to) = self.first_and_last(first, last)?;
-        let process = |step: &Step| self.trace.tracks.pid(self.trace.events.track[step.event.index()]);
+        let Some((from, ends)) = ends_with_work(self.trace, (first, last)) else {
+            return Err(self.not_found(first, last));
+        };
+        let Some(to) = ends.last() else { return Err(self.not_found(first, last)) };
         let times = LaunchTimes::new(self.trace);
-        let work =
-            [(from.start, from), (to.end, to)].map(|(before, step)| self.launched_by(&times, before, process(step)));
-        Ok((self.span_window(to.event, from.start, to.end), work))
+        let launched = |before: i64, step: &Step| self.launched_by(&times, before, self.trace.process_of(step));
+        let within = ends.iter().flat_map(|&step| launched(step.end, step)).collect();
+        Ok((self.span_window(to.event, from.start, to.end), [launched(from.start, from), within]))
     }
 
     /// A window of a thread moved to where the GPUs are with what was launched before it and in it.

@@ -68,10 +68,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
         (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
-    // The first step of a program fills caches and allocators: it is longer, and by how much differs from run to run.
-    let first = subject.trace().steps.first().map(|s| s.event);
-    let last = last_steps(subject.trace());
-    let is_slow = |s: &Timed| Some(s.3) != first && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
+    // The first step of a process fills caches and allocators: it is longer, and by how much differs from run to run.
+    let (first, last) = (first_steps(subject.trace()), last_steps(subject.trace()));
+    let is_slow = |s: &Timed| !first.contains(&s.3) && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
     let slow: Vec<Timed> = steps.iter().copied().filter(is_slow).collect();
     // Where every third step is slow, that is how the program is.
     if steps.len() < LEAST_STEPS || slow.is_empty() || slow.len() * 3 > steps.len() {
@@ -80,12 +79,20 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     vec![draft(subject, &steps, &slow, usual)]
 }
 
+/// The first step of each process.
+fn first_steps(trace: &Trace) -> Vec<EventId> {
+    let mut first: BTreeMap<Key, EventId> = BTreeMap::new();
+    for step in &trace.steps {
+        first.entry(trace.process_of(step)).or_insert(step.event);
+    }
+    first.into_values().collect()
+}
+
 /// The last step of each process.
 fn last_steps(trace: &Trace) -> Vec<EventId> {
     let mut last: BTreeMap<Key, (i64, EventId)> = BTreeMap::new();
     for step in &trace.steps {
-        let known =
-            last.entry(trace.tracks.pid(trace.events.track[step.event.index()])).or_insert((step.start, step.event));
+        let known = last.entry(trace.process_of(step)).or_insert((step.start, step.event));
         *known = (*known).max((step.start, step.event));
     }
     last.into_values().map(|(_, event)| event).collect()

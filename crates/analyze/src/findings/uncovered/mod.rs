@@ -125,6 +125,8 @@ pub struct LargeGroup {
     pub advice: &'static str,
     /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
     pub gain: Option<Gain>,
+    /// The edits whose replay that is, as text that `what-if` reads; none where nothing is replayed.
+    pub edits: Vec<String>,
 }
 
 impl LargeGroup {
@@ -299,6 +301,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
             .map(|(name, percent)| (subject.trace().strings.get(name).to_owned(), percent)),
         advice: "",
         gain,
+        edits: replayed_edits(subject, group, gain),
     };
     row.advice = match () {
         () if row.is_wait() => wait_advice(subject),
@@ -307,6 +310,12 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         () => gap_advice(subject, group.kind),
     };
     row
+}
+
+/// The edits of a gain, as text.
+fn replayed_edits(subject: &Subject<'_>, group: &Group, gain: Option<Gain>) -> Vec<String> {
+    let edit = gain.and_then(|_| removal(subject, group));
+    edit.into_iter().map(|edit| edit.exact_text(subject.trace())).collect()
 }
 
 /// Time of the path in the events of a group and in what they call and launch, in ns.

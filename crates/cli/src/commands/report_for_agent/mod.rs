@@ -118,9 +118,10 @@ fn head(session: &Session<'_>, content: &Content, out: &mut String) {
     if let Some(spread) = content.tables.iter().find(|table| table.name == "steps_spread") {
         for row in (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).take(RANKS) {
             let of = |column| number(spread, column, row).unwrap_or(0.0);
+            let process = text(spread, "process", row).map_or_else(String::new, |name| format!(", process {name}"));
             let _ = writeln!(
                 out,
-                "Steps of rank {}: {}, mean {:.0} us, median {:.0}, min {:.0}, max {:.0}",
+                "Steps of rank {}{process}: {}, mean {:.0} us, median {:.0}, min {:.0}, max {:.0}",
                 of("rank"),
                 of("steps"),
                 of("mean_us"),

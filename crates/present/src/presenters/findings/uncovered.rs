@@ -120,6 +120,7 @@ pub(super) fn document(found: &Findings) -> Value {
             "meanwhile": group.meanwhile.as_ref().map(|(name, percent)| json!({"name": name, "percent": percent})),
             "advice": group.advice,
             "gain": gain(group),
+            "edits": group.edits,
         })
     };
     json!({

@@ -72,6 +72,7 @@ fn keys_of_findings_are_what_is_declared() {
         meanwhile: Some(("g".to_owned(), 0.5)),
         advice: "",
         gain,
+        edits: vec!["remove events:1".to_owned()],
     };
     found.uncovered = Uncovered { covered_percent: Some(0.5), groups: vec![group] };
     let keys = stackline_present::findings::keys(&found).into_iter().map(|(key, value)| (key.to_owned(), value));

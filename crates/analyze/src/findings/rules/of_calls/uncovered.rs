@@ -94,6 +94,8 @@ fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> La
         meanwhile: None,
         advice: "",
         gain: Some(within_step(scaled(all, per), called.per_step(called.window_ns()))),
+        // Sums of calls cannot be replayed.
+        edits: Vec::new(),
     }
 }
 

@@ -1,0 +1,110 @@
+//! Which steps share a window: those of one recorded cycle, of all processes.
+//!
+//! Where the recording pauses between steps ([`Trace::pauses`]), the time of the pause is neither busy nor idle: a window that spans it would
+//! count it as idle. So a window holds the steps of one cycle: of the one with most of them, of several the last, which warms up least.
+
+use stackline_model::words::{count, duration};
+use stackline_model::{Key, Pause, Step, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Steps that share a window, and what is left out because the recording paused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cycle<'a> {
+    /// The steps, in time order.
+    pub(crate) steps: Vec<&'a Step>,
+    /// Numbers of the first and last step of each other cycle, in time order.
+    pub(crate) others: Vec<(i64, i64)>,
+    /// Whether a step of another cycle has the number of one of these.
+    pub(crate) has_same_numbers: bool,
+    /// The pauses between the cycles.
+    pauses: Vec<Pause>,
+}
+
+impl<'a> Cycle<'a> {
+    /// The steps of these numbers that share a window; of all numbers without a range.
+    pub(crate) fn of(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
+        let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
+        let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
+        let pauses = trace.pauses();
+        if pauses.is_empty() {
+            return Self { steps, ..Self::default() };
+        }
+        let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
+        for step in steps {
+            let cycle = pauses.partition_point(|pause| pause.end <= step.start);
+            cycles.entry(cycle).or_default().push(step);
+        }
+        let found: Vec<usize> = cycles.keys().copied().collect();
+        let pauses = match found[..] {
+            [first, .., last] => pauses[first..last].to_vec(),
+            _ => Vec::new(),
+        };
+        let Some(most) = found.into_iter().max_by_key(|cycle| cycles[cycle].len()) else { return Self::default() };
+        let steps = cycles.remove(&most).unwrap_or_default();
+        let numbers: BTreeSet<i64> = steps.iter().map(|step| step.number).collect();
+        let has_same_numbers = cycles.values().flatten().any(|step| numbers.contains(&step.number));
+        let others = cycles.into_values().filter_map(|steps| least_and_most(&steps)).collect();
+        Self { steps, others, has_same_numbers, pauses }
+    }
+
+    /// That the recording paused between these steps and others, if it did.
+    pub(crate) fn note(&self, trace: &Trace) -> Option<String> {
+        let longest = self.pauses.iter().max_by_key(|pause| pause.length_ns())?;
+        let (length, Pause { before, after, .. }) = (duration(longest.length_ns()), longest);
+        let (first, last) = least_and_most(&self.steps)?;
+        let pauses = match self.pauses.len() {
+            1 => String::new(),
+            several => format!(", and {} times in all", count(several as i64)),
+        };
+        let others: Vec<String> = self.others.iter().map(|&(from, to)| format!("{from}..{to}")).collect();
+        let others = match self.has_same_numbers {
+            true => "steps of the other cycles have the same numbers".to_owned(),
+            false => format!("--steps {} chooses the others", others.join(" or --steps ")),
+        };
+        let of = match processes(trace, self.steps.iter().copied())[..] {
+            [process] if processes(trace, &trace.steps).len() > 1 => format!(" of process {}", trace.key_text(process)),
+            _ => String::new(),
+        };
+        Some(format!(
+            "the recording pauses for {length} between steps {before} and {after}{pauses}: what ran then is not known, so the window is \
+             that of {}{of} alone; {others}",
+            if first == last { format!("step {first}") } else { format!("steps {first} to {last}") },
+        ))
+    }
+}
+
+/// The least and the greatest number of steps.
+fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
+    let numbers = || steps.iter().map(|step| step.number);
+    Some((numbers().min()?, numbers().max()?))
+}
+
+/// The steps of these numbers, both included, that share a window.
+pub(crate) fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
+    Cycle::of(trace, Some((first, last))).steps
+}
+
+/// The processes of steps, each once, in the order of their first steps.
+pub(crate) fn processes<'a>(trace: &Trace, steps: impl IntoIterator<Item = &'a Step>) -> Vec<Key> {
+    let mut known: BTreeSet<Key> = BTreeSet::new();
+    steps.into_iter().map(|step| trace.process_of(step)).filter(|&process| known.insert(process)).collect()
+}
+
+/// How the window and the steps of several processes are made, if there are several.
+pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
+    let processes = processes(trace, steps.iter().copied());
+    if processes.len() < 2 {
+        return None;
+    }
+    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > NAMED { ", …" } else { "" };
+    Some(format!(
+        "{} processes have steps ({}{more}): the window goes from the first start to the last end of them all, and is divided by the steps of \
+         the process that has most of them",
+        processes.len(),
+        named.join(", ")
+    ))
+}
+
+/// So many processes are named.
+const NAMED: usize = 8;

@@ -1,0 +1,234 @@
+//! One window of steps: of several processes, of recordings that pause, for tables of the host and of GPUs.
+
+use crate::findings_support::{Program, read, text};
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_analyze::findings::{LargeKind, Options, find};
+use stackline_analyze::steps::Looked;
+use stackline_analyze::{Scope, analyses};
+use stackline_model::{Table, Trace, Values};
+
+/// A span of a thread of a process.
+fn span(pid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) -> Value {
+    json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": pid, "ts": ts, "dur": dur, "args": args})
+}
+
+/// A step of a process, in µs.
+fn step(pid: i64, number: i64, ts: i64, dur: i64) -> Value {
+    span(pid, ("user_annotation", &format!("ProfilerStep#{number}")), (ts, dur), json!({}))
+}
+
+/// A kernel on a device that a process launches within an operator 5 µs before it starts.
+fn kernel(pid: i64, device: i64, (ts, dur): (i64, i64)) -> [Value; 3] {
+    let correlation = 1_000_000 * pid + ts;
+    let args = json!({"correlation": correlation, "device": device, "stream": 7});
+    [
+        span(pid, ("cpu_op", "aten::mm"), (ts - 6, 8), json!({})),
+        span(pid, ("cuda_runtime", "cudaLaunchKernel"), (ts - 5, 4), json!({"correlation": correlation})),
+        json!({"ph": "X", "cat": "kernel", "name": "gemm", "pid": device, "tid": 7, "ts": ts, "dur": dur, "args": args}),
+    ]
+}
+
+fn trace(events: impl IntoIterator<Item = Value>) -> Trace {
+    read(&json!({"traceEvents": events.into_iter().collect::<Vec<_>>()}).to_string())
+}
+
+/// The window in µs from the first event, by tables and by the path; both are the same.
+#[track_caller]
+fn window(trace: &Trace, scope: &Scope) -> (i64, i64) {
+    let looked = Looked::at(trace, scope);
+    let (start, end) = looked.window(trace).unwrap();
+    let exact = Exact::new(trace).window(&looked.choice).unwrap();
+    assert_eq!((exact.start, exact.end), (start, end));
+    let base = trace.span().unwrap().0;
+    ((start - base) / 1000, (end - base) / 1000)
+}
+
+fn run(trace: &Trace, name: &str, scope: &Scope) -> Vec<Table> {
+    (analyses::find(name).unwrap().run)(trace, &scope.resolved(trace))
+}
+
+fn texts(table: &Table, column: &str) -> Vec<String> {
+    match table.column(column).map(|column| &column.values) {
+        Some(Values::Str(values)) => values.iter().map(|value| value.clone().unwrap_or_default()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn integers(table: &Table, column: &str) -> Vec<i64> {
+    match table.column(column).map(|column| &column.values) {
+        Some(Values::I64(values)) => values.iter().map(|value| value.unwrap_or(-1)).collect(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+/// Two ranks of one job in one file, each on its own GPU. That which begins first is done last: its last kernel runs on.
+fn ranks() -> Trace {
+    let of = |pid: i64, from: i64| (0..3).map(move |number| step(pid, number + 5, from + 100 * number, 100));
+    let steps = of(100, 0).chain(of(200, 10));
+    let work = [(100, 0, (20, 50)), (200, 1, (30, 50)), (100, 0, (250, 400)), (200, 1, (260, 70))];
+    trace(steps.chain(work.into_iter().flat_map(|(pid, device, at)| kernel(pid, device, at))))
+}
+
+#[test]
+fn processes_share_a_window_from_the_first_start_to_the_last_end() {
+    let trace = ranks();
+    // Process 200 ends last on the CPU, and its GPU is done at 330; that of process 100 runs to 650.
+    assert_eq!(window(&trace, &Scope::default()), (0, 650));
+    let looked = Looked::at(&trace, &Scope::default());
+    assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
+    let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
+    assert!(note.starts_with("2 processes have steps (100, 200): the window goes from the first start"), "{note}");
+    let found = find(&trace, &Options::default()).unwrap();
+    assert!((found.steps, found.step_ns) == (3, 650_000 / 3) && found.notes.contains(note), "{:?}", found.notes);
+    // The first step of each begins with its own process, whatever the other one has launched.
+    assert_eq!(window(&trace, &Scope::of_steps(Some((6, 6)))), (100, 210));
+}
+
+#[test]
+fn rows_of_steps_name_their_process_where_there_are_several() {
+    let trace = ranks();
+    let [steps, spread] = &run(&trace, "steps", &Scope::default())[..] else { panic!() };
+    assert_eq!(texts(steps, "process"), ["100", "200", "100", "200", "100", "200"]);
+    assert_eq!(integers(steps, "step"), [5, 5, 6, 6, 7, 7]);
+    let rows: Vec<(String, String)> = texts(spread, "process").into_iter().zip(texts(spread, "measure")).collect();
+    let measures = ["time", "with_gpu", "gpu_busy"];
+    let expected = ["100", "200"].iter().flat_map(|pid| measures.map(|name| ((*pid).to_owned(), name.to_owned())));
+    assert_eq!(rows, expected.collect::<Vec<_>>());
+    assert!(integers(spread, "steps").iter().all(|&steps| steps == 3));
+    let alone = self::trace((0..3).map(|number| step(1, number, 100 * number, 100)));
+    assert!(run(&alone, "steps", &Scope::default()).iter().all(|table| table.column("process").is_none()));
+}
+
+/// Only what numbers leave out is said to be left out.
+#[test]
+fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
+    let of = |pid: i64, first: i64, lengths: [i64; 4]| {
+        let mut at = 0;
+        let one = move |(number, length): (i64, i64)| {
+            at += length;
+            step(pid, first + number, at - length, length)
+        };
+        (0..).zip(lengths).map(one).collect::<Vec<_>>()
+    };
+    let notes = |first: i64| {
+        let trace = trace(of(100, 0, [100; 4]).into_iter().chain(of(200, first, [900, 100, 100, 100])));
+        let looked = Looked::at(&trace, &Scope::default());
+        (looked.warm_ups, looked.choice, looked.notes[0].clone())
+    };
+    let (warm_ups, choice, note) = notes(2);
+    assert_eq!((&warm_ups[..], choice), (&[][..], WindowChoice::Steps(0, 5)));
+    assert!(note.starts_with("step 2 of process 200 took 9.0 times") && note.contains("not left out"), "{note}");
+    let (warm_ups, choice, note) = notes(0);
+    assert_eq!((&warm_ups[..], choice), (&[0][..], WindowChoice::Steps(1, 3)));
+    assert!(note.contains("is left out, as a first one"), "{note}");
+}
+
+/// Two cycles of a profiler: three steps, nothing for 5 ms, and as many steps as asked for; each step with a kernel of 60 µs.
+fn cycles(first: i64, second: i64, of_second: i64) -> Trace {
+    let of = |number: i64, from: i64, count: i64| {
+        (0..count).flat_map(move |at| {
+            let from = from + 100 * at;
+            std::iter::once(step(1, number + at, from, 100)).chain(kernel(1, 0, (from + 20, 60)))
+        })
+    };
+    trace(of(first, 0, 3).chain(of(second, 5300, of_second)))
+}
+
+fn idle_ns(trace: &Trace, scope: &Scope) -> i64 {
+    let time = &run(trace, "gpu_time", scope)[0];
+    let rows = texts(time, "category").into_iter().zip(integers(time, "time_ns"));
+    rows.filter(|(category, _)| category.starts_with("idle")).map(|(_, ns)| ns).sum()
+}
+
+#[test]
+fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
+    let trace = cycles(3, 9, 3);
+    assert_eq!(trace.report.count_of("recording_paused"), 1);
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "recording_paused").unwrap();
+    assert_eq!(problem.example, "5.00 ms between steps 5 and 9");
+    assert_eq!(window(&trace, &Scope::default()), (5300, 5600));
+    let looked = Looked::at(&trace, &Scope::default());
+    assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
+    let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
+    assert!(note.starts_with("the recording pauses for 5.00 ms between steps 5 and 9: what ran then"), "{note}");
+    assert!(note.ends_with("that of steps 9 to 11 alone; --steps 3..5 chooses the others"), "{note}");
+    // Three kernels of 60 µs in 300.
+    assert_eq!(idle_ns(&trace, &Scope::default()), 120_000);
+    assert_eq!(window(&trace, &Scope::of_steps(Some((3, 5)))), (0, 300));
+    assert_eq!(Looked::at(&trace, &Scope::of_steps(Some((3, 5)))).notes, [""; 0]);
+    // A range over both is of the later one, and says so.
+    let both = Scope::of_steps(Some((3, 11)));
+    assert_eq!((window(&trace, &both), idle_ns(&trace, &both)), ((5300, 5600), 120_000));
+    let steps = &(analyses::find("steps").unwrap().run)(&trace, &both)[0];
+    assert_eq!(integers(steps, "step"), [9, 10, 11]);
+    assert!(steps.notes.iter().any(|note| note.starts_with("The recording pauses for 5.00 ms")), "{:?}", steps.notes);
+    // All steps where no window is made of them.
+    let all = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
+    assert_eq!(integers(all, "step"), [3, 4, 5, 9, 10, 11]);
+}
+
+#[test]
+fn of_cycles_with_the_same_numbers_the_longer_or_the_last_one_counts() {
+    for (of_second, expected) in [(3, (5300, 5600)), (4, (5300, 5700)), (2, (0, 300))] {
+        let trace = cycles(0, 0, of_second);
+        assert_eq!(window(&trace, &Scope::default()), expected, "{of_second}");
+        let scope = Scope::default().resolved(&trace);
+        assert_eq!(window(&trace, &scope), expected, "{of_second}: the same by number");
+        let notes = Looked::at(&trace, &Scope::default()).notes;
+        assert!(notes[0].ends_with("steps of the other cycles have the same numbers"), "{notes:?}");
+    }
+}
+
+/// A program that is recorded all along and waits is idle.
+#[test]
+fn silence_between_steps_whose_numbers_follow_is_idle_time() {
+    let steps = [step(1, 3, 0, 100), step(1, 4, 100, 100), step(1, 5, 700, 100), step(1, 6, 800, 100)];
+    let work = [20, 120, 720, 820].into_iter().flat_map(|at| kernel(1, 0, (at, 60)));
+    let trace = trace(steps.into_iter().chain(work));
+    assert_eq!(trace.report.count_of("recording_paused"), 0);
+    assert_eq!(idle_ns(&trace, &Scope::default()), 900_000 - 4 * 60_000);
+}
+
+/// What runs between steps is in the tables of operators as in those of kernels.
+#[test]
+fn operators_and_kernels_are_of_one_window() {
+    let steps = [0, 1, 2].map(|number| step(1, number, 1000 * number, 600));
+    let work = [100, 700, 1100, 1700, 2100, 2700].into_iter().flat_map(|at| kernel(1, 0, (at, 50)));
+    let trace = trace(steps.into_iter().chain(work));
+    let count = |table: &Table, column: &str| integers(table, column);
+    let operators = |scope: &Scope| count(&run(&trace, "operators", scope)[0], "calls");
+    let kernels = |scope: &Scope| count(&run(&trace, "gpu_time", scope)[1], "count");
+    // That behind the last step, at 2700, is in neither.
+    assert_eq!((operators(&Scope::default()), kernels(&Scope::default())), (vec![5], vec![5]));
+    let one = Scope::of_steps(Some((1, 1)));
+    assert_eq!((operators(&one), kernels(&one)), (vec![1], vec![1]));
+}
+
+/// Each group that no rule covers has the edits of its gain, and `what-if` predicts the same of them.
+#[test]
+fn edits_of_what_no_rule_covers_gain_what_is_said() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.kernel("gemm", 2000));
+                p.python("data.py(7): prepare", |p| p.op("my::op", |p| p.call("hipMystery", 8000)));
+                p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+            });
+        });
+    }
+    let trace = program.trace();
+    let found = find(&trace, &Options::default()).unwrap();
+    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let groups = &found.uncovered.groups;
+    assert!(groups.iter().any(|group| group.kind == LargeKind::Call), "{}", text(&found.findings));
+    for group in groups {
+        assert_eq!(group.gain.is_some(), !group.edits.is_empty(), "{group:?}");
+        let Some(gain) = group.gain else { continue };
+        let edits = Edit::parse_all(&group.edits.join("; ")).unwrap();
+        let predicted = predict(&trace, &choice, &edits).unwrap().gain;
+        assert_eq!((predicted.ns / 4, predicted.low_ns / 4), (gain.ns, gain.low_ns), "{group:?}");
+    }
+}

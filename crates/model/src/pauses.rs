@@ -1,0 +1,174 @@
+//! Pauses of a recording: time between steps in which nothing at all was recorded.
+//!
+//! A profiler with a schedule (`torch.profiler.schedule(..., repeat=2)`) records a cycle of steps, pauses, and records the next cycle. A
+//! file that holds several cycles has no event of the pause, so nobody knows whether the GPU was busy or idle then.
+
+use crate::{EventKind, Key, Step, Trace};
+use std::collections::BTreeMap;
+
+/// Silence between steps whose numbers do not follow one another is a pause if it is longer than so many steps,
+const LEAST_STEPS_AFTER_JUMP: i64 = 1;
+/// and between steps whose numbers do, if it is longer than so many: a program may wait for a while.
+const LEAST_STEPS: i64 = 10;
+
+/// Time between two steps in which no thread and no device has an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// End of the last event before it, in ns since the trace's base.
+    pub start: i64,
+    /// Start of the first event after it, in ns since the trace's base.
+    pub end: i64,
+    /// Number of the step that ends last before it.
+    pub before: i64,
+    /// Number of the step that begins first after it.
+    pub after: i64,
+}
+
+impl Pause {
+    /// Its length in ns.
+    #[must_use]
+    pub fn length_ns(&self) -> i64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// Time between steps that may hold a pause, and how long a silence in it has to be.
+struct Candidate {
+    start: i64,
+    end: i64,
+    before: i64,
+    after: i64,
+    least_ns: i64,
+}
+
+impl Trace {
+    /// Pauses of the recording between [`Self::steps`], of whatever processes, in time order.
+    #[must_use]
+    pub fn pauses(&self) -> Vec<Pause> {
+        let candidates = self.candidates();
+        if candidates.is_empty() {
+            return Vec::new();
+        }
+        let events = self.events_within(&candidates);
+        candidates.iter().zip(events).filter_map(|(between, events)| longest_silence(between, events)).collect()
+    }
+
+    /// Gaps between steps that are long enough.
+    fn candidates(&self) -> Vec<Candidate> {
+        let mut lengths: Vec<i64> =
+            self.steps.iter().map(|step| step.end.saturating_sub(step.start)).filter(|&ns| ns > 0).collect();
+        lengths.sort_unstable();
+        let Some(&median) = lengths.get(lengths.len() / 2) else { return Vec::new() };
+        let mut numbers: BTreeMap<Key, i64> = BTreeMap::new();
+        let mut last: Option<(i64, i64)> = None;
+        let mut found = Vec::new();
+        for step in &self.steps {
+            let number = numbers.insert(self.process_of(step), step.number);
+            let follows = number.is_some_and(|number| number.checked_add(1) == Some(step.number));
+            let steps = if follows { LEAST_STEPS } else { LEAST_STEPS_AFTER_JUMP };
+            let least_ns = median.saturating_mul(steps);
+            if let Some((end, before)) = last.filter(|(end, _)| step.start.saturating_sub(*end) > least_ns) {
+                found.push(Candidate { start: end, end: step.start, before, after: step.number, least_ns });
+            }
+            last = last.max(Some((step.end, step.number)));
+        }
+        found
+    }
+
+    /// From when to when events are in each of these gaps, in no order.
+    fn events_within(&self, gaps: &[Candidate]) -> Vec<Vec<(i64, i64)>> {
+        let mut within = vec![Vec::new(); gaps.len()];
+        let counts =
+            |event: &crate::EventId| self.events.is_plausible(*event) && self.kind(*event) != EventKind::Recording;
+        for event in self.events.ids().filter(counts) {
+            let (start, end) = (self.events.start[event.index()], self.events.end(event));
+            let from = gaps.partition_point(|gap| gap.end < start);
+            let to = gaps.partition_point(|gap| gap.start <= end);
+            for at in from..to.max(from) {
+                within[at].push((start.max(gaps[at].start), end.min(gaps[at].end)));
+            }
+        }
+        within
+    }
+
+    /// The process that a step belongs to.
+    #[must_use]
+    pub fn process_of(&self, step: &Step) -> Key {
+        self.tracks.pid(self.events.track[step.event.index()])
+    }
+}
+
+/// The longest time in a gap without events, if it is long enough.
+fn longest_silence(gap: &Candidate, mut events: Vec<(i64, i64)>) -> Option<Pause> {
+    events.sort_unstable();
+    events.push((gap.end, gap.end));
+    let mut until = gap.start;
+    let mut longest: Option<(i64, i64)> = None;
+    for (start, end) in events {
+        let length = |(from, to): (i64, i64)| to.saturating_sub(from);
+        if start > until && longest.is_none_or(|longest| length((until, start)) > length(longest)) {
+            longest = Some((until, start));
+        }
+        until = until.max(end);
+    }
+    let (start, end) = longest.filter(|(from, to)| to.saturating_sub(*from) > gap.least_ns)?;
+    Some(Pause { start, end, before: gap.before, after: gap.after })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EventId, NewEvent, Phase, StrId, TrackKind, flags};
+
+    /// A trace with spans of one process from start to end; those with a number are steps.
+    fn trace(spans: &[(Option<i64>, i64, i64)]) -> Trace {
+        let mut trace = Trace::default();
+        let track = trace.tracks.track(Key::Int(1), Key::Int(1), TrackKind::Thread);
+        for &(number, start, end) in spans {
+            let event: EventId = trace.events.push(NewEvent {
+                start,
+                dur: end - start,
+                track,
+                name: StrId::NONE,
+                category: StrId::NONE,
+                kind: EventKind::Operator,
+                phase: Phase::Complete,
+                flags: flags::HAS_DURATION,
+                source_index: 0,
+            });
+            trace.steps.extend(number.map(|number| Step { number, event, start, end }));
+        }
+        trace.steps.sort_by_key(|step| step.start);
+        trace
+    }
+
+    fn steps(numbers: [i64; 4], silence: i64, inside: &[(i64, i64)]) -> Trace {
+        let at = [0, 100, 200 + silence, 300 + silence];
+        let steps = numbers.into_iter().zip(at).map(|(number, at)| (Some(number), at, at + 100));
+        trace(&steps.chain(inside.iter().map(|&(start, end)| (None, start, end))).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn silence_where_numbers_jump_is_a_pause() {
+        let found = |numbers, silence| steps(numbers, silence, &[]).pauses();
+        let pause = Pause { start: 200, end: 350, before: 4, after: 9 };
+        assert_eq!(found([3, 4, 9, 10], 150), [pause]);
+        assert_eq!(found([0, 1, 0, 1], 150), [Pause { before: 1, after: 0, ..pause }], "numbers begin again");
+        assert_eq!(found([3, 4, 9, 10], 100), [], "no longer than a step");
+        assert_eq!(found([3, 4, 5, 6], 1000), [], "the program may wait");
+        assert_eq!(found([3, 4, 5, 6], 1001).len(), 1);
+        assert_eq!(Trace::default().pauses(), []);
+    }
+
+    #[test]
+    fn what_is_recorded_between_steps_is_no_pause() {
+        let found = |inside: &[(i64, i64)]| {
+            let pauses = steps([3, 4, 9, 10], 300, inside).pauses();
+            pauses.iter().map(|pause| (pause.start, pause.end)).collect::<Vec<_>>()
+        };
+        // Work that goes on behind the last step, and before the next.
+        assert_eq!(found(&[(150, 240), (480, 510)]), [(240, 480)]);
+        assert_eq!(found(&[(190, 505)]), [], "a span around it: it was recorded");
+        assert_eq!(found(&[(290, 290), (390, 390)]), [], "points in time");
+    }
+}
