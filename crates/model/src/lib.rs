@@ -39,6 +39,7 @@ mod strings;
 mod table;
 mod trace;
 mod tracks;
+pub mod vocabulary;
 pub mod words;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};

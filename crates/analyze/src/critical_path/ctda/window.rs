@@ -4,6 +4,7 @@ use super::CtdaOptions;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::hta::Instances;
 use crate::critical_path::nearest::nearest_annotations;
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
 /// A window of time in ns since the trace's base.
@@ -48,8 +49,8 @@ fn steps(trace: &Trace, first: i64, last: i64) -> Result<(i64, i64), CriticalPat
     let chosen = trace.steps.iter().filter(|s| (first..=last).contains(&s.number)).map(|s| (s.start, s.end));
     let found = chosen.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     found.ok_or_else(|| CriticalPathError::AnnotationNotFound {
-        annotation: format!("ProfilerStep#{first}"),
-        nearest: nearest_annotations(trace, &format!("ProfilerStep#{first}")),
+        annotation: format!("{STEP_PREFIX}{first}"),
+        nearest: nearest_annotations(trace, &format!("{STEP_PREFIX}{first}")),
     })
 }
 
