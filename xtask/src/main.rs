@@ -21,6 +21,7 @@ mod readme;
 mod registered;
 mod slowest;
 mod tidy;
+mod vocabulary;
 
 use std::process::ExitCode;
 

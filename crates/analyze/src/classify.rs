@@ -1,6 +1,7 @@
 //! Rules that put names into classes, as data: what an operator computes, which kernels communicate, how large an
 //! element of a data type is. Code elsewhere asks here instead of matching names itself.
 
+use crate::vocabulary::aten;
 use crate::vocabulary::categories::{NATIVE_KERNEL_PREFIX, NATIVE_KERNELS, OPERATOR_PREFIXES, OPERATORS};
 
 pub use crate::vocabulary::categories::TRACELENS_OTHER;
@@ -102,7 +103,7 @@ impl Collective {
 /// Bytes per element of a data type as profilers spell it.
 pub fn element_bytes(dtype: &str) -> Option<i64> {
     let lower = dtype.to_ascii_lowercase();
-    let name = lower.strip_prefix("c10::").unwrap_or(&lower);
+    let name = lower.strip_prefix(aten::DATA_TYPE).unwrap_or(&lower);
     Some(match name {
         "bool" | "byte" | "char" | "int8" | "uint8" | "unsigned char" | "signed char" => 1,
         n if n.starts_with("float8") => 1,

@@ -1,15 +1,13 @@
 //! Collectives that run on CPUs: recorded as spans of the library that does them, beside the operators that ask for them.
 
 use crate::classify::Collective;
+use crate::vocabulary::libraries::HOST_SPANS;
 use crate::vocabulary::python::ASKS_FOR_COLLECTIVE;
 use stackline_model::{EventId, EventKind, Trace};
 
-/// What names of spans of such libraries begin with, as `PyTorch`'s process groups write them.
-const LIBRARIES: &[&str] = &["gloo:", "mpi:", "ucc:"];
-
 /// What a collective is, from the name of its library's span.
 fn of_library(name: &str) -> Option<&'static Collective> {
-    LIBRARIES.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
+    HOST_SPANS.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
 }
 
 fn asked_for(name: &str) -> Option<&'static Collective> {

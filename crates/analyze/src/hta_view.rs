@@ -4,6 +4,7 @@
 //! Rows are in file order. A row's *event index*, in HTA's words, is [`stackline_model::EventTable::source_index`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::names::STEP_NAME;
 use stackline_model::{AttrColumn, AttrValue, EventId, Phase, RECORDED_DURATION, StrId, Trace, flags};
 
 /// Calls that put an operation on a stream, by HTA's rules.
@@ -269,7 +270,7 @@ fn decimal(text: &str) -> i64 {
 
 /// `ProfilerStep#<n>`, blanks around the `#` allowed.
 fn is_step_name(name: &str) -> bool {
-    name.strip_prefix("ProfilerStep")
+    name.strip_prefix(STEP_NAME)
         .and_then(|rest| rest.trim_start().strip_prefix('#'))
         .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }

@@ -2,12 +2,12 @@
 
 use crate::launch_pattern::LaunchPattern;
 use rustc_hash::FxHashMap;
+use stackline_model::names::OPTIMIZER_STEP;
+use stackline_model::vocabulary::{FRAMEWORKS, StepRole};
 use stackline_model::words::{count, duration};
 use stackline_model::{EventId, EventKind, INFERRED, Step, Trace, TrackId, TrackKind};
 use std::collections::BTreeMap;
 
-/// What names of PyTorch's spans around an optimizer's step begin with.
-const OPTIMIZER_STEP: &str = "Optimizer.step";
 /// So many spans with numbers are a loop.
 const LEAST: usize = 3;
 /// The spans must take this share of their loop, in percent.
@@ -117,7 +117,8 @@ pub fn made_from(trace: &Trace) -> Option<&'static str> {
         let name = trace.strings.get(trace.events.name[step.event.index()]);
         // A span that is the step itself was asked for.
         let ends_with_it = step.start != trace.events.start[step.event.index()];
-        name.starts_with(OPTIMIZER_STEP) && ends_with_it || inferred.get(step.event).is_some()
+        let ends_step = || FRAMEWORKS.iter().any(|framework| framework.step_role(name) == Some(StepRole::End));
+        (name.starts_with(OPTIMIZER_STEP) || ends_step()) && ends_with_it || inferred.get(step.event).is_some()
     };
     trace.steps.iter().any(is_made).then_some(
         "the program marks no steps: they end where its optimizer's do (Optimizer.step), or with the next batch of a loader",

@@ -186,6 +186,24 @@ fn own_rules_name_phases() {
     assert_eq!(phases(rules), [100, 100, 0, 0, 0, 0, 0]);
 }
 
+/// Lightning has the optimizer's step call forward and backward: they are no part of the optimizer.
+#[test]
+fn spans_of_lightning_name_phases() {
+    let mut t = Mini::default();
+    let mut span = |name: &str, start: i64, dur: i64| {
+        t.push("user_annotation", name, (10, 1), (start, dur), json!({}));
+        t.op("work", 1, start + 5, 90);
+    };
+    span("[pl][profile][_TrainingEpochLoop].train_dataloader_next", 0, 100);
+    span("Optimizer.step#Adam.step", 100, 600);
+    span("[pl][profile][Strategy]SingleDeviceStrategy.training_step", 210, 200);
+    span("[pl][profile][Strategy]SingleDeviceStrategy.backward", 420, 200);
+    let phases = analyze(&t).phases();
+    let of = |wanted: Phase| phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, ns)| ns / 1000);
+    let [data, forward, backward, update] = [Phase::DataLoad, Phase::Forward, Phase::Backward, Phase::Update].map(of);
+    assert!(data >= 90 && forward >= 90 && backward >= 90 && update >= 90, "{phases:?}");
+}
+
 #[test]
 fn what_if_without_edits_changes_nothing_and_edits_move_the_path() {
     let t = mini(

@@ -35,6 +35,33 @@ fn iterations_of_a_server_are_numbered_in_their_order() {
 }
 
 #[test]
+fn batches_of_lightning_are_steps() {
+    let events = [
+        (1, "[pl][profile][_TrainingEpochLoop].train_dataloader_next", 100, 20, ""),
+        (1, "[pl][profile]run_training_batch", 120, 80, ""),
+        (1, "Optimizer.step#Adam.step", 130, 60, ""),
+        (1, "[pl][profile][_TrainingEpochLoop].train_dataloader_next", 200, 20, ""),
+        (1, "[pl][profile]run_training_batch", 220, 80, ""),
+        (1, "Optimizer.step#Adam.step", 230, 60, ""),
+    ];
+    assert_eq!(steps(&read(&events, None)), [(0, 120, 200), (1, 220, 300)]);
+}
+
+/// ZeRO's third stage runs PyTorch's optimizer once for each group of parameters; its own span is around all of them.
+#[test]
+fn the_step_of_deepspeed_goes_before_those_of_its_groups() {
+    let mut events: Vec<Event<'_>> = Vec::new();
+    for at in [100, 1100, 2100] {
+        events.push((1, "DeepSpeedEngine.forward", at, 300, ""));
+        events.push((1, "DeepSpeedEngine.backward", at + 300, 400, ""));
+        events.push((1, "DeepSpeedZeroOptimizer_Stage3.step", at + 700, 300, ""));
+        events.push((1, "Optimizer.step#FusedAdam.step", at + 710, 80, ""));
+        events.push((1, "Optimizer.step#FusedAdam.step", at + 810, 80, ""));
+    }
+    assert_eq!(steps(&read(&events, None)), [(0, 100, 1100), (1, 1100, 2100), (2, 2100, 3100)]);
+}
+
+#[test]
 fn the_users_own_marks_go_before_a_librarys() {
     let events = [
         (1, "ProfilerStep#7", 100, 100, ""),

@@ -1,9 +1,11 @@
 //! Source location of a call path: the one frame that tells people most, and what it is called.
 
 use stackline_model::library_workspaces::workspace_library;
+use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::native_names::{
-    autograd_node, is_allocation_plumbing, is_autocast_copy, is_autograd_engine, operator, qualified,
+    autograd_node, is_allocation_plumbing, is_autocast_copy, is_native_autograd_engine, operator, qualified,
 };
+use stackline_model::vocabulary::is_framework_code;
 use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
 
 /// Added to the line that called code which `torch.compile` generated.
@@ -45,6 +47,7 @@ fn is_library(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
     let file = trace.strings.get(frame.file);
     ["site-packages/", "dist-packages/", "torch/", "/lib/python", "python3."].iter().any(|part| file.contains(part))
         || file.starts_with('<')
+        || is_framework_code(file)
 }
 
 /// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
@@ -86,7 +89,7 @@ fn best(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<Best> {
         return Some(Best::Frame(*python));
     }
     let node = frames.iter().find(|frame| autograd_node(text(frame)).is_some());
-    let engine = || frames.iter().find(|frame| text(frame).starts_with("torch::") && is_autograd_engine(text(frame)));
+    let engine = || frames.iter().find(|frame| is_native_autograd_engine(text(frame)));
     if let Some(node) = node.or_else(engine) {
         return Some(Best::Autograd(*node));
     }
@@ -168,7 +171,7 @@ fn backward_name(trace: &MemoryTrace, frames: &[MemoryFrame], node: &MemoryFrame
 }
 
 fn operator_name(trace: &MemoryTrace, frame: &MemoryFrame) -> Option<String> {
-    operator(trace.strings.get(frame.function)).map(|name| format!("aten::{name}"))
+    operator(trace.strings.get(frame.function)).map(|name| format!("{OPERATOR_PREFIX}{name}"))
 }
 
 /// The same as text: `train.py:88 step`. Empty if the path is not known.

@@ -42,6 +42,7 @@ mod strings;
 mod table;
 mod trace;
 mod tracks;
+pub mod vocabulary;
 pub mod words;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};

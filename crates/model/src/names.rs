@@ -2,11 +2,26 @@
 
 /// What names of spans begin with in which the autograd engine of PyTorch runs a node of the backward pass.
 pub const BACKWARD_NODE: &str = "autograd::engine::evaluate_function";
+/// How names of ATen's operators begin.
+pub const OPERATOR_PREFIX: &str = "aten::";
+/// How names of spans begin in which PyTorch's optimizers make a step: `Optimizer.step#AdamW.step`, and `Optimizer.step` alone in early
+/// releases.
+pub const OPTIMIZER_STEP: &str = "Optimizer.step";
+/// How names of spans begin in which PyTorch takes a batch from a loader.
+pub const TAKE_BATCH: &str = "enumerate(DataLoader)";
+/// What step annotations are called, without their number.
+pub const STEP_NAME: &str = "ProfilerStep";
 /// What names of step annotations begin with; the step's number follows.
 pub const STEP_PREFIX: &str = "ProfilerStep#";
 
 /// What names of Python frames that are calls of modules begin with; the module's name follows, behind a space.
 pub const MODULE_PREFIX: &str = "nn.Module:";
+
+/// A module as traces name it without [`MODULE_PREFIX`] and the space behind it; none of other frames.
+#[must_use]
+pub fn module_name(frame: &str) -> Option<&str> {
+    frame.strip_prefix(MODULE_PREFIX)?.strip_prefix(' ')
+}
 
 /// The class of a module as traces name it: `Linear` of `nn.Module: Linear_3` and of `nn.Module: Linear blocks.0.mlp`. None for
 /// what is no module.
@@ -90,7 +105,13 @@ pub fn is_recompilation(span: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_compilation, is_graph_launch, is_kernel_launch, is_launch};
+    use super::{is_compilation, is_graph_launch, is_kernel_launch, is_launch, module_name};
+
+    #[test]
+    fn modules_are_named_behind_their_prefix() {
+        assert_eq!(module_name("nn.Module: LayerNorm_3"), Some("LayerNorm_3"));
+        assert_eq!(module_name("torch/nn/modules/module.py(1): _call_impl"), None);
+    }
 
     #[test]
     fn launches_of_kernels_and_graphs_are_told_from_copies_and_fills() {

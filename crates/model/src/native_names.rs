@@ -58,9 +58,14 @@ pub fn autograd_node(function: &str) -> Option<&str> {
     is_node.then_some(first)
 }
 
-/// Whether a C++ function is the engine that runs the backward pass.
+/// Whether a C++ function, or a span, is the engine that runs the backward pass.
 pub fn is_autograd_engine(function: &str) -> bool {
-    function.starts_with("torch::autograd::Engine::") || function.starts_with("autograd::engine::")
+    is_native_autograd_engine(function) || function.starts_with("autograd::engine::")
+}
+
+/// Whether a function is a C++ one of the engine that runs the backward pass.
+pub fn is_native_autograd_engine(function: &str) -> bool {
+    function.starts_with("torch::autograd::Engine::")
 }
 
 /// Whether a C++ function is the allocator, what takes the call path, or what every tensor is made by: it tells nothing of who asked.

@@ -1,5 +1,5 @@
-//! What the page asks when it is opened, in order: what a report in one file must hold. Which questions these are each query says
-//! itself ([`crate::Query`]).
+//! What the page asks when it is opened, in order: what a report in one file must hold. Which questions these are, and where they stand
+//! among those of other queries, each query says itself ([`crate::Query`]); here are the parts of the page alone.
 
 use crate::memory::Memory;
 use crate::queries::ALL;
@@ -16,6 +16,10 @@ pub(crate) enum Stage {
     Soonest,
     /// What all of the page needs, and what it opens with.
     Opening,
+    /// The same of a run that is nothing but memory.
+    OpeningOfMemory,
+    /// The list of findings of a run that is nothing but memory.
+    FindingsOfMemory,
     /// Findings one by one.
     Findings,
     /// The flame graph, and the files of the source.
@@ -48,6 +52,8 @@ pub(crate) enum Stage {
     Merged,
     /// The whole run, where it has steps.
     Whole,
+    /// The flame graph of the whole run, where it has steps.
+    WholeTree,
     /// One step: its number, its start and its end.
     Step(i64, i64, i64),
     /// The longest events.
@@ -71,66 +77,51 @@ impl Part {
     }
 }
 
-/// What is asked together, and in this order.
-type Asked = (Stage, &'static [&'static str]);
-
-const META: Asked = (Stage::Opening, &["meta"]);
-const FINDINGS: Asked = (Stage::Opening, &["findings"]);
-const EACH_FINDING: Asked = (Stage::Findings, &["finding"]);
-const OPENING: [Asked; 5] = [
-    (Stage::Opening, &["meta", "overview", "findings", "path", "lanes"]),
-    EACH_FINDING,
-    (Stage::Code, &["calls", "source"]),
-    (Stage::Timeline, &["tiles", "counters"]),
-    (Stage::Comparison, &["compare", "compare-memory", "meta", "lanes", "tiles", "counters", "calls"]),
-];
-const DETAILS: [Asked; 4] = [
-    (Stage::Evidence, &["event"]),
-    (Stage::Excerpts, &["excerpt"]),
-    (Stage::Unchosen, &["overview", "path"]),
-    (Stage::Groups, &["calls"]),
-];
+/// Parts of the page that are seen before the memory of a run.
+const OPENING: [Stage; 5] = [Stage::Opening, Stage::Findings, Stage::Code, Stage::Timeline, Stage::Comparison];
+/// Parts behind it.
+const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, Stage::Groups];
 
 /// Questions with their arguments, the most important first.
 pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     if opened.is_memory_alone() {
-        let (findings, each) = (asked(opened, FINDINGS), asked(opened, EACH_FINDING));
-        return [asked(opened, META), memory(opened), findings, each].concat();
+        let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| asked(opened, stage)).concat();
+        return [asked(opened, Stage::OpeningOfMemory), memory(opened), findings].concat();
     }
-    let mut all: Vec<Question> = OPENING.into_iter().flat_map(|these| asked(opened, these)).collect();
+    let mut all: Vec<Question> = OPENING.into_iter().flat_map(|stage| asked(opened, stage)).collect();
     if opened.has_memory() {
         all.extend(memory(opened));
     }
-    all.extend(DETAILS.into_iter().flat_map(|these| asked(opened, these)));
+    all.extend(DETAILS.into_iter().flat_map(|stage| asked(opened, stage)));
     all.extend(next::questions(opened));
     all
 }
 
 /// What the page asks first, and waits for: it can be begun before it asks.
 pub(crate) fn soonest(opened: &Opened) -> Vec<Question> {
-    asked(opened, (Stage::Soonest, &["meta", "overview"]))
+    asked(opened, Stage::Soonest)
 }
 
 /// What the Memory page asks.
 fn memory(opened: &Opened) -> Vec<Question> {
-    let mut all = asked(opened, (Stage::Memory, &["memory", "memory-suggestions", "memory-calls"]));
+    let mut all = asked(opened, Stage::Memory);
     for device in opened.memory(None).map_or_else(|_| Vec::new(), Memory::devices) {
-        all.extend(asked(opened, (Stage::MemoryOf(device), &["memory-curve", "memory-objects", "memory-apply"])));
+        all.extend(asked(opened, Stage::MemoryOf(device)));
     }
-    all.extend(asked(opened, (Stage::Holders, &["memory-holders", "memory-allocator"])));
-    all.extend(asked(opened, (Stage::Objects, &["memory-object"])));
+    all.extend(asked(opened, Stage::Holders));
+    all.extend(asked(opened, Stage::Objects));
     all
 }
 
-/// What some queries say that is asked of them.
-pub(crate) fn asked(opened: &Opened, (stage, names): Asked) -> Vec<Question> {
-    debug_assert!(names.iter().all(|name| ALL.iter().any(|query| query.name == *name)), "{names:?}");
-    let queries = names.iter().filter_map(|name| ALL.iter().find(|query| query.name == *name));
+/// What a part of the page asks, as all queries say of themselves, in the order that they say.
+pub(crate) fn asked(opened: &Opened, stage: Stage) -> Vec<Question> {
+    let mut queries: Vec<&crate::Query> = ALL.iter().collect();
+    queries.sort_by_key(|query| query.order);
     let of_query = |query: &crate::Query| {
         let name = query.name;
         (query.first)(opened, stage).into_iter().map(move |arguments| (name, arguments))
     };
-    queries.flat_map(of_query).collect()
+    queries.into_iter().flat_map(of_query).collect()
 }
 
 /// Of what is asked on demand alone.

@@ -9,6 +9,7 @@
     reason = "tests fail by panicking, and say what they skip"
 )]
 
+mod asked_first;
 mod common;
 mod compared;
 mod memory;

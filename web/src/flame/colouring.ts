@@ -38,7 +38,8 @@ export function colouring(by: string, tree: Tree, named: Named): Colouring {
       return (node) => ({ fill: modules[node] === -1 ? PALE : oneOf(tree.document.labels[modules[node]!]![1]) });
     }
     case "heat": {
-      const most = tree.exclusive.reduce((a, b) => Math.max(a, b), 1);
+      let most = 1;
+      for (const own of tree.exclusive) most = Math.max(most, own);
       return (node) => ({ fill: HEAT[Math.min(Math.floor((tree.exclusive[node]! / most) ** 0.5 * HEAT.length), HEAT.length - 1)]! });
     }
     case "change":

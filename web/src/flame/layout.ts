@@ -1,52 +1,46 @@
 /** Where the boxes of a tree stand, and which of them is where: apart from drawing, so that it can be checked. */
 
-import type { Calls } from "../generated/answers";
+import type { Calls, Columns } from "../generated/answers";
 import type { AnswerTo } from "../transport";
+import type { Column } from "../transport/decode";
 
-/** A tree of the query `calls`: columns by node, callers before what they call. */
-export interface Tree {
+/**
+ * A tree of the query `calls`: its columns by node (callers before what they call, `row` is what each is asked for by, `calls` is 0 where
+ * that was not counted, `before` is of the run that it is compared with), each of the smallest type that holds its numbers.
+ */
+export interface Tree extends TreeColumns {
   readonly document: Calls;
-  /** By which each is asked for. */
-  readonly row: Uint32Array | Float64Array;
-  readonly parent: Uint32Array;
-  readonly depth: Uint32Array;
-  readonly label: Uint32Array;
-  readonly inclusive: Float64Array;
-  readonly exclusive: Float64Array;
-  /** How often its frame was called; 0 where that was not counted. */
-  readonly calls: Float64Array;
-  /** The same of the run that it is compared with. */
-  readonly before: Float64Array | undefined;
   /** How wide each box is, in units of the metric: with what it calls, but of a flat list itself alone, which adds up. */
-  readonly width: Float64Array;
+  readonly width: Column;
   /** Where each box begins, in units of the metric from the root's left. */
   readonly left: Float64Array;
 }
 
+type TreeColumns = Columns["calls"];
+
 /** The tree of an answer; beside another run, with what is gone as wide as it was there. */
 export function treeOf({ document, columns }: AnswerTo<"calls">, isFlat = false, hasGone = false): Tree {
-  const { row, parent, depth, label, inclusive, exclusive, calls, before } = columns;
-  const tree = { document, row, parent, depth, label, inclusive, exclusive, calls, before } as unknown as Omit<Tree, "left" | "width">;
+  const { parent, inclusive, exclusive, before } = columns;
   const width =
-    isFlat ? Float64Array.from(tree.exclusive, (own, node) => (node === 0 ? tree.inclusive[0]! : own))
-    : hasGone && tree.before ? larger(tree)
-    : tree.inclusive;
-  return { ...tree, width, left: lefts(tree.parent, width) };
+    isFlat ? Float64Array.from(exclusive, (own, node) => (node === 0 ? inclusive[0]! : own))
+    : hasGone && before ? larger({ parent, inclusive, before })
+    : inclusive;
+  return { ...columns, document, width, left: lefts(parent, width) };
 }
 
 /** The larger of both runs, and no less than what is called has together: what became shorter here may hold what became longer. */
-function larger({ parent, inclusive, before }: Pick<Tree, "parent" | "inclusive" | "before">): Float64Array {
+function larger({ parent, inclusive, before }: Required<Pick<TreeColumns, "parent" | "inclusive" | "before">>): Float64Array {
   const width = new Float64Array(parent.length);
   const called = new Float64Array(parent.length);
   for (let node = parent.length - 1; node >= 0; node -= 1) {
-    width[node] = Math.max(inclusive[node]!, before![node]!, called[node]!);
+    width[node] = Math.max(inclusive[node]!, before[node]!, called[node]!);
     if (node > 0) called[parent[node]!]! += width[node]!;
   }
   return width;
 }
 
 /** How much of the run before is in frames that this one lacks, each told once. */
-export function goneIn({ parent, inclusive, before }: Pick<Tree, "parent" | "inclusive" | "before">): number {
+export function goneIn({ parent, inclusive, before }: Pick<TreeColumns, "parent" | "inclusive" | "before">): number {
   let sum = 0;
   for (let node = 1; before && node < parent.length; node += 1) {
     const isGone = (one: number) => inclusive[one] === 0 && before[one]! > 0;
@@ -56,7 +50,7 @@ export function goneIn({ parent, inclusive, before }: Pick<Tree, "parent" | "inc
 }
 
 /** Children stand side by side from their caller's left; what was left out is the room at its right. */
-export function lefts(parent: Uint32Array, width: Float64Array): Float64Array {
+export function lefts(parent: Column, width: Column): Float64Array {
   const left = new Float64Array(parent.length);
   const next = new Float64Array(parent.length);
   for (let node = 1; node < parent.length; node += 1) {

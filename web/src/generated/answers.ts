@@ -1099,7 +1099,7 @@ export interface Answers {
   readonly "tiles": TileDocument;
 }
 
-/** The columns of the queries that have any. */
+/** The columns of the queries that have any: each comes as the smallest type that holds its numbers. */
 export type Columns = {
   readonly "calls": { readonly row: Column; readonly parent: Column; readonly depth: Column; readonly label: Column; readonly inclusive: Column; readonly exclusive: Column; readonly calls: Column; readonly before?: Column };
   readonly "counters": { readonly counter: Column; readonly start: Column; readonly low: Column; readonly high: Column; readonly last: Column };

@@ -1,7 +1,7 @@
 //! A calling context tree prepared for questions in any order: values summed up, phases, who calls whom.
 
 use super::STALLS;
-use crate::critical_path::ctda::{Phase, PhaseRules, RuleKind};
+use crate::critical_path::ctda::{Phase, PhaseRule, PhaseRules, RuleKind};
 use crate::vocabulary::autograd::ENGINE;
 use stackline_model::{CallChildren, CallFrame, CallFrameKind, CallMetric, CallNodeId, CallTree, Unit};
 use std::collections::BTreeMap;
@@ -332,7 +332,7 @@ fn is_backward(tree: &CallTree, node: CallNodeId) -> bool {
 /// The phase of each node: what its own name says, else that of its caller.
 fn phases(tree: &CallTree) -> Vec<Phase> {
     let rules = PhaseRules::default();
-    let of_frame: Vec<Option<Phase>> = tree.frames.iter().map(|frame| phase_of(tree, &rules, frame)).collect();
+    let of_frame: Vec<FramePhase<'_>> = tree.frames.iter().map(|frame| phase_of(tree, &rules, frame)).collect();
     let mut is_differentiated = vec![false; tree.nodes.len()];
     for node in tree.nodes.ids().skip(1).filter(|&node| is_backward(tree, node)) {
         is_differentiated[tree.nodes.parent[node.index()].index()] = true;
@@ -340,19 +340,49 @@ fn phases(tree: &CallTree) -> Vec<Phase> {
     let mut phases = vec![Phase::Other; tree.nodes.len()];
     for node in tree.nodes.ids().skip(1) {
         let at = node.index();
-        let linked = is_differentiated[at].then_some(Phase::Forward);
-        let own = of_frame.get(tree.nodes.frame[at].index()).copied().flatten().or(linked);
         let outer = phases[tree.nodes.parent[at].index()];
-        phases[at] = own.map_or(outer, |own| own.inside(outer));
+        phases[at] = match of_frame.get(tree.nodes.frame[at].index()) {
+            Some(FramePhase::Backward) => Phase::Backward.inside(outer),
+            Some(FramePhase::Named(rule)) => rule.inside(outer),
+            _ if is_differentiated[at] => Phase::Forward.inside(outer),
+            _ => outer,
+        };
     }
     phases
 }
 
-/// The phase of training that a frame's name tells.
-pub(super) fn phase_of(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<Phase> {
+/// What a frame itself tells of the phase of training.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FramePhase<'r> {
+    /// It is of the backward pass by its kind.
+    Backward,
+    /// Its name fits a rule.
+    Named(&'r PhaseRule),
+    Unknown,
+}
+
+impl FramePhase<'_> {
+    /// The phase alone.
+    pub(super) fn phase(self) -> Option<Phase> {
+        match self {
+            Self::Backward => Some(Phase::Backward),
+            Self::Named(rule) => Some(rule.phase),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// The phase of training that a frame's kind or name tells.
+pub(super) fn phase_of<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &CallFrame) -> FramePhase<'r> {
+    if matches!(frame, CallFrame::Backward { .. }) {
+        return FramePhase::Backward;
+    }
+    rule_for(tree, rules, frame).map_or(FramePhase::Unknown, FramePhase::Named)
+}
+
+fn rule_for<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &CallFrame) -> Option<&'r PhaseRule> {
     let text = |name| tree.strings.get(name);
     match *frame {
-        CallFrame::Backward { .. } => Some(Phase::Backward),
         CallFrame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
         CallFrame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
         CallFrame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),

@@ -60,11 +60,15 @@ fn of_frame(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<&'
         CallFrame::Span { name } => match tree.strings.get(name) {
             span if is_compilation(span) => return Some(COMPILATION),
             COLLECTION => return Some(COLLECTING),
-            span => rules.of_library_name(span),
+            // A closure of the optimizer's step is no part of the optimizer.
+            span => match rules.of_library_name(span)? {
+                rule if rule.in_closure => return Some(OTHER),
+                rule => rule.phase,
+            },
         },
-        _ => phase_of(tree, rules, frame),
+        _ => phase_of(tree, rules, frame).phase()?,
     };
-    match phase? {
+    match phase {
         Phase::Backward => Some(BACKWARD),
         Phase::Communication => Some(COMMUNICATION),
         Phase::Update => Some(OPTIMIZER),

@@ -203,6 +203,42 @@ fn phases() {
     assert_eq!(rows(&view(&builder.finish(), &by)), expected);
 }
 
+/// Spans and functions of training frameworks, with a `:` in front of spans and the file in front of functions.
+#[test]
+fn phases_of_frameworks() {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess::default());
+    let name = builder.text("main");
+    let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
+    let paths: [(&[&str], u64); 6] = [
+        // The optimizer's step calls forward and backward.
+        (&[":Optimizer.step#Adam.step", ":[pl][profile][Strategy]DDPStrategy.training_step", "a"], 1),
+        (&[":Optimizer.step#Adam.step", ":[pl][profile][Strategy]DDPStrategy.backward", "a"], 2),
+        (&[":DeepSpeedZeroOptimizer_Stage3.step", "a"], 4),
+        (&["deepspeed/runtime/engine.py step", "a"], 8),
+        (&["deepspeed/runtime/engine.py DeepSpeedEngine.backward", "a"], 16),
+        (&[":PartitionedParameterCoordinator.fetch_sub_module", "a"], 32),
+    ];
+    for (path, value) in paths {
+        let node = path.iter().fold(CallTree::ROOT, |node, text| {
+            let frame = match (text.strip_prefix(':'), text.split_once(' ')) {
+                (Some(span), _) => CallFrame::Span { name: builder.text(span) },
+                (None, Some((file, function))) => {
+                    let (function, file) = (builder.text(function), builder.text(file));
+                    CallFrame::Python { function, file, line: 7, first_line: 1 }
+                }
+                (None, None) => CallFrame::operator(builder.text(text)),
+            };
+            let frame = builder.frame(frame);
+            builder.child(node, frame)
+        });
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+    }
+    let by = ViewOptions { by: Some(Grouping::Phase), shape: Shape::Flat, ..options() };
+    let expected = ["communication 32 32", "backward 18 18", "optimizer 12 12", "forward and other 1 1"];
+    assert_eq!(rows(&view(&builder.finish(), &by)), expected);
+}
+
 #[test]
 fn a_comparison_shows_what_changed_most_first() {
     let (before, after) = (tree(&[("Ax", 10), ("Ay", 3)]), tree(&[("Ax", 11), ("Az", 5), ("Ay", 3)]));

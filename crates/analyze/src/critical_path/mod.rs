@@ -35,7 +35,8 @@ pub use graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
 pub use longest_path::LongestPath;
 pub use overlay::{FlowEnd, FlowPair, Mark, Overlay, OverlayMode};
 pub use report::{CriticalPathReport, PathPoint, ReportShare};
-pub use what_if::{Change, Edit, Resource, Selector, matches};
+pub use stackline_model::vocabulary::matches;
+pub use what_if::{Change, Edit, Resource, Selector};
 
 use hta::HtaOptions;
 use serde::{Deserialize, Serialize};

@@ -8,6 +8,7 @@ use super::longest_path::longest_path;
 use super::nearest::nearest;
 use super::{CriticalPath, CriticalPathError, Warning, WarningCode};
 use serde::{Deserialize, Serialize};
+use stackline_model::vocabulary::matches;
 use std::collections::BTreeSet;
 
 /// Whose time an edge is.
@@ -113,19 +114,6 @@ fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 60;
     let short: String = name.chars().take(CHARACTERS).collect();
     if short.len() < name.len() { short + "…" } else { short }
-}
-
-/// Whether all of `name` matches a pattern in which `*` stands for any text.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or("");
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
 }
 
 /// `WHAT[:NAME]=CHANGE`: see [`Edit::parse`].

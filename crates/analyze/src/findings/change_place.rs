@@ -2,9 +2,10 @@
 //! several findings share its caller, or the function of a library of models that it leads to.
 
 use super::finding::Finding;
-use super::place::{Place, Places, is_in};
+use super::place::{Place, Places};
 use super::rules::fits;
 use crate::vocabulary::python::OPTIMIZER_STEP;
+use stackline_model::vocabulary::is_in_package;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +75,7 @@ fn caller(places: &Places<'_>, events: &[EventId]) -> Option<StrId> {
 /// The place that called the constructor of what a finding is about, where that was recorded, and only one is.
 fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<Place> {
     let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
-    let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in(name, library)).collect();
+    let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in_package(name, library)).collect();
     if !fits.contains(&true) {
         return None;
     }
@@ -83,7 +84,7 @@ fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<
     // What a library does within its own functions, such as iterators that a loader makes.
     let is_called = |e: &EventId| {
         let mut around = trace.ancestors(*e).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
-        around.next().is_some_and(|caller| !is_in(trace.strings.get(name(caller)), library))
+        around.next().is_some_and(|caller| !is_in_package(trace.strings.get(name(caller)), library))
     };
     let calls = trace.events.ids().filter(is_call).filter(is_called);
     // `Optimizer.step#AdamW.step` is of the file `adamw.py`.

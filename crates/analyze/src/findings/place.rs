@@ -1,7 +1,9 @@
 //! Where in a program an event comes from.
 
 use crate::frame_names::frame;
+use crate::vocabulary::packages::{FILES_OF_XPROF, LIBRARIES, MODEL_LIBRARIES, MODULES};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
+use stackline_model::vocabulary::{INSTALLED, is_framework_code, is_in_package, lightning};
 use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
 
 /// A place in a program; parts that the trace does not tell are none.
@@ -19,140 +21,14 @@ pub struct Place {
     pub operator: Option<String>,
 }
 
-/// Parts of paths of code that nobody who trains a model would change.
-const LIBRARIES: &[&str] = &[
-    // What Inductor generates lies in its cache.
-    "torchinductor_",
-    "torch/",
-    "torchvision/",
-    "triton/",
-    "flashinfer/",
-    "flash_attn/",
-    "xformers/",
-    "apex/",
-    "bitsandbytes/",
-    "transformers/",
-    "diffusers/",
-    "peft/",
-    "timm/",
-    "accelerate/",
-    "lightning/",
-    "deepspeed/",
-    "numpy/",
-    "scipy/",
-    "pandas/",
-    "sklearn/",
-    "matplotlib/",
-    "jax/",
-    "PIL/",
-    "cv2/",
-    "albumentations/",
-    "librosa/",
-    "torchaudio/",
-    "tqdm/",
-    "wandb/",
-    "tensorboard/",
-    "logging/",
-    "multiprocessing/",
-    "asyncio/",
-    "concurrent/futures/",
-    "importlib/",
-    "json/",
-    "urllib/",
-    "http/",
-    "requests/",
-    "threading.py",
-    "contextlib.py",
-    "runpy.py",
-    "<frozen",
-    "<built-in",
-    "<method",
-    "<string>",
-];
-
-/// Libraries whose functions are parts of models, or prepare what goes into them: people read them, and copy what they change.
-const MODEL_LIBRARIES: &[&str] = &["transformers/", "diffusers/", "peft/", "timm/", "torchvision/", "sglang/", "vllm/"];
-
-/// Modules of Python's own whose files traces name without a folder.
-const MODULES: &[&str] = &[
-    "abc.py",
-    "copy.py",
-    "dataclasses.py",
-    "functools.py",
-    "pickle.py",
-    "queue.py",
-    "random.py",
-    "selectors.py",
-    "socket.py",
-    "ssl.py",
-    "subprocess.py",
-    "tempfile.py",
-    "traceback.py",
-    "typing.py",
-    "weakref.py",
-];
-
-/// Files of JAX, of what it uses and of Python's own, as XProf names them in frames: without their folder. A file of the user's own that is
-/// called like one of them is not told from it.
-const FILES_OF_XPROF: &[&str] = &[
-    "ad.py",
-    "api.py",
-    "api_util.py",
-    "array.py",
-    "array_methods.py",
-    "batching.py",
-    "compiler.py",
-    "contextlib.py",
-    "convolution.py",
-    "core.py",
-    "dispatch.py",
-    "enum.py",
-    "fromnumeric.py",
-    "lax.py",
-    "lax_numpy.py",
-    "layout.py",
-    "linear_util.py",
-    "mesh.py",
-    "mlir.py",
-    "numeric.py",
-    "partial_eval.py",
-    "pjit.py",
-    "profiler.py",
-    "pxla.py",
-    "reductions.py",
-    "sharding.py",
-    "sharding_impls.py",
-    "slicing.py",
-    "thread.py",
-    "traceback_util.py",
-    "tree_util.py",
-    "ufunc_api.py",
-    "util.py",
-    "xla_bridge.py",
-];
-
-/// Folders in which packages are installed, and Python's own modules.
-const INSTALLED: &[&str] = &["site-packages/", "dist-packages/", "lib/python3"];
-
 /// Whether a frame's file is the user's own code. That a folder of it is called like a library says nothing.
 pub(crate) fn is_own(file: &str) -> bool {
     !MODULES.contains(&file)
         && !INSTALLED.iter().any(|folder| file.contains(folder))
+        && !is_framework_code(file)
         && !LIBRARIES
             .iter()
-            .any(|library| if library.ends_with('/') { is_in(file, library) } else { file.contains(library) })
-}
-
-/// Whether a file is in the folder of a library such as `torch/`: below where packages are installed. Traces may shorten paths to what
-/// lies below that; names that are not shortened begin at the root, or with `./` (of files below the folder that the program ran in).
-pub(super) fn is_in(file: &str, library: &str) -> bool {
-    let installed = INSTALLED[..2].iter().filter_map(|folder| Some(file.rfind(folder)? + folder.len())).max();
-    match installed {
-        Some(at) => file[at..].starts_with(library),
-        // A checkout of PyTorch that it is run from.
-        None if file.starts_with('/') => file.contains(&format!("/pytorch/{library}")),
-        None => file.starts_with(library),
-    }
+            .any(|library| if library.ends_with('/') { is_in_package(file, library) } else { file.contains(library) })
 }
 
 /// What a name is.
@@ -166,7 +42,7 @@ enum NameKind {
 }
 
 fn kind_of(name: &str) -> NameKind {
-    if name.starts_with(MODULE_PREFIX) {
+    if name.starts_with(MODULE_PREFIX) || name.starts_with(lightning::MODULE) {
         return NameKind::Module;
     }
     if name.starts_with(STEP_PREFIX) {
@@ -261,7 +137,9 @@ impl<'a> Places<'a> {
             match (trace.kind(at), self.kind(name)) {
                 // Traces of 2021 and before have steps among the operators.
                 (EventKind::Operator, kind) if kind != NameKind::Step => key.operator = name,
-                (EventKind::PythonFunction, NameKind::Module) if key.module.is_none() => key.module = name,
+                (EventKind::PythonFunction | EventKind::Annotation, NameKind::Module) if key.module.is_none() => {
+                    key.module = name
+                }
                 (EventKind::PythonFunction, NameKind::OwnFrame) => {
                     key.frame = name;
                     key.line = caller_of.and_then(|callee| self.line_of_call(name, callee)).unwrap_or(0);
@@ -344,7 +222,7 @@ impl<'a> Places<'a> {
     /// The same of libraries of models.
     pub(super) fn model_frames(&self, event: EventId) -> Vec<StrId> {
         let name = |name: StrId| self.trace.strings.get(name);
-        self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in(name(frame), folder)))
+        self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))
     }
 
     fn frames(&self, event: EventId, is_wanted: impl Fn(StrId) -> bool) -> Vec<StrId> {
@@ -374,7 +252,8 @@ impl<'a> Places<'a> {
     /// A place in words.
     pub(crate) fn place(&self, key: PlaceKey) -> Place {
         let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
-        let mut place = Place { module: text(key.module), operator: text(key.operator), ..Place::default() };
+        let mut place =
+            Place { module: text(key.module).map(named_as_module), operator: text(key.operator), ..Place::default() };
         let name = text(key.frame).unwrap_or_default();
         if let Some((file, line, function)) = frame(&name) {
             place.file = Some(file.to_owned());
@@ -385,6 +264,14 @@ impl<'a> Places<'a> {
             place.function = Some(function.to_owned());
         }
         place
+    }
+}
+
+/// A module as PyTorch's profiler names it, whoever wrote the span.
+fn named_as_module(span: String) -> String {
+    match lightning::module_of(&span) {
+        Some((class, name)) => format!("{MODULE_PREFIX} {class} {name}"),
+        None => span,
     }
 }
 
@@ -452,6 +339,23 @@ mod tests {
     }
 
     #[test]
+    fn code_of_training_frameworks_is_not_the_users() {
+        for file in [
+            "pytorch_lightning/trainer/trainer.py",
+            "lightning_fabric/wrappers.py",
+            "deepspeed/runtime/engine.py",
+            "megatron/core/transformer/mlp.py",
+            "/opt/Megatron-LM/megatron/core/transformer/mlp.py",
+            "accelerate/accelerator.py",
+            "flax/linen/module.py",
+            "keras/src/trainers/trainer.py",
+        ] {
+            assert!(!is_own(file), "{file}");
+        }
+        assert!(is_own("pretrain_gpt.py") && is_own("megatron/training/training.py") && is_own("datasets/coco.py"));
+    }
+
+    #[test]
     fn places_in_one_line() {
         let place = Place {
             file: Some("train.py".to_owned()),
@@ -462,5 +366,8 @@ mod tests {
         assert_eq!(place.text(), "train.py:3 in step");
         let place = Place { operator: Some("aten::item".to_owned()), ..Place::default() };
         assert_eq!(place.text(), "aten::item");
+        let module = named_as_module("[pl][module]torch.nn.modules.linear.Linear: head.0".to_owned());
+        assert_eq!(module, "nn.Module: Linear head.0");
+        assert_eq!(named_as_module("nn.Module: Linear_3".to_owned()), "nn.Module: Linear_3");
     }
 }

@@ -53,6 +53,9 @@ pub(crate) const OPERATOR_PREFIXES: &[(&str, &str)] =
 pub(crate) const NATIVE_KERNELS: &[(&str, &str)] =
     &[("elementwise", "elementwise"), ("reduce", "reduce"), ("multi_tensor_apply", "multi_tensor_apply")];
 
+/// The namespace of PyTorch's own kernels.
+pub(crate) const NATIVE_NAMESPACE: &str = "at::native::";
+
 /// How the names of PyTorch's own kernels begin.
 pub(crate) const NATIVE_KERNEL_PREFIX: &str = "void at::native";
 

@@ -4,6 +4,9 @@ use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix};
 use crate::kernel_type::Rule;
 
+/// How names of spans begin in which libraries run collectives on CPUs, as PyTorch's process groups write them.
+pub(crate) const HOST_SPANS: &[&str] = &["gloo:", "mpi:", "ucc:"];
+
 /// Kernels of these libraries.
 pub(super) const RULES: &[Rule] = &[
     // RCCL's kernels are named after NCCL's.

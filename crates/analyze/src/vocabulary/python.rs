@@ -1,5 +1,8 @@
 //! Names that only programs of Python give things.
 
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::vocabulary::lightning;
+
 /// How names of spans of PyTorch's optimizers begin.
 pub(crate) const OPTIMIZER: &str = "Optimizer.";
 /// Parts of names of what PyTorch's loaders do in the process that trains, without workers and with them.
@@ -8,12 +11,15 @@ pub(crate) const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 /// How names of operators begin with which PyTorch's process groups are asked for collectives.
 pub(crate) const ASKS_FOR_COLLECTIVE: &str = "c10d::";
 
-/// How names of annotations begin that PyTorch makes in Python: of its profiler, its optimizers and its loaders.
-pub(crate) const MARKS: &[&str] = &["ProfilerStep#", OPTIMIZER, TAKE_BATCH];
+/// How names of annotations begin that PyTorch makes in Python: of its profiler, its optimizers and its loaders; and those of Lightning.
+pub(crate) const MARKS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, lightning::PROFILER];
 
 /// How names of spans begin in which PyTorch's optimizers make a step.
 pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";
 /// How names of spans begin in which PyTorch's optimizers set gradients to zero, or let go of them.
 pub(crate) const ZERO_GRAD: &str = "Optimizer.zero_grad#";
+/// The span in which DistributedDataParallel runs its module. Its hook, which runs where gradients are accumulated, reduces a bucket once
+/// the last gradient of it is there.
+pub(crate) const DATA_PARALLEL_FORWARD: &str = "DistributedDataParallel.forward";
 /// How names of spans begin in which PyTorch takes a batch from a loader.
 pub(crate) const TAKE_BATCH: &str = "enumerate(DataLoader)#";

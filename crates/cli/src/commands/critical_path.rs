@@ -16,6 +16,7 @@ use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
     CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
 };
+use stackline_model::names::STEP_NAME;
 use stackline_model::{Table, Trace, Unit};
 use stackline_present::json::Extra;
 use stackline_present::{TraceNote, human};
@@ -126,7 +127,7 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
 fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
     let wanted = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
-    let name = steps.filter(|(_, s)| wanted(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or("ProfilerStep");
+    let name = steps.filter(|(_, s)| wanted(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
     wrong_use(format!("{who} chooses by name: use --annotation '{name}' instead of --steps"))
 }
 

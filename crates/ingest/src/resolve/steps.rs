@@ -1,6 +1,6 @@
 //! Steps: marks that programs, frameworks and servers leave around each iteration on CPU threads.
 //!
-//! Of all kinds of marks in [`KINDS`] the first one that a trace has counts, so that a mark of the user's own goes before one
+//! Of all kinds of marks ([`known`]) the first one that a trace has counts, so that a mark of the user's own goes before one
 //! that a library makes. Where no thread has a mark, a device's own row of steps tells them.
 
 use super::optimizer_cycles::{self, Kinds};
@@ -8,13 +8,11 @@ use crate::problems;
 use crate::sources::{device_rows, xprof};
 use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use stackline_model::vocabulary::{FRAMEWORKS, Framework, StepRole};
 use stackline_model::words::duration;
 use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
 use stackline_recording::OPTIMIZER_STEP;
 use std::hash::BuildHasher;
-
-/// What the name of a mark says.
-type Reading = fn(&str) -> Option<Mark>;
 
 /// A mark, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,26 +25,22 @@ enum Mark {
     End,
 }
 
-/// Kinds of marks, the most explicit ones first.
-const KINDS: [Reading; 4] = [
-    // torch.profiler.
-    |name| Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?)),
-    // Lightning.
-    |name| (name == "[pl][profile]run_training_batch").then_some(Mark::Step),
-    server_iteration,
-    // Optimizers of torch.optim.
-    |name| is_optimizer(name).then_some(Mark::End),
-];
-
-/// `step[DECODE bs=31]` of SGLang; `execute_4_context_0(…)_generation_4(…)` and `execute_context_2(512)_generation_3(3)` of vLLM.
-fn server_iteration(name: &str) -> Option<Mark> {
-    let sglang = name.starts_with("step[") && name.ends_with(']');
-    let vllm = name.starts_with("execute_") && name.contains("context_") && name.contains("_generation_");
-    (sglang || vllm).then_some(Mark::Step)
+/// Marks of torch.profiler.
+fn of_profiler(name: &str) -> Option<Mark> {
+    Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?))
 }
 
-fn is_optimizer(name: &str) -> bool {
-    name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)
+/// Marks of a framework.
+fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
+    Some(match framework.step_role(name)? {
+        StepRole::Whole => Mark::Step,
+        StepRole::End => Mark::End,
+    })
+}
+
+/// Marks of optimizers of torch.optim.
+fn of_optimizer(name: &str) -> Option<Mark> {
+    (name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)).then_some(Mark::End)
 }
 
 /// Fills `trace.steps`, in time order: by marks whose names `pattern` matches, or else by those that are known. A capture group
@@ -84,16 +78,20 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     }
 }
 
-/// The steps of the first kind of marks that the trace has. Numbers in arguments come second: whoever profiles a step names it.
+/// The steps of the first kind of marks that the trace has: of torch.profiler, numbered by an argument (whoever profiles a step names
+/// it), of a framework, of an optimizer.
 fn known(trace: &Trace) -> Vec<Step> {
-    let [profiler, others @ ..] = KINDS;
-    let named = |kind: Reading| steps(trace, marks(trace, kind));
-    let mut found = named(profiler);
+    let mut found = steps(trace, marks(trace, of_profiler));
     if found.is_empty() {
         found = steps(trace, numbered_by_argument(trace));
     }
     if found.is_empty() {
-        found = others.into_iter().map(named).find(|steps| !steps.is_empty()).unwrap_or_default();
+        let with_marks = FRAMEWORKS.iter().filter(|framework| !framework.steps.is_empty());
+        let mut of_each = with_marks.map(|framework| steps(trace, marks(trace, |name| of_framework(framework, name))));
+        found = of_each.find(|steps| !steps.is_empty()).unwrap_or_default();
+    }
+    if found.is_empty() {
+        found = steps(trace, marks(trace, of_optimizer));
     }
     found
 }
@@ -407,12 +405,14 @@ fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KINDS, Mark, of_pattern};
+    use super::{Mark, of_framework, of_optimizer, of_pattern, of_profiler};
     use regex_lite::Regex;
+    use stackline_model::vocabulary::FRAMEWORKS;
 
     #[test]
     fn names_of_all_producers_are_known() {
-        let read = |name: &str| KINDS.iter().find_map(|kind| kind(name));
+        let of_any = |name: &str| FRAMEWORKS.iter().find_map(|framework| of_framework(framework, name));
+        let read = |name: &str| of_profiler(name).or_else(|| of_any(name)).or_else(|| of_optimizer(name));
         for (name, mark) in [
             ("ProfilerStep#12", Some(Mark::Numbered(12))),
             ("ProfilerStep", None),
@@ -422,6 +422,8 @@ mod tests {
             ("execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk28sqsq4sqsk28)", Some(Mark::Step)),
             ("execute_context_2(512)_generation_3(3)", Some(Mark::Step)),
             ("execute_diffusion_1_1024x1024", None),
+            ("DeepSpeedZeroOptimizer_Stage3.step", Some(Mark::End)),
+            ("DeepSpeedEngine.forward", None),
             ("Optimizer.step#AdamW.step", Some(Mark::End)),
             ("Optimizer.step", Some(Mark::End)),
             ("Optimizer.steps", None),

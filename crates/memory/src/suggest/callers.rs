@@ -2,13 +2,11 @@
 
 use rustc_hash::FxHashMap;
 use stackline_model::library_workspaces::{WorkspaceLibrary, workspace_library};
-use stackline_model::names::MODULE_PREFIX;
+use stackline_model::names::{MODULE_PREFIX, OPERATOR_PREFIX, OPTIMIZER_STEP, TAKE_BATCH};
 use stackline_model::native_names::{autograd_node, is_autograd_engine, operator as native_operator};
+use stackline_model::vocabulary::{TrainingPhase, phase_of_code, phase_span};
 use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
-
-/// What PyTorch's operators are called.
-pub(super) const OPERATOR: &str = "aten::";
 
 /// What has a tensor that the outermost module calls its own.
 const OUTERMOST: &str = "(outermost module)";
@@ -22,6 +20,8 @@ struct Within {
     data: bool,
     /// Modules, and functions of theirs such as losses.
     forward: bool,
+    /// Whether its innermost frame is what the optimizer's step calls as its closure.
+    closure: bool,
     /// A forward pass within backward: recomputed activations.
     recomputed: bool,
     /// The library whose working memory it allocates.
@@ -51,9 +51,10 @@ impl<'a> Callers<'a> {
             nodes.push(Within {
                 backward: outer.backward || own.backward,
                 // A closure that the step calls runs the model.
-                optimizer: own.optimizer || outer.optimizer && !own.forward && !own.backward,
+                optimizer: own.optimizer || outer.optimizer && !own.forward && !own.backward && !own.closure,
                 data: outer.data || own.data,
                 forward: outer.forward || own.forward,
+                closure: own.closure,
                 recomputed: outer.recomputed || outer.backward && own.forward,
                 workspace: own.workspace.or(outer.workspace),
                 operator: own.operator,
@@ -166,20 +167,31 @@ impl<'a> Callers<'a> {
     /// The names of the operators that a call path lies in.
     pub(super) fn operators(&self, stack: MemoryStackId) -> impl Iterator<Item = StrId> + '_ {
         let frames = self.trace.stacks.frames_of(stack);
-        frames.map(|frame| frame.function).filter(|name| self.trace.strings.get(*name).starts_with(OPERATOR))
+        frames.map(|frame| frame.function).filter(|name| self.trace.strings.get(*name).starts_with(OPERATOR_PREFIX))
     }
 }
 
 fn of_frame(function: &str, file: &str) -> Within {
     let is_node = file.is_empty() && function.contains("Backward") || autograd_node(function).is_some();
+    let span = phase_span(function);
+    // What a framework runs around the forward pass is no call of the model: the program's own function lies between.
+    let is_phase = |phase| span.and_then(|span| span.phase).or_else(|| phase_of_code(file, function)) == Some(phase);
     Within {
-        backward: function == "backward" || is_autograd_engine(function) || is_node,
-        optimizer: function.starts_with("Optimizer.step") || file.contains("torch/optim/"),
-        data: function.starts_with("enumerate(DataLoader)") || file.contains("torch/utils/data/"),
+        backward: function == "backward"
+            || is_autograd_engine(function)
+            || is_node
+            || is_phase(TrainingPhase::Backward),
+        optimizer: function.starts_with(OPTIMIZER_STEP)
+            || file.contains("torch/optim/")
+            || is_phase(TrainingPhase::Optimizer),
+        data: function.starts_with(TAKE_BATCH)
+            || file.contains("torch/utils/data/")
+            || is_phase(TrainingPhase::DataLoading),
         forward: is_call_of_module(function, file),
+        closure: span.is_some_and(|span| span.in_closure),
         recomputed: false,
         workspace: workspace_library(function),
-        operator: function.starts_with(OPERATOR) || native_operator(function).is_some(),
+        operator: function.starts_with(OPERATOR_PREFIX) || native_operator(function).is_some(),
     }
 }
 
@@ -204,5 +216,23 @@ impl<'a> Names<'a> {
     pub(super) fn are(&mut self, name: StrId) -> bool {
         let (trace, is) = (self.trace, self.is);
         *self.known.entry(name).or_insert_with(|| is(trace.strings.get(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_frame;
+
+    #[test]
+    fn code_of_frameworks_tells_phases() {
+        let engine = "/venv/lib/python3.11/site-packages/deepspeed/runtime/engine.py";
+        assert!(of_frame("step", engine).optimizer && of_frame("backward", engine).backward);
+        assert!(!of_frame("train", engine).optimizer);
+        assert!(of_frame("DeepSpeedZeroOptimizer_Stage3.step", "").optimizer);
+        assert!(of_frame("__iter__", "accelerate/data_loader.py").data);
+        let closure = of_frame("[pl][profile][Strategy]DDPStrategy.training_step", "");
+        assert!(closure.closure && !closure.optimizer && !closure.forward);
+        // The program's own function lies between this and the model.
+        assert!(!of_frame("forward_step", "megatron/core/pipeline_parallel/schedules.py").forward);
     }
 }

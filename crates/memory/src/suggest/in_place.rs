@@ -1,10 +1,11 @@
 //! Operators that could write into their input.
 
-use super::callers::{Callers, Names, OPERATOR};
+use super::callers::{Callers, Names};
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, Facts, Pattern};
 use rustc_hash::FxHashMap;
+use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::{
     AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind,
     MemoryStackId, MemoryStreamId, MemoryTrace, StrId,
@@ -102,7 +103,8 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
 /// The operator that is to write in place where this object is its output: the one that the program called, if it has such a form.
 pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
     let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
-    let operators = frames.map(|frame| frame.function).filter(|name| trace.strings.get(*name).starts_with(OPERATOR));
+    let operators =
+        frames.map(|frame| frame.function).filter(|name| trace.strings.get(*name).starts_with(OPERATOR_PREFIX));
     let outermost = operators.last().filter(|name| has_form(trace.strings.get(*name)));
     outermost.unwrap_or(trace.objects.operator[output.index()])
 }
@@ -113,7 +115,7 @@ fn has_form(name: &str) -> bool {
 
 /// How many tensors an operator takes that has a form for this.
 fn tensors(name: &str) -> Option<usize> {
-    let name = name.strip_prefix(OPERATOR)?;
+    let name = name.strip_prefix(OPERATOR_PREFIX)?;
     OF_ONE.contains(&name).then_some(1).or_else(|| OF_TWO.contains(&name).then_some(2))
 }
 

@@ -1,10 +1,11 @@
 //! Activations that wait for backward and could be made again by the operator that made them.
 
-use super::callers::{Callers, Names, OPERATOR};
+use super::callers::{Callers, Names};
 use super::cost::Times;
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, Facts, Gap, Pattern};
+use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::{AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
 
 /// Words in the names of operators of PyTorch's own (`aten::`) whose results may differ from run to run: those that draw numbers,
@@ -55,7 +56,7 @@ pub(super) fn recomputations(facts: &Facts<'_>, gaps: &[&Gap]) -> Vec<Suggestion
 
 /// Whether an operator gives the same results for the same inputs.
 fn is_repeatable(name: &str) -> bool {
-    name.starts_with(OPERATOR) && !RANDOM.iter().any(|word| name.contains(word))
+    name.starts_with(OPERATOR_PREFIX) && !RANDOM.iter().any(|word| name.contains(word))
 }
 
 /// A write to an object.

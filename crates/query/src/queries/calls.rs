@@ -436,7 +436,7 @@ pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
             let ways = [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
             ways.iter().flat_map(shapes).collect()
         }
-        Stage::Whole => shapes(&Part::Whole.arguments(opened)),
+        Stage::WholeTree => shapes(&Part::Whole.arguments(opened)),
         Stage::Step(number, ..) => shapes(&alone(number)),
         _ => Vec::new(),
     }

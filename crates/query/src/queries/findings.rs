@@ -201,7 +201,7 @@ fn excerpt<'a>(opened: &'a Opened, finding: &'a Finding) -> Option<source::Excer
 }
 
 pub(super) fn first_list(_: &Opened, stage: Stage) -> Vec<Arguments> {
-    if stage == Stage::Opening { plain() } else { Vec::new() }
+    if matches!(stage, Stage::Opening | Stage::FindingsOfMemory) { plain() } else { Vec::new() }
 }
 
 pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {

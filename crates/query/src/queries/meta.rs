@@ -267,7 +267,7 @@ fn has_python(opened: &Opened) -> bool {
 
 pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
     match stage {
-        Stage::Soonest | Stage::Opening => plain(),
+        Stage::Soonest | Stage::Opening | Stage::OpeningOfMemory => plain(),
         Stage::Comparison => of_before(opened, |_| plain()),
         _ => Vec::new(),
     }

@@ -41,6 +41,8 @@ pub struct Query {
     pub columns: &'static [&'static str],
     /// What the page asks of it before anybody clicks, by the part that is seen.
     pub(crate) first: fn(&Opened, Stage) -> Vec<Arguments>,
+    /// Where that stands among what the same part asks of other queries, the smallest first.
+    pub(crate) order: u8,
     /// Works the answer out.
     pub answer: fn(&Opened, &Arguments) -> Result<Answer, QueryError>,
 }
@@ -84,6 +86,7 @@ pub const ALL: &[Query] = &[
         arguments: VIEW,
         columns: calls::COLUMNS,
         first: calls::first,
+        order: 11,
         answer: calls::answer,
     },
     Query {
@@ -92,6 +95,7 @@ pub const ALL: &[Query] = &[
         arguments: &[],
         columns: &[],
         first: compare::first,
+        order: 1,
         answer: compare::answer,
     },
     Query {
@@ -100,6 +104,7 @@ pub const ALL: &[Query] = &[
         arguments: &[],
         columns: &[],
         first: compare::first,
+        order: 2,
         answer: compare::memory,
     },
     Query {
@@ -108,6 +113,7 @@ pub const ALL: &[Query] = &[
         arguments: TILES,
         columns: counters::COLUMNS,
         first: tiles::first,
+        order: 10,
         answer: counters::answer,
     },
     Query {
@@ -116,6 +122,7 @@ pub const ALL: &[Query] = &[
         arguments: &["event", "rank"],
         columns: &[],
         first: events::first,
+        order: 0,
         answer: events::answer,
     },
     Query {
@@ -124,6 +131,7 @@ pub const ALL: &[Query] = &[
         arguments: &["file", "line"],
         columns: &[],
         first: source::first_excerpts,
+        order: 0,
         answer: source::excerpt,
     },
     Query {
@@ -132,6 +140,7 @@ pub const ALL: &[Query] = &[
         arguments: &["at", "rank"],
         columns: &[],
         first: findings::first,
+        order: 0,
         answer: findings::one,
     },
     Query {
@@ -140,6 +149,7 @@ pub const ALL: &[Query] = &[
         arguments: RANK,
         columns: &[],
         first: findings::first_list,
+        order: 6,
         answer: findings::all,
     },
     Query {
@@ -148,6 +158,7 @@ pub const ALL: &[Query] = &[
         arguments: VIEW,
         columns: &[],
         first: calls::frame::first,
+        order: 0,
         answer: calls::frame,
     },
     Query {
@@ -156,6 +167,7 @@ pub const ALL: &[Query] = &[
         arguments: RANK,
         columns: &[],
         first: tiles::first_lanes,
+        order: 8,
         answer: tiles::lanes,
     },
     Query {
@@ -164,6 +176,7 @@ pub const ALL: &[Query] = &[
         arguments: RANK,
         columns: &[],
         first: memory::overview::first,
+        order: 1,
         answer: memory::overview,
     },
     Query {
@@ -172,6 +185,7 @@ pub const ALL: &[Query] = &[
         arguments: RANK,
         columns: memory::allocator::COLUMNS,
         first: memory::allocator::first,
+        order: 2,
         answer: memory::allocator,
     },
     Query {
@@ -180,6 +194,7 @@ pub const ALL: &[Query] = &[
         arguments: &["level", "first", "last", "rank", "device", "apply"],
         columns: memory::curve::COLUMNS,
         first: memory::apply::first,
+        order: 3,
         answer: memory::apply,
     },
     Query {
@@ -188,6 +203,7 @@ pub const ALL: &[Query] = &[
         arguments: &["call", "rank"],
         columns: &[],
         first: none,
+        order: 0,
         answer: memory::call,
     },
     Query {
@@ -196,6 +212,7 @@ pub const ALL: &[Query] = &[
         arguments: TILES,
         columns: memory::calls::COLUMNS,
         first: memory::calls::first,
+        order: 3,
         answer: memory::calls,
     },
     Query {
@@ -204,6 +221,7 @@ pub const ALL: &[Query] = &[
         arguments: &["level", "first", "last", "rank", "device"],
         columns: memory::curve::COLUMNS,
         first: memory::curve::first,
+        order: 1,
         answer: memory::curve,
     },
     Query {
@@ -212,6 +230,7 @@ pub const ALL: &[Query] = &[
         arguments: &["by", "rank"],
         columns: &[],
         first: memory::holders::first,
+        order: 1,
         answer: memory::holders,
     },
     Query {
@@ -220,6 +239,7 @@ pub const ALL: &[Query] = &[
         arguments: &["object", "rank"],
         columns: &[],
         first: memory::object::first,
+        order: 0,
         answer: memory::object,
     },
     Query {
@@ -228,6 +248,7 @@ pub const ALL: &[Query] = &[
         arguments: &["level", "first", "last", "rank", "device", "order", "alive", "most"],
         columns: memory::objects::COLUMNS,
         first: memory::objects::first,
+        order: 2,
         answer: memory::objects,
     },
     Query {
@@ -236,6 +257,7 @@ pub const ALL: &[Query] = &[
         arguments: &["most", "rank"],
         columns: &[],
         first: memory::suggestions::first,
+        order: 2,
         answer: memory::suggestions,
     },
     Query {
@@ -244,6 +266,7 @@ pub const ALL: &[Query] = &[
         arguments: &[],
         columns: &[],
         first: meta::first,
+        order: 3,
         answer: meta::answer,
     },
     Query {
@@ -252,6 +275,7 @@ pub const ALL: &[Query] = &[
         arguments: &["steps", "only"],
         columns: &[],
         first: overview::first,
+        order: 5,
         answer: overview::answer,
     },
     Query {
@@ -260,6 +284,7 @@ pub const ALL: &[Query] = &[
         arguments: &["rank", "steps"],
         columns: path::COLUMNS,
         first: path::first,
+        order: 7,
         answer: path::answer,
     },
     Query {
@@ -268,6 +293,7 @@ pub const ALL: &[Query] = &[
         arguments: &["from", "to", "rank"],
         columns: &[],
         first: events::first_ranges,
+        order: 4,
         answer: events::range,
     },
     Query {
@@ -276,6 +302,7 @@ pub const ALL: &[Query] = &[
         arguments: &["code"],
         columns: &[],
         first: none,
+        order: 0,
         answer: findings::rule,
     },
     Query {
@@ -284,6 +311,7 @@ pub const ALL: &[Query] = &[
         arguments: &["text", "rank", "steps"],
         columns: &[],
         first: none,
+        order: 0,
         answer: search::answer,
     },
     Query {
@@ -292,6 +320,7 @@ pub const ALL: &[Query] = &[
         arguments: &["file", "rank", "steps"],
         columns: &[],
         first: source::first,
+        order: 12,
         answer: source::answer,
     },
     Query {
@@ -300,6 +329,7 @@ pub const ALL: &[Query] = &[
         arguments: &["level", "first", "last", "rank", "most", "tracks"],
         columns: tiles::COLUMNS,
         first: tiles::first,
+        order: 9,
         answer: tiles::tiles,
     },
 ];

@@ -82,7 +82,7 @@ impl Declarations {
         let columns: String = ALL.iter().filter(|query| !query.columns.is_empty()).map(columns).collect();
         format!(
             "{HEAD}{types}\n/** The document of each query. */\nexport interface Answers {{\n{documents}}}\n\n\
-             /** The columns of the queries that have any. */\nexport type Columns = {{\n{columns}}};\n"
+             /** The columns of the queries that have any: each comes as the smallest type that holds its numbers. */\nexport type Columns = {{\n{columns}}};\n"
         )
     }
 }

@@ -1,12 +1,13 @@
 //! Training phases and the rules that tell them, kept as data: [`BUILT_IN`] has the same form as a file of the user's.
 
 use crate::critical_path::CriticalPathError;
-use crate::critical_path::what_if::matches;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use stackline_model::vocabulary::{FRAMEWORKS, PhaseCode, PhaseSpan, TrainingPhase, matches};
 use stackline_model::{EventKind, StrId, Trace};
 
-/// The rules that come with the method.
+/// The rules that come with the method, for PyTorch and for spans of any program. Those of frameworks on it come before them: see
+/// [`stackline_model::vocabulary`].
 pub const BUILT_IN: &str = include_str!("phase_rules.json");
 
 /// A phase of training (section 3.2.1 of the paper).
@@ -44,6 +45,17 @@ impl Phase {
             Self::Communication => "communication",
             Self::Update => "update",
             Self::Other => "other",
+        }
+    }
+
+    /// The phase that a framework's vocabulary tells.
+    fn of_framework(phase: TrainingPhase) -> Self {
+        match phase {
+            TrainingPhase::DataLoading => Self::DataLoad,
+            TrainingPhase::Forward => Self::Forward,
+            TrainingPhase::Backward => Self::Backward,
+            TrainingPhase::Communication => Self::Communication,
+            TrainingPhase::Optimizer => Self::Update,
         }
     }
 
@@ -114,6 +126,42 @@ pub struct PhaseRule {
     /// What else runs on the thread of such events is of the phase too, if no other phase runs there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub autograd_thread: bool,
+    /// Such events are of the phase inside the optimizer, too: its step calls them as its closure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_closure: bool,
+}
+
+impl PhaseRule {
+    /// The phase of an event of this rule inside one of phase `outer` (see [`Phase::inside`]).
+    pub(crate) fn inside(&self, outer: Phase) -> Phase {
+        if self.in_closure && outer == Phase::Update { self.phase } else { self.phase.inside(outer) }
+    }
+
+    fn named(phase: Phase, name: String) -> Self {
+        Self { phase, kinds: Vec::new(), name: Some(name), link: None, autograd_thread: false, in_closure: false }
+    }
+
+    /// Rule for a span that a framework writes.
+    fn of_span(span: &PhaseSpan) -> Self {
+        let phase = span.phase.map_or(Phase::Other, Phase::of_framework);
+        Self { in_closure: span.in_closure, ..Self::named(phase, span.name.to_owned()) }
+    }
+
+    /// Rules for functions of a framework, as frames are named: with their class or without.
+    fn of_code(code: &PhaseCode) -> Vec<Self> {
+        let patterns = match (code.file.ends_with('/'), code.functions) {
+            (true, _) => vec![format!("*{}*", code.file)],
+            (false, []) => vec![format!("*{}(*", code.file)],
+            (false, functions) => {
+                let with_class = |function: &&str| {
+                    [format!("*{}(*): {function}", code.file), format!("*{}(*): *.{function}", code.file)]
+                };
+                functions.iter().flat_map(with_class).collect()
+            }
+        };
+        let rule = |name| Self { kinds: vec![RuleKind::Python], ..Self::named(Phase::of_framework(code.phase), name) };
+        patterns.into_iter().map(rule).collect()
+    }
 }
 
 /// Rules in order (the first that matches an event wins), and what counts as waiting.
@@ -132,27 +180,30 @@ pub struct PhaseRules {
 impl Default for PhaseRules {
     fn default() -> Self {
         // A test reads the built-in text, so that the empty set is never met.
-        serde_json::from_str(BUILT_IN).unwrap_or(Self { rules: Vec::new(), waits: Vec::new() })
+        let general = serde_json::from_str(BUILT_IN).unwrap_or(Self { rules: Vec::new(), waits: Vec::new() });
+        let spans = FRAMEWORKS.iter().flat_map(|framework| framework.spans).map(PhaseRule::of_span);
+        let code = FRAMEWORKS.iter().flat_map(|framework| framework.code).flat_map(PhaseRule::of_code);
+        Self { rules: spans.chain(code).chain(general.rules).collect(), ..general }
     }
 }
 
 impl PhaseRules {
-    /// The phase of what has this name, by names alone.
-    pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<Phase> {
+    /// The rule for what has this name, by names alone.
+    pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
         let fits = |rule: &&PhaseRule| {
             let of_kind = rule.kinds.is_empty() || rule.kinds.contains(&kind);
             of_kind && rule.name.as_ref().is_some_and(|pattern| matches(pattern, name))
         };
-        self.rules.iter().find(fits).map(|rule| rule.phase)
+        self.rules.iter().find(fits)
     }
 
-    /// The phase by the rules that hold for names of every kind: those that PyTorch's own libraries give. A program may call
+    /// The rule of those that hold for names of every kind: those that PyTorch's own libraries and frameworks give. A program may call
     /// its spans anything.
-    pub fn of_library_name(&self, name: &str) -> Option<Phase> {
+    pub fn of_library_name(&self, name: &str) -> Option<&PhaseRule> {
         let fits = |rule: &&PhaseRule| {
             rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| matches(pattern, name))
         };
-        self.rules.iter().find(fits).map(|rule| rule.phase)
+        self.rules.iter().find(fits)
     }
 
     /// The built-in rules after those of a JSON text, which thereby come first.
@@ -245,5 +296,44 @@ mod tests {
             let error = PhaseRules::extended_by(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn rules_of_frameworks_come_before_those_for_spans_of_any_program() {
+        let rules = PhaseRules::default();
+        let phase = |name: &str, kind| rules.of_name(name, kind).map(|rule| rule.phase);
+        let part = |part: &str| format!("megatron.core.pipeline_parallel.schedules.forward_backward_pipelining.{part}");
+        let (warmup, steady) = (part("warmup"), part("steady"));
+        let spans: [(&str, Phase); 6] = [
+            ("megatron.core.pipeline_parallel.p2p_communication.send_forward_recv_backward", Phase::Communication),
+            (&warmup, Phase::Forward),
+            (&steady, Phase::Other),
+            ("DeepSpeedEngine.backward", Phase::Backward),
+            ("[pl][profile][_EvaluationLoop].val_next", Phase::DataLoad),
+            // What any program may call its spans.
+            ("my_backward", Phase::Backward),
+        ];
+        for (name, told) in spans {
+            assert_eq!(phase(name, RuleKind::Annotation), Some(told), "{name}");
+        }
+        for (frame, told) in [
+            ("deepspeed/comm/comm.py(220): all_reduce", Phase::Communication),
+            ("/opt/DeepSpeed/deepspeed/runtime/engine.py(3567): DeepSpeedEngine.step", Phase::Update),
+            ("megatron/core/pipeline_parallel/schedules.py(311): forward_step", Phase::Forward),
+            ("megatron/core/distributed/finalize_model_grads.py(396): finalize_model_grads", Phase::Communication),
+            ("accelerate/accelerator.py(2829): backward", Phase::Backward),
+            ("torch/optim/adam.py(226): step", Phase::Update),
+        ] {
+            assert_eq!(phase(frame, RuleKind::Python), Some(told), "{frame}");
+        }
+        assert_eq!(phase("deepspeed/runtime/engine.py(1): train", RuleKind::Python), None);
+    }
+
+    #[test]
+    fn a_closure_of_the_optimizers_step_has_a_phase_of_its_own() {
+        let rules = PhaseRules::default();
+        let inside = |name: &str, outer| rules.of_name(name, RuleKind::Annotation).map(|rule| rule.inside(outer));
+        assert_eq!(inside("[pl][profile][Strategy]DDPStrategy.training_step", Phase::Update), Some(Phase::Forward));
+        assert_eq!(inside("my forward", Phase::Update), Some(Phase::Update));
     }
 }

@@ -126,7 +126,7 @@ impl Walker<'_, '_> {
             let kind = self.trace.events.kind[i];
             let rule = self.book.rule_for(self.trace.events.name[i], kind, self.links[i]);
             let around = outer.map_or(Phase::Other, |o| self.host.phase[o.index()]);
-            let phase = rule.map_or(around, |r| r.phase.inside(around));
+            let phase = rule.map_or(around, |r| r.inside(around));
             self.host.phase[i] = phase;
             autograd |= rule.is_some_and(|r| r.autograd_thread);
             mixed |= outer.is_none() && !matches!(phase, Phase::Backward | Phase::Communication | Phase::Other);

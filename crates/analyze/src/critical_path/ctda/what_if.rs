@@ -3,8 +3,8 @@
 
 use super::graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph};
 use super::{CtdaPath, path};
-use crate::critical_path::what_if::matches;
 use crate::critical_path::{Change, EdgeKind, Edit, Resource, Selector};
+use stackline_model::vocabulary::matches;
 
 impl CtdaPath {
     /// The graph and its path after some edits, applied one after the other. The window ends as much earlier or later as

@@ -5,6 +5,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::hta::Instances;
 use crate::critical_path::nearest::nearest_annotations;
 use crate::steps::host_window_of;
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
 /// A window of time in ns since the trace's base.
@@ -47,8 +48,8 @@ fn counts(trace: &Trace, event: EventId) -> bool {
 
 fn steps(trace: &Trace, first: i64, last: i64) -> Result<(i64, i64), CriticalPathError> {
     host_window_of(trace, (first, last)).ok_or_else(|| CriticalPathError::AnnotationNotFound {
-        annotation: format!("ProfilerStep#{first}"),
-        nearest: nearest_annotations(trace, &format!("ProfilerStep#{first}")),
+        annotation: format!("{STEP_PREFIX}{first}"),
+        nearest: nearest_annotations(trace, &format!("{STEP_PREFIX}{first}")),
     })
 }
 

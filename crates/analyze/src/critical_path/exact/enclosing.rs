@@ -3,6 +3,7 @@
 use super::names::{Names, bits};
 use super::threads::is_annotation;
 use rustc_hash::FxHashMap;
+use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, Trace};
 use std::sync::OnceLock;
 
@@ -60,7 +61,7 @@ impl Enclosing {
         if kind == EventKind::Operator {
             self.operator[at] = event;
         }
-        let is_module = kind == EventKind::PythonFunction && trace.name(event).starts_with("nn.Module: ");
+        let is_module = kind == EventKind::PythonFunction && module_name(trace.name(event)).is_some();
         if is_module || is_annotation(trace, event) {
             let outer = std::mem::replace(&mut self.place[at], event);
             let deep = 1 + depth.get(&outer).copied().unwrap_or(0);

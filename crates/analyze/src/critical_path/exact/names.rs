@@ -2,7 +2,8 @@
 
 use crate::frame_names::fits;
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
-use stackline_model::names::COLLECTION;
+use stackline_model::names::{COLLECTION, TAKE_BATCH};
+use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, Trace};
 
 /// Bits of [`Names::of`].
@@ -62,7 +63,7 @@ const RULES: &[(&[&str], u16)] = &[
     (&["threading.py(", "): notify*"], bits::RELEASES),
     (&["threading.py(", "): set"], bits::RELEASES),
     (&["dataloader.py"], bits::LOADS_DATA),
-    (&["enumerate(DataLoader)"], bits::LOADS_DATA),
+    (&[TAKE_BATCH], bits::LOADS_DATA),
     (&[LOADER_WITH_WORKERS], bits::LOADS_DATA),
     (&[LOADER_WITHOUT_WORKERS], bits::LOADS_DATA),
     (&["pin_memory.py"], bits::LOADS_DATA),
@@ -110,7 +111,8 @@ impl Names {
 }
 
 fn classify(name: &str) -> u16 {
-    RULES.iter().filter(|(parts, _)| fits(name, parts)).fold(0, |bits, (_, bit)| bits | bit)
+    let of_framework = if lightning::takes_batch(name) { bits::LOADS_DATA } else { 0 };
+    RULES.iter().filter(|(parts, _)| fits(name, parts)).fold(of_framework, |bits, (_, bit)| bits | bit)
 }
 
 #[cfg(test)]
@@ -133,6 +135,7 @@ mod tests {
         let take = "torch/utils/data/dataloader.py(720): _BaseDataLoaderIter.__next__";
         assert_eq!(classify(take), bits::LOADS_DATA | bits::TAKES);
         assert_eq!(classify("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), bits::LOADS_DATA);
+        assert_eq!(classify("[pl][profile][_TrainingEpochLoop].train_dataloader_next"), bits::LOADS_DATA);
         assert_eq!(classify("aten::mm"), 0);
     }
 }

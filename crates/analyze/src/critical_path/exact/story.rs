@@ -7,6 +7,7 @@ use super::hops::Stretch;
 use super::walk::ExactPath;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
 use std::cmp::Reverse;
 
@@ -318,7 +319,7 @@ impl Told {
                 (if name.is_empty() { "(no operator or frame)" } else { name }, ns)
             }
         };
-        let name = name.strip_prefix("nn.Module: ").unwrap_or(name);
+        let name = module_name(name).unwrap_or(name);
         let others = own < run.length() - run.length() / 10;
         format!("{name}{}", if others { " and others" } else { "" })
     }

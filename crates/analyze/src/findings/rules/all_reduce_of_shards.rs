@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::collectives::Collective;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::vocabulary::deepspeed::SHARDED_GRADIENTS;
 use stackline_model::{EventId, StrId};
 use std::collections::BTreeMap;
 
@@ -49,9 +50,6 @@ pub(super) const RULE: Rule = Rule {
 const LEFT: f64 = 0.5;
 const LEFT_AT_MOST: f64 = 0.6;
 
-/// Frames of code that shards the optimizer and reduces gradients itself.
-const SHARDED: &[&str] = &["deepspeed/runtime/zero/stage_1_and_2.py(", "deepspeed/runtime/zero/stage2.py("];
-
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut by_group: BTreeMap<Option<StrId>, Vec<Collective>> = BTreeMap::new();
     for collective in subject.collectives() {
@@ -83,7 +81,7 @@ fn of_group(subject: &Subject<'_>, of: &[Collective]) -> Option<Draft> {
 /// Whether code that keeps a part of the sum asked for it.
 fn is_of_shards(subject: &Subject<'_>, event: EventId) -> bool {
     let trace = subject.trace();
-    let is_sharded = |name: &str| SHARDED.iter().any(|part| name.contains(part));
+    let is_sharded = |name: &str| SHARDED_GRADIENTS.iter().any(|part| name.contains(part));
     subject.stack(event).any(|e| {
         is_sharded(trace.name(e)) || subject.stack_frames(e).iter().any(|&frame| is_sharded(trace.strings.get(frame)))
     })

@@ -4,9 +4,10 @@ use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step,
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
-use crate::findings::place::is_in;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::vocabulary::packages::TORCH;
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
+use stackline_model::vocabulary::{is_framework_code, is_in_package};
 use stackline_model::{EventId, EventKind, Key, StrId, Unit};
 use std::collections::BTreeMap;
 
@@ -47,9 +48,6 @@ pub(super) const RULE: Rule = Rule {
     elsewhere: &[],
     check,
 };
-
-/// Frameworks: what they do in Python is not the user's to change.
-const FRAMEWORKS: &[&str] = &["torch/", "lightning/", "accelerate/", "transformers/", "jax/"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // SL005 looks at the others.
@@ -101,8 +99,9 @@ impl<'s, 'a> Names<'s, 'a> {
     }
 }
 
+/// Whether a frame is of a framework: what those do in Python is not the user's to change.
 pub(super) fn is_framework(name: &str) -> bool {
-    name.starts_with(MODULE_PREFIX) || FRAMEWORKS.iter().any(|folder| is_in(name, folder))
+    name.starts_with(MODULE_PREFIX) || is_in_package(name, TORCH) || is_framework_code(name)
 }
 
 fn is_other(name: &str) -> bool {

@@ -6,6 +6,7 @@ use crate::findings::{
     Area, Confidence, Draft, Elsewhere, Fact, Programs, Recording, Rule, Setting, Subject, Support, Worth,
 };
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS, TAKE_BATCH};
+use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -191,7 +192,9 @@ fn loads_itself(subject: &Subject<'_>, takes: &[EventId]) -> bool {
 
 /// Taking the next batch.
 pub(super) fn is_next(name: &str) -> bool {
-    name.starts_with(TAKE_BATCH) || super::fits(name, &["dataloader.py(", "): __next__"])
+    name.starts_with(TAKE_BATCH)
+        || lightning::takes_batch(name)
+        || super::fits(name, &["dataloader.py(", "): __next__"])
 }
 
 /// Whether taking a batch calls something of this name.

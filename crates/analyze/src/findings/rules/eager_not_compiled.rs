@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::autograd::is_accumulation;
+use crate::vocabulary::categories::NATIVE_NAMESPACE;
 use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind};
@@ -72,7 +73,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 /// Kernels that would be part of others: of each chain of kernels of some names, launched one after the other, all but the longest.
 fn vanishing(subject: &Subject<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
     let trace = subject.trace();
-    let is_eager = |name: &str| name.contains("at::native::") && names.iter().any(|part| name.contains(part));
+    let is_eager = |name: &str| name.contains(NATIVE_NAMESPACE) && names.iter().any(|part| name.contains(part));
     // Nobody compiles what the engine of autograd does; the optimizer's kernels are SL015's.
     let is_elsewhere = |&kernel: &EventId| {
         subject.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))

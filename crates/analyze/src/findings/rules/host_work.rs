@@ -5,7 +5,8 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, is_compilation};
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, TAKE_BATCH, is_compilation};
+use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, StrId};
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ pub(super) const RULE: Rule = Rule {
 /// A first call that takes so many times as long as the others in the mean is none of them.
 const LONGER: i64 = 4;
 /// Stretches that other rules look at.
-const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, "enumerate(DataLoader)", "PyTorch Profiler"];
+const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profiler"];
 
 /// Functions that other rules look at: SL025, SL029 and SL039.
 const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
@@ -130,7 +131,8 @@ fn draft(subject: &Subject<'_>, name: &str, mut group: Group) -> Option<Draft> {
     let share = subject.percent(on_path_ns);
     let work: Vec<EventId> = spans.iter().flat_map(|&span| subject.launched_in(span)).collect();
     let gpu_ns = subject.total(&work);
-    let is_other = OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name);
+    let is_other =
+        OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name) || lightning::takes_batch(name);
     // A span that mostly calls others is not what takes the time.
     let is_own = subject.total(&spans) <= 2 * on_path_ns;
     let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;

@@ -4,7 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::collectives::Collective;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
 use crate::vocabulary::autograd::is_accumulation;
-use crate::vocabulary::python::OPTIMIZER_STEP;
+use crate::vocabulary::python::{DATA_PARALLEL_FORWARD, OPTIMIZER_STEP};
 use stackline_model::{EventId, EventKind, StrId};
 
 pub(super) const RULE: Rule = Rule {
@@ -30,10 +30,6 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What DistributedDataParallel writes into the trace. Its hook, which runs where gradients are accumulated, reduces a bucket once the last
-/// gradient of it is there.
-const FORWARD: &str = "DistributedDataParallel.forward";
-
 /// A reduction of gradients, with the time at which it was launched, in ns.
 type Reduce = (i64, Collective);
 
@@ -46,7 +42,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         starts.sort_unstable();
         starts
     };
-    let passes = starts(|name| name == FORWARD);
+    let passes = starts(|name| name == DATA_PARALLEL_FORWARD);
     let updates = starts(|name| name.starts_with(OPTIMIZER_STEP));
     if passes.len() < 2 || updates.is_empty() {
         return Vec::new();

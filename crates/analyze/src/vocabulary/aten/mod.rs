@@ -5,6 +5,9 @@ pub(crate) mod constants;
 /// How names of ATen's operators begin.
 pub(crate) const PREFIX: &str = "aten::";
 
+/// How names of data types begin where they are spelled as in C++.
+pub(crate) const DATA_TYPE: &str = "c10::";
+
 /// Copy elements into a tensor that is there.
 pub(crate) const COPY: &str = "aten::copy_";
 /// Change type or device, if need be: the outer operator, and the one that copies.

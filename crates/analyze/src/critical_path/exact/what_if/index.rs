@@ -160,11 +160,6 @@ fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
     (offset, events)
 }
 
-/// The name of a module without `nn.Module: `; `None` for other frames.
-pub(super) fn module_name(name: &str) -> Option<&str> {
-    name.strip_prefix("nn.Module: ")
-}
-
 /// The name of a module's class: without the number behind.
 pub(crate) fn module_class(module: &str) -> &str {
     let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -182,7 +177,6 @@ mod tests {
 
     #[test]
     fn modules() {
-        assert_eq!(module_name("nn.Module: LayerNorm_3"), Some("LayerNorm_3"));
         assert_eq!(module_class("LayerNorm_3"), "LayerNorm");
         assert_eq!(module_class("Conv2d"), "Conv2d");
         assert_eq!(module_class("_7"), "_7");

@@ -4,7 +4,7 @@ use super::super::Exact;
 use super::super::category::{Categories, Category};
 use super::super::enclosing::Around;
 use super::super::graph::NodeKind;
-use super::index::{Index, Stretch, is_kind, module_class, module_name};
+use super::index::{Index, Stretch, is_kind, module_class};
 use super::sampled::{Partly, outside, partly};
 use super::selector::{Chosen, Pattern, Selector, Target, What};
 use super::stop::Stop;
@@ -12,6 +12,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, RECORDING, StrId};
 
 /// What an edit is about.

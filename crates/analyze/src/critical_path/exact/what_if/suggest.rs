@@ -5,10 +5,10 @@ use super::super::threads::is_annotation;
 use super::super::walk::ExactPath;
 use super::WhatIf;
 use super::edit::{Action, Edit};
-use super::index::module_name;
 use super::selector::{Selector, What};
 use super::stop::Stop;
 use rustc_hash::FxHashMap;
+use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
 
 /// What a stretch of the path suggests.

@@ -5,10 +5,11 @@
 
 use super::thread::{Thread, inclusive, upwards};
 use crate::calls::IMPORT;
-use crate::findings::place::is_in;
+use crate::vocabulary::packages::TORCH;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
+use stackline_model::vocabulary::is_in_package;
 use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallStats, CallTree, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +133,7 @@ fn line_of(tree: &CallTree, node: CallNodeId) -> CallFrameId {
 
 /// Whether a file is PyTorch's: what it does around a step is none of the loop.
 fn is_torchs(tree: &CallTree, file: StrId) -> bool {
-    is_in(tree.strings.get(file), "torch/")
+    is_in_package(tree.strings.get(file), TORCH)
 }
 
 /// The tree with one frame for all steps of a profiler's schedule, where each has its number in its name; `None` where none has.

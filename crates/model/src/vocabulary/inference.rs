@@ -1,0 +1,29 @@
+//! Inference engines: SGLang and vLLM. Both names were seen in recorded traces.
+
+use super::{Framework, StepRole, StepSpan};
+
+/// Both of them. Their own code is no library's here: who serves with an engine may have no other code.
+pub(super) const ENGINES: Framework = Framework {
+    steps: &[
+        // SGLang: the scheduler's batch, such as `step[DECODE bs=31]`.
+        StepSpan { name: "step[*]", role: StepRole::Whole },
+        // vLLM: the worker's batch, such as `execute_4_context_0(…)_generation_4(…)` and `execute_context_2(512)_generation_3(3)`.
+        StepSpan { name: "execute_*context_*_generation_*", role: StepRole::Whole },
+    ],
+    ..Framework::named("SGLang and vLLM")
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_servers_are_steps() {
+        for name in ["step[DECODE bs=31]", "execute_context_2(512)_generation_3(3)"] {
+            assert_eq!(ENGINES.step_role(name), Some(StepRole::Whole), "{name}");
+        }
+        for name in ["step[", "execute_diffusion_1_1024x1024"] {
+            assert_eq!(ENGINES.step_role(name), None, "{name}");
+        }
+    }
+}

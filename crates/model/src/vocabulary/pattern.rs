@@ -1,0 +1,27 @@
+//! Patterns of names.
+
+/// Whether a whole name fits a pattern, in which `*` stands for any text.
+#[must_use]
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or("");
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        assert!(matches("step[*]", "step[DECODE bs=31]") && matches("step[*]", "step[]"));
+        assert!(!matches("step[*]", "step[") && !matches("step", "steps"));
+        assert!(matches("*a*b", "xaxb") && !matches("*a*b", "xbxa"));
+    }
+}
