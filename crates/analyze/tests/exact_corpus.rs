@@ -24,7 +24,7 @@ fn traces() -> Vec<PathBuf> {
     files
 }
 
-/// Traces of whose path 5 % or more is unknown; docs/critical-path-exact.md says why.
+/// Traces of whose path 5 % or more is unknown; docs/measurements.md says why.
 const MOSTLY_UNKNOWN: &[&str] = &[
     "amd-mi210-gpu-only",
     "amd-mi300-sglang-decode-graph-replay",
