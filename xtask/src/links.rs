@@ -15,13 +15,9 @@ struct Link {
 
 /// One line per broken link, per anchor without a heading, and per page that the index does not link to.
 pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
-    let pages: BTreeMap<&str, String> = paths
-        .iter()
-        .filter(|path| path.ends_with(".md"))
-        .map(|path| (path.as_str(), text_of(path)))
-        .collect();
-    let anchors: BTreeMap<&str, BTreeSet<String>> =
-        pages.iter().map(|(&page, text)| (page, anchors(text))).collect();
+    let pages: BTreeMap<&str, String> =
+        paths.iter().filter(|path| path.ends_with(".md")).map(|path| (path.as_str(), text_of(path))).collect();
+    let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(&page, text)| (page, anchors(text))).collect();
     let mut indexed = Vec::new();
     for (&page, text) in &pages {
         for Link { path, anchor } in links(text) {
@@ -131,7 +127,8 @@ mod tests {
 
     fn faults(texts: &[(&str, &str)]) -> Vec<String> {
         let paths: Vec<String> = texts.iter().map(|(path, _)| (*path).to_owned()).collect();
-        let text_of = |page: &str| texts.iter().find(|(path, _)| *path == page).map_or("", |(_, text)| *text).to_owned();
+        let text_of =
+            |page: &str| texts.iter().find(|(path, _)| *path == page).map_or("", |(_, text)| *text).to_owned();
         let mut faults = Vec::new();
         check(&paths, text_of, &mut faults);
         faults
@@ -158,6 +155,8 @@ mod tests {
         let faults = faults(&[("c.rs", ""), ("docs/README.md", links), ("docs/x.md", page)]);
         let broken: Vec<_> = faults.iter().filter(|fault| fault.contains("no such heading")).collect();
         assert_eq!(broken.len(), 3, "{faults:?}");
-        assert!(broken[0].contains("x.md#twice-2") && broken[1].contains("#other") && broken[2].contains("#no-heading"));
+        assert!(
+            broken[0].contains("x.md#twice-2") && broken[1].contains("#other") && broken[2].contains("#no-heading")
+        );
     }
 }
