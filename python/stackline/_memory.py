@@ -145,7 +145,7 @@ def checked_peaks(peaks: int) -> int:
 
 def open_memory(path: PathLike, *, peaks: int = 2) -> Memory:
     """Opens whatever tells of memory: a snapshot of PyTorch, a recording made with ``memory=True``, a trace of ``torch.profiler``
-    with ``profile_memory=True``, a run directory that keeps one of these, and what else docs/memory.md lists.
+    with ``profile_memory=True``, a run directory that keeps one of these, and what else docs/reference/memory.md lists.
 
     ``peaks``: so many peaks of each device get a name.
 

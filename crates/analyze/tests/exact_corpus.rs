@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
 use stackline_testkit::corpus;
 
-/// Traces of whose path 5 % or more is unknown; docs/critical-path-exact.md says why.
+/// Traces of whose path 5 % or more is unknown; docs/measurements.md says why.
 const MOSTLY_UNKNOWN: &[&str] = &[
     "amd-mi210-gpu-only",
     "amd-mi300-sglang-decode-graph-replay",

@@ -21,7 +21,7 @@ fn list() -> String {
                      recorded, with what could record it. Each page says under \"How measured\" which of these a finding is.\n\nWith `--baseline` a \
                     finding is new, gone or changed beside all that was found in both runs, whether it was listed, ignored or below \
                     `--min-gain`.\n\nWhat is found in memory (SL050 to SL060) gains bytes at the \
-                    highest peak of a device, predicted by replaying its allocations ([memory](../memory.md#findings-and-gate)), and stands behind \
+                    highest peak of a device, predicted by replaying its allocations ([memory](../reference/memory.md#findings)), and stands behind \
                     what gains time: the one cannot be weighed against the other. Where a run does not tell of memory, these are not checked.\n\n\
                     Of recordings without single calls, and of profiles, [fewer rules look, and gains are the time that goes](sums-of-calls.md).\n"
         .to_owned();

@@ -1,6 +1,6 @@
 //! The rules of DrGPUM's published artifact, as it counts, for comparison with its published numbers.
 //!
-//! It differs from our rules (see docs/memory-patterns.md): calls stand in the host's order; only kernels use an object;
+//! It differs from our rules (see docs/reference/memory-patterns.md): calls stand in the host's order; only kernels use an object;
 //! every copy, also one that reads, counts as filling it; an object is redundant if others of exactly its size are not yet
 //! seen when its first kernel is met walking backwards, be they used by the same kernel or not; nothing is known of ranges,
 //! streams or opaque kernels.

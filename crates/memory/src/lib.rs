@@ -4,7 +4,7 @@
 //! * [`curve`]: live bytes over time, peaks, who is alive at them;
 //! * [`composition`]: what a peak is made of;
 //! * [`Facts`]: one pass over all calls and accesses, from which
-//! * [`patterns`] finds waste (one file each), by the rules that docs/memory-patterns.md explains;
+//! * [`patterns`] finds waste (one file each), by the rules that docs/reference/memory-patterns.md explains;
 //! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
 //! * [`graph`]: what happens before what;
 //! * [`allocator`]: a model of PyTorch's caching allocator;

@@ -21,8 +21,8 @@ fn names(questions: Vec<(&'static str, Arguments)>) -> Vec<&'static str> {
 fn the_page_asks_what_queries_declare_in_the_order_that_they_declare() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
-    let step = stackline_synth::demo::Config { steps: 3, ..Default::default() };
-    std::fs::write(&path, stackline_synth::demo::generate(&step)).expect("written");
+    let step = stackline_testkit::demo::Config { steps: 3, ..Default::default() };
+    std::fs::write(&path, stackline_testkit::demo::generate(&step)).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     assert_eq!(names(opened.soonest_questions()), ["meta", "overview"]);
     let mut asked = names(opened.first_questions());

@@ -111,7 +111,7 @@ impl Claims {
 }
 
 /// What a damaged trace makes the path say for certain is so: an edge leads from a true prerequisite. The table that it
-/// prints is in docs/critical-path-exact.md.
+/// prints is in docs/measurements.md.
 #[test]
 fn damaged_records_make_no_wrong_edge_exact() {
     let clock = |offset_ns, jitter_ns| Damage::Clock { offset_ns, jitter_ns };

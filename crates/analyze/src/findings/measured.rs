@@ -35,7 +35,7 @@ impl Measured {
                 "A model, which the finding names: replay cannot express the change, and the gain is no part of what all findings gain together."
             }
             Self::Memory => {
-                "Replayed: the bytes are what is saved at the moment of the highest peak of the device when the allocations of the trace are made again with the change ([memory](../memory.md#findings-and-gate)), and it is told how far the peak falls \
+                "Replayed: the bytes are what is saved at the moment of the highest peak of the device when the allocations of the trace are made again with the change ([memory](../reference/memory.md#findings)), and it is told how far the peak falls \
                  by it alone. The lower bound counts only what is more than a guess."
             }
             Self::Nothing => "No gain is told where no change is known that would bring one.",

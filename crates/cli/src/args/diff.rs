@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub(super) const DIFF_EXAMPLE: &str =
     "A RUN is a trace file, an archive or directory of ranks, a run directory, or a recording. Times are per
 step. A change is told from noise by a test; with one run on each side the spread is that of the steps, with several
-that of the runs (docs/diff.md).
+that of the runs (docs/reference/diff.md).
 
 Conditions of --fail-on: step, gpu, cpu (of the step), operators, kernels, paths, functions (any one of them), op:NAME,
 kernel:NAME, path:NAME, function:NAME (* stands for any text), each with a limit in percent.

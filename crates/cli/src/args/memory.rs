@@ -19,7 +19,7 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
 /// Arguments of `memory`.
 #[derive(Args, Debug)]
 pub(crate) struct MemoryArgs {
-    /// A memory snapshot of PyTorch (docs/memory.md lists what else), packed with gzip or zstd or not, or - for
+    /// A memory snapshot of PyTorch (docs/reference/memory.md lists what else), packed with gzip or zstd or not, or - for
     /// standard input.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) input: PathBuf,

@@ -26,6 +26,6 @@ pub fn rules_table(facts: &Facts<'_>, matches: &[PatternMatch]) -> Table {
         .i64("ours", Unit::None, Pattern::all().map(ours))
         .note(
             "drgpum: as the published artifact counts; its unused allocations include what is written, but never read. paper: the \
-             one-pass algorithm of its section 5.1. Why ours differ: docs/memory-patterns.md.",
+             one-pass algorithm of its section 5.1. Why ours differ: docs/reference/memory-patterns.md.",
         )
 }

@@ -156,7 +156,7 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
         .i64("reserved_before", Unit::Bytes, rows.iter().map(|row| row.4.map(|(before, _)| int(before))))
         .i64("reserved_after", Unit::Bytes, rows.iter().map(|row| row.4.map(|(_, after)| int(after))))
         .i64("at_call", Unit::None, rows.iter().map(|row| int(row.2.position.index() as u64)));
-    let model = "reserved: what PyTorch's caching allocator would hold at most, by a model of its rules (docs/memory-patterns.md).";
+    let model = "reserved: what PyTorch's caching allocator would hold at most, by a model of its rules (docs/explanation/memory-analysis.md).";
     let table = if rows.iter().any(|row| row.4.is_some()) { table.note(model) } else { table };
     Ok(table.note("A suggestion that does not go together with an earlier one, or is of another device, is left out."))
 }

@@ -1,5 +1,5 @@
 //! The methods against the truth, side by side: what they cover, which operations they put on the path, and how far their
-//! times are off. The table stands in `docs/critical-path-accuracy.md`.
+//! times are off. The table stands in `docs/explanation/critical-path-accuracy.md`.
 
 mod found;
 mod table;
@@ -8,7 +8,7 @@ use stackline_testkit::simulator::{Profile, simulate};
 use table::{Accuracy, Sample};
 
 /// Where the table stands.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/critical-path-accuracy.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/critical-path-accuracy.md");
 
 /// Accuracy of each method.
 type Methods = Vec<(&'static str, Accuracy)>;

@@ -5,7 +5,7 @@
 //! Its time is cut into nodes by phase of training, by stream and by synchronisation; what a node launches is a node of
 //! the GPU. From the end of the window the search goes back to whatever ended last among what a node had to wait for.
 //!
-//! Where the paper leaves something open or its rule gives a wrong path, `docs/critical-path-ctda.md` says what is done.
+//! Where the paper leaves something open or its rule gives a wrong path, `docs/explanation/critical-path-ctda.md` says what is done.
 
 mod build;
 mod edges;

@@ -15,7 +15,7 @@ const COMMON: Rule = Rule {
     example: ("", ""),
     cost: "none",
     wrong_when: "",
-    source: "DrGPUM (ASPLOS 2023), section 3; docs/memory-patterns.md tells where the rule differs",
+    source: "DrGPUM (ASPLOS 2023), section 3; docs/reference/memory-patterns.md tells where the rule differs",
     needs: &[Need::Memory, Need::MemoryAccesses],
     settings: &[],
     elsewhere: &[],
@@ -98,7 +98,7 @@ pub(super) const NEVER_READ: Rule = Rule {
     why: "Its bytes, and the time to fill it, are for nothing.",
     advice: "Leave it out, with what fills it.",
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
-    source: "a class of its own of DrGPUM's unused allocations (ASPLOS 2023); docs/memory-patterns.md",
+    source: "a class of its own of DrGPUM's unused allocations (ASPLOS 2023); docs/reference/memory-patterns.md",
     wrong_when: "It is used by something that was not recorded, such as NumPy through shared memory.",
     ..COMMON
 };
