@@ -189,15 +189,16 @@ fn own_rules_name_phases() {
 /// Lightning has the optimizer's step call forward and backward: they are no part of the optimizer.
 #[test]
 fn spans_of_lightning_name_phases() {
-    let mut t = Mini::default();
-    let mut span = |name: &str, start: i64, dur: i64| {
-        t.push("user_annotation", name, (10, 1), (start, dur), json!({}));
-        t.op("work", 1, start + 5, 90);
-    };
-    span("[pl][profile][_TrainingEpochLoop].train_dataloader_next", 0, 100);
-    span("Optimizer.step#Adam.step", 100, 600);
-    span("[pl][profile][Strategy]SingleDeviceStrategy.training_step", 210, 200);
-    span("[pl][profile][Strategy]SingleDeviceStrategy.backward", 420, 200);
+    let t = mini(
+        "10/1  user_annotation  [pl][profile][_TrainingEpochLoop].train_dataloader_next    0+100
+         10/1  cpu_op           work                                                       5+90
+         10/1  user_annotation  Optimizer.step#Adam.step                                   100+600
+         10/1  cpu_op           work                                                       105+90
+         10/1  user_annotation  [pl][profile][Strategy]SingleDeviceStrategy.training_step  210+200
+         10/1  cpu_op           work                                                       215+90
+         10/1  user_annotation  [pl][profile][Strategy]SingleDeviceStrategy.backward       420+200
+         10/1  cpu_op           work                                                       425+90",
+    );
     let phases = analyze(&t).phases();
     let of = |wanted: Phase| phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, ns)| ns / 1000);
     let [data, forward, backward, update] = [Phase::DataLoad, Phase::Forward, Phase::Backward, Phase::Update].map(of);

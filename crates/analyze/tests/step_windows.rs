@@ -1,6 +1,7 @@
 //! One window of steps: of several processes, of recordings that pause, for tables of the host and of GPUs.
 
-use crate::findings_support::{Program, read, text};
+use crate::findings_support::{Program, text};
+use crate::support::read;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};

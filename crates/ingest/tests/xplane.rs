@@ -314,7 +314,8 @@ fn numbers_that_are_used_again_go_on_with_the_last_event_before() {
         .with(event("second", 30_000, made))
         .with(event("of second", 40_000, taken));
     let trace = read(&space(&[Plane::new(0, "/host:CPU").with(line)], &[]));
-    let flows: Vec<_> = trace.links.of(LinkKind::Flow).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    let flows: Vec<_> =
+        trace.links.of(LinkKind::Flow).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(flows, [("first", "of first"), ("second", "of second")]);
 }
 

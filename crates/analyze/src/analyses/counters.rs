@@ -58,7 +58,12 @@ mod tests {
 
     #[test]
     fn a_trace_without_counters_says_so() {
-        let trace = stackline_ingest::read_bytes("t", b"[{\"ph\":\"X\",\"name\":\"f\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":1}]", &Default::default()).unwrap();
+        let trace = stackline_ingest::read_bytes(
+            "t",
+            b"[{\"ph\":\"X\",\"name\":\"f\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":1}]",
+            &Default::default(),
+        )
+        .unwrap();
         assert_eq!(run(&trace, &Scope::default())[0].notes, ["The trace has no counters."]);
     }
 }

@@ -38,7 +38,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let work = scope.resolved(trace);
     let work = work.gpu_work(trace);
     let places = Places::new(trace);
-    let forward: FxHashMap<EventId, EventId> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (to, from)).collect();
+    let forward: FxHashMap<EventId, EventId> =
+        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (to, from)).collect();
     let line_of = |event: EventId| {
         let own = places.line_key(event);
         if places.is_own(own) {

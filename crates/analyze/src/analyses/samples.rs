@@ -53,7 +53,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
 fn table(trace: &Trace, rows: &[Row]) -> Table {
     let track = |row: &Row| trace.events.track[row.event.index()];
     let line = trace.attr(LINE);
-    let metric = |of: fn(usize) -> &'static str| rows.iter().map(move |row| row.metric.map(|metric| of(metric).to_owned()));
+    let metric =
+        |of: fn(usize) -> &'static str| rows.iter().map(move |row| row.metric.map(|metric| of(metric).to_owned()));
     Table::new("samples", "Samples")
         .text("process", rows.iter().map(|row| Some(process_name(trace, track(row)))))
         .text("thread", rows.iter().map(|row| Some(thread_name(trace, track(row)))))

@@ -138,7 +138,7 @@ impl<'a> Places<'a> {
                 // Traces of 2021 and before have steps among the operators.
                 (EventKind::Operator, kind) if kind != NameKind::Step => key.operator = name,
                 (EventKind::PythonFunction | EventKind::Annotation, NameKind::Module) if key.module.is_none() => {
-                    key.module = name
+                    key.module = name;
                 }
                 (EventKind::PythonFunction, NameKind::OwnFrame) => {
                     key.frame = name;

@@ -244,7 +244,8 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
     let mut out = Vec::new();
     if let Some(spread) = find("steps_spread") {
-        let columns = ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
+        let columns =
+            ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
         // Of several ranks or processes only the steps' times.
         let is_one = ["rank", "process"].iter().all(|of| spread.column(of).is_none());
         let times = |r: &usize| is_one || text(spread, "measure", *r) == Some("time");

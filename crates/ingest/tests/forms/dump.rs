@@ -92,7 +92,11 @@ pub(crate) fn arrows(trace: &Trace) -> Vec<String> {
 
 /// `forward -> backward` of each pair.
 pub(crate) fn backward(trace: &Trace) -> Vec<String> {
-    trace.links.of(LinkKind::Backward).map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to))).collect()
+    trace
+        .links
+        .of(LinkKind::Backward)
+        .map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to)))
+        .collect()
 }
 
 /// One line per operation of an accelerator: `name correlation device/stream`, then launch and owners.

@@ -31,8 +31,11 @@ fn the_same_arrows_in_and_out_of_order() {
         let text = std::fs::read_to_string(corpus.join("kineto").join(name)).unwrap();
         let trace = read(&text);
         let named = |op: &str| op.split_once("::").map_or(op, |(_, rest)| rest).to_owned();
-        let mut pairs: Vec<(String, String)> =
-            trace.links.of(LinkKind::Flow).map(|(from, to, _)| (named(trace.name(from)), named(trace.name(to)))).collect();
+        let mut pairs: Vec<(String, String)> = trace
+            .links
+            .of(LinkKind::Flow)
+            .map(|(from, to, _)| (named(trace.name(from)), named(trace.name(to))))
+            .collect();
         pairs.sort();
         (pairs, backward(&trace), gpu(&trace))
     };

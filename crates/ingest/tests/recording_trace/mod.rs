@@ -237,7 +237,8 @@ fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
         "  aten::add_ 400..500",
     ];
     assert_eq!(outline(&trace, 0), expected);
-    let pairs: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    let pairs: Vec<_> =
+        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
 }
 
@@ -260,7 +261,8 @@ fn backward_nodes_find_the_thread_of_their_forward_operator() {
         script.call(2, name, at, at + 50);
     }
     let trace = one(&script.end());
-    let pairs: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    let pairs: Vec<_> =
+        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0"), ("aten::exp", "ExpBackward0")]);
 }
 

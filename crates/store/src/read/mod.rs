@@ -107,7 +107,9 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
             // Where the system gives no more threads, this one does all.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
         }
-        let events = file.as_ref().map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings, !entry.no_levels));
+        let events = file
+            .as_ref()
+            .map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings, !entry.no_levels));
         let others = events.and_then(|events| Ok((events, small::gpu(&files)?, events::order(&mut files)?)));
         parts.work();
         others

@@ -139,11 +139,7 @@ pub(super) fn steps(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
 }
 
 /// Reads links. In old runs those of each kind have a table of their own.
-pub(super) fn links(
-    trace: &mut Trace,
-    files: &mut Files<'_>,
-    (is_old, with_flows): (bool, bool),
-) -> Result<(), Error> {
+pub(super) fn links(trace: &mut Trace, files: &mut Files<'_>, (is_old, with_flows): (bool, bool)) -> Result<(), Error> {
     if is_old {
         if with_flows {
             push_links("flows", Some(LinkKind::Flow), trace, files)?;
@@ -163,8 +159,7 @@ fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut
     let Some(file) = files.optional(name)? else { return Ok(()) };
     let (links, strings) = (&mut trace.links, &trace.strings);
     let (mut texts, mut kinds) = (Meanings::default(), Meanings::default());
-    let columns: Vec<&str> =
-        ["from", "to", "category"].into_iter().chain(kind.is_none().then_some("kind")).collect();
+    let columns: Vec<&str> = ["from", "to", "category"].into_iter().chain(kind.is_none().then_some("kind")).collect();
     file.read(&columns, ROW_GROUP, |batch| {
         batch.push_handles(0, &mut links.from, EventId)?;
         batch.push_handles(1, &mut links.to, EventId)?;

@@ -1,7 +1,10 @@
 //! Random traces.
 
 use proptest::prelude::*;
-use stackline_model::{AttrType, EventId, EventKind, Key, Level, LinkKind, NewEvent, Phase, StackId, Step, StrId, Trace, TrackId, TrackKind};
+use stackline_model::{
+    AttrType, EventId, EventKind, Key, Level, LinkKind, NewEvent, Phase, StackId, Step, StrId, Trace, TrackId,
+    TrackKind,
+};
 
 /// Small deterministic generator for the big traces (the quality of SplitMix64 is more than enough).
 struct Numbers(u64);

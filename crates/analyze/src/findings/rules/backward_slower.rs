@@ -5,8 +5,8 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting,
 use crate::kernel_type::KernelType;
 use crate::vocabulary::aten;
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, LinkKind};
 use stackline_model::names::module_class;
+use stackline_model::{EventId, LinkKind};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -65,7 +65,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut seen = FxHashSet::default();
     // The same module many times over is one line of the program.
     let mut groups: BTreeMap<(Place, &str), Group> = BTreeMap::new();
-    for (from, to, _) in trace.links.of(LinkKind::Backward).filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to)) {
+    for (from, to, _) in
+        trace.links.of(LinkKind::Backward).filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to))
+    {
         let name = trace.name(from);
         // Indexing has a rule of its own; checkpoints run their forward again; tables are read by rows and their gradient is a table.
         if name == aten::INDEX || name.contains("Checkpoint") || is_table(name) {
