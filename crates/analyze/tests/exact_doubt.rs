@@ -25,14 +25,13 @@ fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Ite
 
 /// Two kernels of a stream; the first is said to end long after the second began.
 fn late_flush() -> MiniTrace {
-    let t = mini(
+    mini(
         "10/10   cpu_op        aten::mm          0+60
          10/10   cuda_runtime  cudaLaunchKernel  10+10    correlation=1
          10/10   cuda_runtime  cudaLaunchKernel  30+10    correlation=2
          gpu0/7  kernel        long              40+900   correlation=1
          gpu0/7  kernel        short             140+100  correlation=2",
-    );
-    t
+    )
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn advice_goes_by_what_the_run_has() {
         p.sync("cudaDeviceSynchronize");
     });
     let on = |gpu| {
-        let found = find(&read(&products.text(gpu)), &[]).findings;
+        let found = find(&read(products.text(gpu)), &[]).findings;
         found.into_iter().find(|f| f.rule.code == "SL018").unwrap().rule
     };
     let (volta, ampere) =

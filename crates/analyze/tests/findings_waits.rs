@@ -167,7 +167,7 @@ fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
         }
     }
     document["stackFrames"] = json!({"12": {"name": "train.py(12): step"}, "40": {"name": "train.py(40): step"}});
-    let found = find(&read(&document.to_string()), &[]).findings;
+    let found = find(&read(document.to_string()), &[]).findings;
     let wait = found.iter().find(|found| found.rule.code == "SL039").unwrap();
     assert_eq!(wait.place.text(), "train.py:12 in step");
 }

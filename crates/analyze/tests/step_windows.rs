@@ -32,7 +32,7 @@ fn kernel(pid: i64, device: i64, (ts, dur): (i64, i64)) -> [Value; 3] {
 }
 
 fn trace(events: impl IntoIterator<Item = Value>) -> Trace {
-    read(&json!({"traceEvents": events.into_iter().collect::<Vec<_>>()}).to_string())
+    read(json!({"traceEvents": events.into_iter().collect::<Vec<_>>()}).to_string())
 }
 
 /// The window in µs from the first event, by tables and by the path; both are the same.

@@ -83,6 +83,6 @@ fn waits_for_a_thread_go_on_until_the_waiting_one_does_something() {
     on(2, "cpu_op", "aten::mm", (92_000, 100_000), json!({}));
     let edits = [Edit::parse("remove frame:serve.py(17): audit").unwrap()];
     let gain =
-        predict(&read(&program.text(json!({"id": 0, "name": "none"}))), &WindowChoice::Whole, &edits).unwrap().gain;
+        predict(&read(program.text(json!({"id": 0, "name": "none"}))), &WindowChoice::Whole, &edits).unwrap().gain;
     assert!((gain.ns - 90_000_000).abs() < 1_000_000 && gain.high_ns >= 90_000_000, "{gain:?}");
 }

@@ -161,7 +161,7 @@ impl Program {
 
     /// The trace.
     pub(crate) fn trace(&self) -> Trace {
-        read(&self.text(json!({"id": 0, "name": "NVIDIA A100", "numSms": 108})))
+        read(self.text(json!({"id": 0, "name": "NVIDIA A100", "numSms": 108})))
     }
 
     /// The trace's text, with what it says of the GPU.

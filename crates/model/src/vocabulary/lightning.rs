@@ -80,7 +80,7 @@ pub fn module_of(span: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TrainingPhase, phase_span};
+    use super::super::phase_span;
     use super::*;
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
             ("[pl][profile][Strategy]SingleDeviceStrategy.batch_to_device", DataLoading),
             ("[pl][profile][Strategy]DDPStrategy.training_step", Forward),
             ("[pl][profile][Strategy]DDPStrategy.backward", Backward),
-            ("[pl][profile][LightningModule]Net.optimizer_step", TrainingPhase::Optimizer),
+            ("[pl][profile][LightningModule]Net.optimizer_step", Optimizer),
         ] {
             assert_eq!(phase(name), Some(Some(told)), "{name}");
         }
