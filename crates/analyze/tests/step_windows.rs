@@ -148,12 +148,12 @@ fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
     let trace = cycles(3, 9, 3);
     assert_eq!(trace.report.count_of("recording_paused"), 1);
     let problem = trace.report.problems.iter().find(|problem| problem.code == "recording_paused").unwrap();
-    assert_eq!(problem.example, "5.00 ms between steps 5 and 9");
+    assert_eq!(problem.example, "5000 µs between steps 5 and 9");
     assert_eq!(window(&trace, &Scope::default()), (5300, 5600));
     let looked = Looked::at(&trace, &Scope::default());
     assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
     let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
-    assert!(note.starts_with("the recording pauses for 5.00 ms between steps 5 and 9: what ran then"), "{note}");
+    assert!(note.starts_with("the recording pauses for 5000 µs between steps 5 and 9: what ran then"), "{note}");
     assert!(note.ends_with("that of steps 9 to 11 alone; --steps 3..5 chooses the others"), "{note}");
     // Three kernels of 60 µs in 300.
     assert_eq!(idle_ns(&trace, &Scope::default()), 120_000);
@@ -164,7 +164,7 @@ fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
     assert_eq!((window(&trace, &both), idle_ns(&trace, &both)), ((5300, 5600), 120_000));
     let steps = &(analyses::find("steps").unwrap().run)(&trace, &both)[0];
     assert_eq!(integers(steps, "step"), [9, 10, 11]);
-    assert!(steps.notes.iter().any(|note| note.starts_with("The recording pauses for 5.00 ms")), "{:?}", steps.notes);
+    assert!(steps.notes.iter().any(|note| note.starts_with("The recording pauses for 5000 µs")), "{:?}", steps.notes);
     // All steps where no window is made of them.
     let all = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
     assert_eq!(integers(all, "step"), [3, 4, 5, 9, 10, 11]);

@@ -159,6 +159,9 @@ pub const INFERRED: &str = "stackline:inferred";
 /// Attribute of samples in Python: the line that ran.
 pub const LINE: &str = "line";
 
+/// Format of traces that `stackline record` made.
+pub const RECORDING_FORMAT: &str = "recording";
+
 /// Name of the entry of a trace's metadata in which a recording says what it knows of processors and of its own cost.
 pub const RECORDING: &str = "stackline:recording";
 /// Name of samples that found a thread in the library of OpenMP: it waits there for other threads, spinning or going to sleep,

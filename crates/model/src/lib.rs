@@ -59,7 +59,9 @@ pub use ids::{
     CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
-pub use kind::{EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, flags};
+pub use kind::{
+    EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
+};
 pub use links::{LinkKind, LinkTable, StackTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,

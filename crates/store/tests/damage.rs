@@ -154,7 +154,7 @@ fn runs_of_a_later_stackline_are_refused() {
     value.as_object_mut().unwrap().remove("checksum");
     fs::write(&path, value.to_string()).unwrap();
     let text = error(&run).to_string();
-    assert!(text.contains("has format version 99, this Stackline reads versions 1 to 5; update Stackline"), "{text}");
+    assert!(text.contains("has format version 99, this Stackline reads versions 1 to 6; update Stackline"), "{text}");
 }
 
 #[test]

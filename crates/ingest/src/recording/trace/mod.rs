@@ -22,7 +22,7 @@ use calls::Calls;
 use machine::Described;
 pub use memory::{is_shown_by, memory_of, read_memory};
 use rows::Rows;
-use stackline_model::{LinkKind, ReadReport, StrId, Trace, TraceSet};
+use stackline_model::{LinkKind, RECORDING_FORMAT, ReadReport, StrId, Trace, TraceSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -211,8 +211,8 @@ fn trace(
         backward.extend(rows.backward().into_iter().map(|(from, to)| (from, to, StrId::NONE)));
         has_numbers |= rows.has_numbers();
     }
+    trace.meta.format = RECORDING_FORMAT.to_owned();
     resolve::resolve(&mut trace, Vec::new(), &Places::default(), options);
-    trace.meta.format = "recording".to_owned();
     // Recorded, thread by thread: nothing is left to guess.
     if has_numbers {
         trace.links.set(LinkKind::Backward, backward);
