@@ -65,7 +65,12 @@ pub struct HostWork<'a> {
 impl HostWork<'_> {
     /// Whether an event of a thread belongs to it.
     pub fn has(&self, event: EventId) -> bool {
-        self.window.is_none_or(|(from, to)| (from..to).contains(&self.trace.events.start[event.index()]))
+        self.has_time(self.trace.events.start[event.index()])
+    }
+
+    /// Whether what happens at one moment, in ns since the trace's base, belongs to it.
+    pub fn has_time(&self, time: i64) -> bool {
+        self.window.is_none_or(|(from, to)| (from..to).contains(&time))
     }
 }
 

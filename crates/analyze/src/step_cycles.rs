@@ -56,11 +56,7 @@ impl<'a> Cycle<'a> {
             1 => String::new(),
             several => format!(", and {} times in all", count(several as i64)),
         };
-        let others: Vec<String> = self.others.iter().map(|&(from, to)| format!("{from}..{to}")).collect();
-        let others = match self.has_same_numbers {
-            true => "steps of the other cycles have the same numbers".to_owned(),
-            false => format!("--steps {} chooses the others", others.join(" or --steps ")),
-        };
+        let others = self.how_to_choose_others();
         let of = match processes(trace, self.steps.iter().copied())[..] {
             [process] if processes(trace, &trace.steps).len() > 1 => format!(" of process {}", trace.key_text(process)),
             _ => String::new(),
@@ -70,6 +66,18 @@ impl<'a> Cycle<'a> {
              that of {}{of} alone; {others}",
             if first == last { format!("step {first}") } else { format!("steps {first} to {last}") },
         ))
+    }
+
+    fn how_to_choose_others(&self) -> String {
+        if self.has_same_numbers {
+            return "steps of the other cycles have the same numbers".to_owned();
+        }
+        let mut others: Vec<String> =
+            self.others.iter().take(NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
+        if self.others.len() > NAMED {
+            others.push("…".to_owned());
+        }
+        format!("{} chooses the others", others.join(" or "))
     }
 }
 
@@ -99,12 +107,12 @@ pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String
     let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > NAMED { ", …" } else { "" };
     Some(format!(
-        "{} processes have steps ({}{more}): the window goes from the first start to the last end of them all, and is divided by the steps of \
-         the process that has most of them",
+        "{} processes have steps ({}{more}): the window begins with the first step of any of them and ends with the last one; times \
+         per step count the steps of the process that has most of them",
         processes.len(),
         named.join(", ")
     ))
 }
 
-/// So many processes are named.
+/// So many processes, and so many other cycles, are named.
 const NAMED: usize = 8;

@@ -80,7 +80,7 @@ fn processes_share_a_window_from_the_first_start_to_the_last_end() {
     let looked = Looked::at(&trace, &Scope::default());
     assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
     let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
-    assert!(note.starts_with("2 processes have steps (100, 200): the window goes from the first start"), "{note}");
+    assert!(note.starts_with("2 processes have steps (100, 200): the window begins with the first step"), "{note}");
     let found = find(&trace, &Options::default()).unwrap();
     assert!((found.steps, found.step_ns) == (3, 650_000 / 3) && found.notes.contains(note), "{:?}", found.notes);
     // The first step of each begins with its own process, whatever the other one has launched.
@@ -135,6 +135,13 @@ fn cycles(first: i64, second: i64, of_second: i64) -> Trace {
         })
     };
     trace(of(first, 0, 3).chain(of(second, 5300, of_second)))
+}
+
+#[test]
+fn of_many_cycles_some_are_named() {
+    let trace = trace((0..20).map(|cycle| step(1, 2 * cycle, 1000 * cycle, 100)));
+    let [note] = &Looked::at(&trace, &Scope::default()).notes[..] else { panic!() };
+    assert!(note.contains("step 38 alone; --steps 0..0 or --steps 2..2 or") && note.contains("14..14 or … chooses"), "{note}");
 }
 
 fn idle_ns(trace: &Trace, scope: &Scope) -> i64 {

@@ -40,8 +40,13 @@ struct Candidate {
 impl Trace {
     /// Pauses of the recording between [`Self::steps`] whose numbers jump or begin again, of whatever processes, in time order: silence
     /// for longer than the median step. Recordings of `stackline record` have none: they say themselves which steps they left out.
+    /// Found at the first call; call it once all events and steps are in.
     #[must_use]
-    pub fn pauses(&self) -> Vec<Pause> {
+    pub fn pauses(&self) -> &[Pause] {
+        self.pauses.get_or_init(|| self.find_pauses())
+    }
+
+    fn find_pauses(&self) -> Vec<Pause> {
         if self.meta.format == RECORDING_FORMAT {
             return Vec::new();
         }
@@ -149,7 +154,7 @@ mod tests {
 
     #[test]
     fn silence_where_numbers_jump_is_a_pause() {
-        let found = |numbers, silence| steps(numbers, silence, &[]).pauses();
+        let found = |numbers, silence| steps(numbers, silence, &[]).pauses().to_vec();
         let pause = Pause { start: 200, end: 350, before: 4, after: 9 };
         assert_eq!(found([3, 4, 9, 10], 150), [pause]);
         assert_eq!(found([0, 1, 0, 1], 150), [Pause { before: 1, after: 0, ..pause }], "numbers begin again");
@@ -164,8 +169,8 @@ mod tests {
     #[test]
     fn what_is_recorded_between_steps_is_no_pause() {
         let found = |inside: &[(i64, i64)]| {
-            let pauses = steps([3, 4, 9, 10], 300, inside).pauses();
-            pauses.iter().map(|pause| (pause.start, pause.end)).collect::<Vec<_>>()
+            let trace = steps([3, 4, 9, 10], 300, inside);
+            trace.pauses().iter().map(|pause| (pause.start, pause.end)).collect::<Vec<_>>()
         };
         // Work that goes on behind the last step, and before the next.
         assert_eq!(found(&[(150, 240), (480, 510)]), [(240, 480)]);

@@ -2,10 +2,11 @@
 
 use crate::names::module_class;
 use crate::{
-    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, Level, LinkTable, ReadReport,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, Level, LinkTable, Pause, ReadReport,
     StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A training or inference step (`ProfilerStep#n`).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,6 +77,8 @@ pub struct Trace {
     track_order: Vec<EventId>,
     /// Where each track's run in `track_order` starts; one entry more than tracks.
     track_offset: Vec<u32>,
+    /// See [`Self::pauses`].
+    pub(crate) pauses: OnceLock<Vec<Pause>>,
 }
 
 impl Trace {
@@ -276,6 +279,24 @@ impl Trace {
             }
         }
         found
+    }
+
+    /// The name that it gives a track's process, else the process's number.
+    #[must_use]
+    pub fn process_name(&self, track: TrackId) -> String {
+        let process = self.tracks.processes.get(self.tracks.get(track).process.index());
+        self.name_or_key(process.map_or(StrId::NONE, |process| process.name), self.tracks.pid(track))
+    }
+
+    /// The name that it gives a track, else the track's number.
+    #[must_use]
+    pub fn track_name(&self, track: TrackId) -> String {
+        let track = self.tracks.get(track);
+        self.name_or_key(track.name, track.tid)
+    }
+
+    fn name_or_key(&self, name: StrId, key: Key) -> String {
+        name.some().map_or_else(|| self.key_text(key), |name| self.strings.get(name).to_owned())
     }
 
     /// A process or thread key as text.

@@ -1,6 +1,5 @@
 //! Values of the counters that a trace recorded, one row per value.
 
-use super::samples::{in_window, process_name, thread_name};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
 
@@ -14,15 +13,15 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let counters = CounterTable::of(trace);
-    let is_inside = in_window(trace, scope);
-    let mut rows: Vec<(&CounterSeries, i64, f64)> = counters.iter().filter(|(_, time, _)| is_inside(*time)).collect();
+    let host = scope.host_work(trace);
+    let mut rows: Vec<(&CounterSeries, i64, f64)> = counters.iter().filter(|(_, time, _)| host.has_time(*time)).collect();
     rows.sort_by_key(|(_, time, _)| *time);
     let text = |of: fn(&CounterSeries) -> stackline_model::StrId| {
         rows.iter().map(move |(series, ..)| Some(trace.strings.get(of(series)).to_owned()))
     };
     let table = Table::new("counters", "Values of counters over time")
-        .text("process", rows.iter().map(|(series, ..)| Some(process_name(trace, series.track))))
-        .text("track", rows.iter().map(|(series, ..)| Some(thread_name(trace, series.track))))
+        .text("process", rows.iter().map(|(series, ..)| Some(trace.process_name(series.track))))
+        .text("track", rows.iter().map(|(series, ..)| Some(trace.track_name(series.track))))
         .text("counter", text(|series| series.name))
         .text("series", text(|series| series.key))
         .i64("time_ns", Unit::Ns, rows.iter().map(|(_, time, _)| *time))

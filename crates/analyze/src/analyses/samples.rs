@@ -1,9 +1,8 @@
 //! Samples that a trace recorded, one row per sample: where a thread was, and how much time or how many occurrences the sample
 //! stands for.
 
-use crate::steps::Looked;
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{EventId, EventKind, LINE, Table, Trace, TrackId, Unit};
+use stackline_model::{EventId, EventKind, LINE, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
@@ -30,7 +29,7 @@ struct Row {
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let columns = METRICS.map(|(key, ..)| trace.attr(key));
-    let is_inside = in_window(trace, scope);
+    let host = scope.host_work(trace);
     let start = |event: EventId| trace.events.start[event.index()];
     let all = || {
         let is_sample = |event: &EventId| trace.kind(*event) == EventKind::Sample && trace.events.is_plausible(*event);
@@ -40,7 +39,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         let found = columns.iter().enumerate().find_map(|(metric, column)| Some((metric, column.i64(event)?)));
         Row { event, metric: found.map(|(metric, _)| metric), value: found.map(|(_, value)| value) }
     };
-    let mut rows: Vec<Row> = all().filter(|event| is_inside(start(*event))).map(row).collect();
+    let mut rows: Vec<Row> = all().filter(|event| host.has(*event)).map(row).collect();
     rows.sort_by_key(|row| (start(row.event), row.event));
     let table = table(trace, &rows);
     vec![match (all().next(), rows.is_empty()) {
@@ -56,8 +55,8 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
     let metric =
         |of: fn(usize) -> &'static str| rows.iter().map(move |row| row.metric.map(|metric| of(metric).to_owned()));
     Table::new("samples", "Samples")
-        .text("process", rows.iter().map(|row| Some(process_name(trace, track(row)))))
-        .text("thread", rows.iter().map(|row| Some(thread_name(trace, track(row)))))
+        .text("process", rows.iter().map(|row| Some(trace.process_name(track(row)))))
+        .text("thread", rows.iter().map(|row| Some(trace.track_name(track(row)))))
         .i64("time_ns", Unit::Ns, rows.iter().map(|row| trace.events.start[row.event.index()]))
         .text("function", rows.iter().map(|row| Some(trace.name(row.event).to_owned())))
         .i64("line", Unit::None, rows.iter().map(|row| line.i64(row.event)))
@@ -75,25 +74,6 @@ fn stack(trace: &Trace, sample: EventId) -> Option<String> {
     let mut frames: Vec<&str> = path.map(|node| trace.strings.get(stacks.frame[node.index()])).collect();
     frames.reverse();
     Some(frames.join(";"))
-}
-
-/// Whether a time lies in the window of a scope.
-pub(super) fn in_window(trace: &Trace, scope: &Scope) -> impl Fn(i64) -> bool + use<> {
-    let window = scope.steps.map(|_| Looked::at(trace, scope).window(trace).unwrap_or((0, 0)));
-    move |time| window.is_none_or(|(from, to)| (from..to).contains(&time))
-}
-
-/// The name that a trace gives a track's process, else its number.
-pub(super) fn process_name(trace: &Trace, track: TrackId) -> String {
-    let process = trace.tracks.processes.get(trace.tracks.get(track).process.index());
-    let name = process.and_then(|process| process.name.some());
-    name.map_or_else(|| trace.key_text(trace.tracks.pid(track)), |name| trace.strings.get(name).to_owned())
-}
-
-/// The name that a trace gives a track, else its number.
-pub(super) fn thread_name(trace: &Trace, track: TrackId) -> String {
-    let track = trace.tracks.get(track);
-    track.name.some().map_or_else(|| trace.key_text(track.tid), |name| trace.strings.get(name).to_owned())
 }
 
 #[cfg(test)]

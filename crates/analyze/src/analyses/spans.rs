@@ -1,7 +1,6 @@
 //! Which spans the time of each host thread goes to, by name: the table for traces that know neither operators nor GPUs.
 //! The definitions are our own: self time by nesting, total time as the union of a name's spans.
 
-use super::samples::{process_name, thread_name};
 use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit};
@@ -86,8 +85,8 @@ fn inside(trace: &Trace) -> Vec<i64> {
 fn table(trace: &Trace, rows: &[Row]) -> Table {
     let table = Table::new("spans", "Spans by name and thread")
         .text("name", rows.iter().map(|r| trace.strings.get(r.name).to_owned()))
-        .text("process", rows.iter().map(|r| process_name(trace, r.track)))
-        .text("thread", rows.iter().map(|r| thread_name(trace, r.track)))
+        .text("process", rows.iter().map(|r| trace.process_name(r.track)))
+        .text("thread", rows.iter().map(|r| trace.track_name(r.track)))
         .i64("calls", Unit::None, rows.iter().map(|r| r.calls))
         .i64("total_ns", Unit::Ns, rows.iter().map(|r| r.total))
         .i64("self_ns", Unit::Ns, rows.iter().map(|r| r.own))

@@ -64,7 +64,8 @@ pub(super) enum Common {
 impl Common {
     pub(super) fn of(layout: &Layout) -> Option<Self> {
         let is_like = |common: Layout| {
-            // What is not read here may differ.
+            // What is not read here may differ, as may what tells apart code objects without numbers where they have numbers.
+            let telling = if layout.code_version.is_none() { *layout } else { common };
             let alike = Layout {
                 frame_code: layout.frame_code,
                 frame_previous: layout.frame_previous,
@@ -75,9 +76,10 @@ impl Common {
                 code_first_line: layout.code_first_line,
                 code_lines: layout.code_lines,
                 code_version: layout.code_version,
-                code_file: if layout.code_version.is_none() { layout.code_file } else { common.code_file },
-                code_name: if layout.code_version.is_none() { layout.code_name } else { common.code_name },
-                bytes_data: if layout.code_version.is_none() { layout.bytes_data } else { common.bytes_data },
+                code_file: telling.code_file,
+                code_name: telling.code_name,
+                code_short_name: telling.code_short_name,
+                bytes_data: telling.bytes_data,
                 ..common
             };
             alike == common

@@ -8,9 +8,9 @@
 //! Frames of one thread mostly lie next to each other, and code objects can be read in one call, so that a path of 20
 //! frames takes three or four calls of the kernel.
 
-use super::layout::{Instruction, Layout, LineTable, Newest};
+use super::layout::{Instruction, Layout, Newest};
 use super::memory::{MAX_RANGES, Memory};
-use super::{Interpreter, lines};
+use super::Interpreter;
 use crate::symbols;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -27,12 +27,13 @@ const FRAME: usize = 112;
 const HEAD: usize = 160;
 /// Bytes of a text or bytes object that are read to know what follows.
 const OBJECT: usize = 80;
-/// And of a table of lines, to tell its code object from others.
+/// And of a table of lines and of a short name, to tell their code object from others.
 const TABLE: usize = 40;
+const NAME: usize = super::TEXT_HASH + 8;
 /// Bytes of a name and of a table of lines that are copied at most.
 const MAX_TEXT: usize = 2048;
 const MAX_LINES: usize = 32 << 10;
-/// Words before the texts of a [`SampledCode`] in its packed form.
+/// Words before the texts of a [`super::SampledCode`] in its packed form.
 const PACKED_HEAD: usize = 4;
 
 /// A frame of a sampled path.
@@ -88,8 +89,9 @@ pub struct FrameSampler {
     window_start: usize,
     window_end: usize,
     heads: Box<[u8]>,
-    /// Beginnings of the tables of lines of code objects that have no numbers.
+    /// Beginnings of the tables of lines and of the short names of code objects that have no numbers.
     tables: Box<[u8]>,
+    names: Box<[u8]>,
     frames: Box<[SampledFrame]>,
     count: usize,
     mark: usize,
@@ -136,6 +138,7 @@ impl FrameSampler {
             window_end: 0,
             heads: vec![0; HEAD * MAX_RANGES].into(),
             tables: vec![0; TABLE * MAX_RANGES].into(),
+            names: vec![0; NAME * MAX_RANGES].into(),
             frames: vec![SampledFrame::default(); MAX_SAMPLED].into(),
             count: 0,
             mark: 0,
@@ -292,24 +295,27 @@ impl FrameSampler {
             if !heads.all(|head| word(head, 8) == Some(self.types.code)) {
                 return None;
             }
-            let tables = self.tables.get_mut(..batch.len() * TABLE)?;
+            let (tables, names) = (self.tables.get_mut(..batch.len() * TABLE)?, self.names.get_mut(..batch.len() * NAME)?);
             if layout.code_version.is_none() {
-                for (range, head) in ranges.iter_mut().zip(self.heads.chunks_exact(HEAD)).take(batch.len()) {
-                    *range = (word(head, layout.code_lines)?, TABLE);
-                }
-                if self.memory.gather(ranges.get(..batch.len())?, tables) != tables.len() {
-                    return None;
+                let parts = [(layout.code_lines, TABLE, &mut *tables), (layout.code_short_name, NAME, &mut *names)];
+                for (offset, length, into) in parts {
+                    for (range, head) in ranges.iter_mut().zip(self.heads.chunks_exact(HEAD)).take(batch.len()) {
+                        *range = (word(head, offset)?, length);
+                    }
+                    if self.memory.gather(ranges.get(..batch.len())?, into) != into.len() {
+                        return None;
+                    }
                 }
             }
-            let heads = self.heads.chunks_exact(HEAD).zip(tables.chunks_exact(TABLE));
-            for (frame, (head, table)) in batch.iter_mut().zip(heads) {
-                frame.fingerprint = fingerprint(layout, head, table)?;
+            let parts = tables.chunks_exact(TABLE).zip(names.chunks_exact(NAME));
+            for (frame, (head, (table, name))) in batch.iter_mut().zip(self.heads.chunks_exact(HEAD).zip(parts)) {
+                frame.fingerprint = fingerprint(layout, head, table, name)?;
             }
         }
         Some(())
     }
 
-    /// What is needed to name a code object of the last walk, in words that [`SampledCode::unpack`] understands. For
+    /// What is needed to name a code object of the last walk, in words that [`super::SampledCode::unpack`] understands. For
     /// signal handlers: the code may be gone soon after.
     #[must_use]
     pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
@@ -318,22 +324,22 @@ impl FrameSampler {
         if self.memory.read(frame.code, &mut head) != HEAD {
             return None;
         }
-        let mut table_head = [0; TABLE];
-        if self.memory.read(word(&head, layout.code_lines)?, &mut table_head) != TABLE
-            || fingerprint(layout, &head, &table_head)? != frame.fingerprint
-        {
-            return None;
-        }
         let objects = [layout.code_name, layout.code_file, layout.code_lines].map(|offset| word(&head, offset));
         let [Some(name), Some(file), Some(lines)] = objects else { return None };
-        let mut bytes = [0; 3 * OBJECT];
-        if self.memory.gather(&[(name, OBJECT), (file, OBJECT), (lines, OBJECT)], &mut bytes) != bytes.len() {
+        let short_name = if layout.code_version.is_none() { word(&head, layout.code_short_name)? } else { name };
+        let objects = [name, file, lines, short_name].map(|address| (address, OBJECT));
+        let mut bytes = [0; 4 * OBJECT];
+        if self.memory.gather(&objects, &mut bytes) != bytes.len() {
             return None;
         }
-        let [name_head, file_head, lines_head] = [0, 1, 2].map(|index| bytes.get(index * OBJECT..(index + 1) * OBJECT));
-        let name = text(layout, self.types.text, name, name_head?)?;
-        let file = text(layout, self.types.text, file, file_head?)?;
-        let lines = table(layout, self.types.bytes, lines, lines_head?)?;
+        let of = |index: usize| bytes.get(index * OBJECT..(index + 1) * OBJECT);
+        let (name_head, file_head, lines_head, short_head) = (of(0)?, of(1)?, of(2)?, of(3)?);
+        if fingerprint(layout, &head, lines_head, short_head)? != frame.fingerprint {
+            return None;
+        }
+        let name = text(layout, self.types.text, name, name_head)?;
+        let file = text(layout, self.types.text, file, file_head)?;
+        let lines = table(layout, self.types.bytes, lines, lines_head)?;
         self.pack(frame, half(&head, layout.code_first_line)?, [name, file, lines])
     }
 
@@ -402,14 +408,15 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
     Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
 }
 
-/// As [`Interpreter::fingerprint`], of the beginnings of a code object and of its table of lines.
-fn fingerprint(layout: &Layout, head: &[u8], table: &[u8]) -> Option<u64> {
+/// As [`Interpreter::fingerprint`], of the beginnings of a code object, of its table of lines and of its name.
+fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Option<u64> {
     let (lines, first_line) = (word(head, layout.code_lines)?, half(head, layout.code_first_line)?);
     Some(match layout.code_version {
         Some(offset) => super::numbered(lines, first_line, half(head, offset)?),
         None => super::unnumbered(
             [lines, word(head, layout.code_name)?, word(head, layout.code_file)?],
             first_line,
+            word(name, super::TEXT_HASH)?,
             [word(table, super::BYTES_LENGTH)?, word(table, layout.bytes_data)?],
         ),
     })
@@ -437,63 +444,4 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 
 fn half(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-}
-
-/// A code object that was copied by [`FrameSampler::copy_code`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SampledCode {
-    /// Qualified name of the function (3.10: its name).
-    pub function: String,
-    /// File that it was compiled from.
-    pub file: String,
-    /// The line where the function begins.
-    pub first_line: u32,
-    lines: Vec<u8>,
-    format: LineTable,
-}
-
-impl SampledCode {
-    /// Takes packed words apart; `None` if they are none.
-    #[must_use]
-    pub fn unpack(interpreter: &Interpreter, words: &[u64]) -> Option<Self> {
-        let [_, facts, names, lines, body @ ..] = words else { return None };
-        let bytes: Vec<u8> = body.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let (function, file, lines) = ((names & 0xffff_ffff) as usize, (names >> 32) as usize, *lines as usize);
-        let unit = |shift: u32| (facts >> shift) as u8;
-        Some(Self {
-            function: decode(bytes.get(..function)?, unit(32)),
-            file: decode(bytes.get(function..function + file)?, unit(40)),
-            first_line: *facts as u32,
-            lines: bytes.get(function + file..function + file + lines)?.to_vec(),
-            format: interpreter.layout.line_table,
-        })
-    }
-
-    /// Line of the instruction at a byte of the code, 0 if it has none.
-    #[must_use]
-    pub fn line(&self, offset: u32) -> u32 {
-        // A frame that did not run yet stands before its first instruction.
-        let offset = if offset == u32::MAX { 0 } else { offset as usize };
-        lines::line(self.format, &self.lines, self.first_line, offset).unwrap_or(0)
-    }
-}
-
-/// A text from characters of 1, 2 or 4 bytes.
-fn decode(bytes: &[u8], unit: u8) -> String {
-    let unit = usize::from(unit.max(1));
-    let code = |bytes: &[u8]| bytes.iter().rev().fold(0_u32, |code, &byte| code << 8 | u32::from(byte));
-    bytes.chunks_exact(unit).map(|bytes| char::from_u32(code(bytes)).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decode;
-
-    #[test]
-    fn texts_of_all_widths() {
-        assert_eq!(decode(b"abc", 1), "abc");
-        assert_eq!(decode(&[0xe4, 0xb1, 0x03], 1), "\u{e4}\u{b1}\u{3}");
-        assert_eq!(decode(&[0xb1, 0x03, 0x61, 0x00], 2), "\u{3b1}a");
-        assert_eq!(decode(&[0x00, 0xf6, 0x01, 0x00], 4), "\u{1f600}");
-    }
 }

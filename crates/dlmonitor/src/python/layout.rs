@@ -45,7 +45,10 @@ pub(crate) struct Layout {
     pub(crate) code_tag: usize,
     pub(crate) code_first_line: usize,
     pub(crate) code_file: usize,
+    /// The name that is shown: the qualified one from 3.11.
     pub(crate) code_name: usize,
+    /// `co_name`. It is interned, unlike the qualified one, so that its hash is known. Read where there is no `co_version`.
+    pub(crate) code_short_name: usize,
     pub(crate) code_lines: usize,
     /// `co_version`, unique per code object, if there is one.
     pub(crate) code_version: Option<usize>,
@@ -73,6 +76,7 @@ const V310: Layout = Layout {
     code_first_line: 40,
     code_file: 104,
     code_name: 112,
+    code_short_name: 112,
     code_lines: 120,
     code_version: None,
     code_instructions: 0,
@@ -93,6 +97,7 @@ pub(super) const V311: Layout = Layout {
     code_first_line: 72,
     code_file: 112,
     code_name: 128,
+    code_short_name: 120,
     code_lines: 136,
     code_instructions: 184,
     line_table: LineTable::Locations,

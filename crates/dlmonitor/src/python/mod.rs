@@ -14,6 +14,7 @@ mod layout;
 mod lines;
 mod mark;
 mod memory;
+mod sampled_code;
 
 use crate::symbols;
 use layout::{Instruction, Layout, Newest};
@@ -22,8 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use compare::{Beyond, SeenFrame};
 pub use describe::PythonLine;
-pub use fault::{FrameSampler, MAX_SAMPLED, SampledCode, SampledFrame, Walk};
+pub use fault::{FrameSampler, MAX_SAMPLED, SampledFrame, Walk};
 pub use memory::Memory;
+pub use sampled_code::SampledCode;
 
 /// One frame as it stands in memory; valid as long as the frame runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +54,8 @@ const OBJECT_CLASS: usize = 8;
 const CLASS_NAME: usize = 24;
 /// `ob_size` of objects of variable length.
 const BYTES_LENGTH: usize = 16;
+/// The hash of a text object, the same in all supported versions; -1 until somebody asks for it, as interning does.
+const TEXT_HASH: usize = 24;
 
 /// The interpreter of this process.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +185,8 @@ impl Layout {
             None => unnumbered(
                 [lines, word(frame.code + self.code_name), word(frame.code + self.code_file)],
                 first_line,
-                // The table of lines is never null, and a bytes object has room for these, however short it is.
+                // Neither name nor table of lines is ever null, and a bytes object has room for these, however short it is.
+                word(word(frame.code + self.code_short_name) + TEXT_HASH),
                 [word(lines + BYTES_LENGTH), word(lines + self.bytes_data)],
             ),
         }
@@ -224,14 +229,19 @@ fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
     (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
 }
 
-/// The same for one without a number (3.10 and 3.11): where its table of lines, its name and the name of its file lie,
-/// where it begins, and the length of the table and its first eight bytes. Addresses alone are not enough: code that is
-/// compiled again and again gets all of them again, for functions whose lines differ.
+/// The same for one without a number (3.10 and 3.11): where its table of lines, its name and the name of its file lie, where
+/// it begins, the hash of its short name, and the length of the table and its first eight bytes. Addresses alone are not
+/// enough: code that is compiled again and again gets all of them again, for functions whose names and lines differ.
 #[inline(always)]
-fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, [length, begin]: [usize; 2]) -> u64 {
+fn unnumbered(
+    [lines, name, file]: [usize; 3],
+    first_line: u32,
+    name_hash: usize,
+    [length, begin]: [usize; 2],
+) -> u64 {
     // Each at bits of its own as far as they differ: addresses in their lower half, lengths in few bits.
     let addresses = (lines as u64).rotate_left(20) ^ (name as u64).rotate_left(41) ^ (file as u64).rotate_left(62);
-    addresses ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
+    addresses ^ name_hash as u64 ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
 }
 
 /// Version of the interpreter in this process.

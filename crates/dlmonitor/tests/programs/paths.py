@@ -54,10 +54,17 @@ def generator(x):
 
 
 def made_at_run_time(x, number):
+    """Runs a function, a method or a closure whose code object soon gives its place to another one."""
     space = {"check": check, "sys": sys}
-    source = "\n" * (number % 7) + f"def made_{number % 5}(x):\n    x.add_(1); check(sys._getframe().f_lineno, sys._getframe())\n"
-    exec(source, space)
-    space[f"made_{number % 5}"](x)
+    name = f"made_{number % 5}"
+    body = "x.add_(1); check(sys._getframe().f_lineno, sys._getframe())"
+    source = (
+        f"def {name}(x):\n    {body}\n",
+        f"class Made:\n    @staticmethod\n    def {name}(x):\n        {body}\n{name} = Made.{name}\n",
+        f"def maker():\n    def {name}(x):\n        {body}\n    return {name}\n{name} = maker()\n",
+    )[number % 3]
+    exec("\n" * (number % 7) + source, space)
+    space[name](x)
 
 
 def down(x, depth, random):

@@ -72,7 +72,7 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     for number in written_twice(trace) {
         problems::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
     }
-    for pause in trace.pauses() {
+    for pause in trace.pauses().to_vec() {
         let example = format!("{} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
         problems::RECORDING_PAUSED.count(&mut trace.report, None, &example);
     }
