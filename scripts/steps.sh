@@ -1,6 +1,9 @@
 # Steps of `./dev test`, which reads this file: each is run whatever became of those before it, and told at the end.
 # Used: $logs (a folder), steps and failed (arrays), say.
 
+# The step that runs beside others: its name and process.
+beside=()
+
 # step NAME COMMAND…: runs it in a shell of its own, notes how long it took and the CPU time of all processes that ended
 # meanwhile, goes on if it fails or exits (one run shows all that is wrong).
 step() {
@@ -16,15 +19,45 @@ step() {
   fi
   times >"$logs/times" || true
   cpu=$(($(cpu_seconds) - cpu_from))
-  steps+=("$(printf '%5d s %5d CPU s  %-6s  %s' $((SECONDS - from)) "$cpu" "$outcome" "$name")")
+  note "$name" $((SECONDS - from)) "$cpu" "$outcome"
 }
 
-# CPU time in seconds of all child processes that have ended, from the second line of `times`: 1m2.345s 0m6.789s.
+# note NAME SECONDS CPU OUTCOME: a line of the summary.
+note() {
+  steps+=("$(printf '%5d s %5d CPU s  %-6s  %s' "$2" "$3" "$4" "$1")")
+}
+
+# begin NAME COMMAND…: a step that runs beside the next ones, until `finish` shows what it printed and notes it.
+begin() {
+  local name=$1 from=$SECONDS
+  shift
+  say "$name (beside what follows)"
+  (
+    outcome=ok
+    ("$@") >"$logs/$name.log" 2>&1 || outcome=FAILED
+    times >"$logs/$name.times"
+    echo "$((SECONDS - from)) $(cpu_seconds "$logs/$name.times") $outcome" >"$logs/$name.outcome"
+  ) &
+  beside=("$name" $!)
+}
+
+finish() {
+  local name=${beside[0]} seconds=0 cpu=0 outcome=FAILED
+  wait "${beside[1]}" || true
+  say "$name"
+  cat "$logs/$name.log"
+  read -r seconds cpu outcome <"$logs/$name.outcome" || true
+  [ "$outcome" = ok ] || failed+=("$name")
+  note "$name" "$seconds" "$cpu" "$outcome"
+}
+
+# cpu_seconds [FILE]: CPU time in seconds of all child processes that have ended, from the second line of `times`:
+# 1m2.345s 0m6.789s.
 cpu_seconds() {
   awk '
     NR == 2 { split($1, user, /[ms]/); split($2, kernel, /[ms]/); sum = (user[1] + kernel[1]) * 60 + user[2] + kernel[2] }
     END { printf "%d", sum }
-  ' "$logs/times" || echo 0
+  ' "${1:-$logs/times}" || echo 0
 }
 
 # kept NAME COMMAND…: runs it in a shell of its own; what it prints is kept in $logs, too, unless a terminal shows it.

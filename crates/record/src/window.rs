@@ -96,6 +96,8 @@ struct Past {
     changes: Vec<Change>,
     /// Steps that are left out to measure overhead.
     overhead: Option<Overhead>,
+    /// Whether operators are not reported, as this part of the program is not wanted.
+    is_left_out: bool,
 }
 
 /// Whether the program is in the part that is wanted.
@@ -120,7 +122,7 @@ impl Window {
         let kept = keep && wanted != Wanted::default();
         let open = wanted.holds(0, Duration::ZERO);
         let first = Change { at: clock::ticks(), step: 0, open, at_step: true };
-        let past = Past { step: 0, changes: if kept { vec![first] } else { Vec::new() }, overhead };
+        let past = Past { changes: if kept { vec![first] } else { Vec::new() }, overhead, ..Past::default() };
         Self {
             wanted,
             open: AtomicBool::new(open),
@@ -149,31 +151,31 @@ impl Window {
     }
 
     /// A step ended on the calling thread, so long after the start, with a span at this node. Says whether operators are to be
-    /// reported from now on, if that changes to measure overhead; only if it `measures`.
-    pub(crate) fn step_ended(&self, elapsed: Duration, node: NodeId, measures: bool) -> Option<overhead::Change> {
+    /// reported from now on, if that changes: to measure overhead, or since the next step is wanted or is not. None are
+    /// left out unless a writer `looks` at the time, too, and would end that.
+    pub(crate) fn step_ended(&self, elapsed: Duration, node: NodeId, looks: bool) -> Option<overhead::Change> {
         let mut past = self.past();
         past.step += 1;
         let mark = (std::thread::current().id(), node);
-        let overhead = past.overhead.as_mut().filter(|_| measures);
+        let overhead = past.overhead.as_mut().filter(|_| looks);
         let change = overhead.and_then(|overhead| overhead.step_ended(mark, nanos(elapsed)));
         match change {
             Some(overhead::Change::Pause) => self.pause(),
             Some(overhead::Change::Resume) => self.resume(),
             None => {}
         }
-        self.change(&mut past, elapsed, true);
-        change
+        change.or(self.change(&mut past, elapsed, true, looks))
     }
 
-    /// Time passed. `true` if operators are to be reported again that were not, to measure overhead.
-    pub(crate) fn look(&self, elapsed: Duration) -> bool {
+    /// Time passed. Says whether operators are to be reported from now on, as [`Self::step_ended`] does.
+    pub(crate) fn look(&self, elapsed: Duration) -> Option<overhead::Change> {
         let mut past = self.past();
         let gave_up = past.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
         if gave_up {
             self.resume();
         }
-        self.change(&mut past, elapsed, false);
-        gave_up
+        let change = self.change(&mut past, elapsed, false, true);
+        if gave_up { Some(overhead::Change::Resume) } else { change }
     }
 
     fn pause(&self) {
@@ -209,17 +211,24 @@ impl Window {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool) {
+    /// Opens or closes it. Says whether operators are to be reported from now on, if that changes.
+    fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool, looks: bool) -> Option<overhead::Change> {
         let open = self.wanted.holds(past.step, elapsed);
         if self.open.swap(open, Ordering::Relaxed) != open && self.kept {
             past.changes.push(Change { at: clock::ticks(), step: past.step, open, at_step });
         }
+        let leave_out = !open && looks;
+        if std::mem::replace(&mut past.is_left_out, leave_out) == leave_out {
+            return None;
+        }
+        Some(if leave_out { overhead::Change::Pause } else { overhead::Change::Resume })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Wanted, Window};
+    use crate::overhead::Change;
     use crate::tree::NodeId;
     use std::time::Duration;
 
@@ -245,6 +254,23 @@ mod tests {
         assert_eq!(paused(Wanted::default(), true, true), (0, None, false), "single calls are kept");
         assert_eq!(paused(Wanted::default(), false, false), (0, None, false), "nobody would end a pause");
         assert_eq!(paused(wanted(Some("..1000"), None, None, None).unwrap(), false, true), (0, None, false));
+    }
+
+    #[test]
+    fn operators_of_steps_that_are_not_wanted_cost_nothing() {
+        let changes = |wanted: Wanted, looks| {
+            let window = Window::new(wanted, false, 0);
+            let change = |step: u64| window.step_ended(Duration::from_secs(step), NodeId(1), looks);
+            (0..7).filter_map(|step| change(step).map(|change| (step, change))).collect::<Vec<_>>()
+        };
+        let every_third = wanted(None, Some("3"), None, None).unwrap();
+        let expected = [(0, Change::Pause), (2, Change::Resume), (3, Change::Pause), (5, Change::Resume), (6, Change::Pause)];
+        assert_eq!(changes(every_third.clone(), true), expected);
+        assert_eq!(changes(every_third, false), [], "nobody would end it");
+        assert_eq!(changes(Wanted::default(), true), []);
+        let window = Window::new(wanted(None, None, Some("1s"), Some("1s")).unwrap(), false, 0);
+        let looks = [0, 1, 1, 2, 3].map(|second| window.look(Duration::from_secs(second)));
+        assert_eq!(looks, [Some(Change::Pause), Some(Change::Resume), None, Some(Change::Pause), None]);
     }
 
     #[test]
