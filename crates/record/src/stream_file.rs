@@ -18,6 +18,8 @@ pub(crate) struct StreamFile {
     /// -1 after it was lost.
     descriptor: RawFd,
     identity: Identity,
+    /// Bytes that were written to it and not cut off.
+    length: u64,
 }
 
 impl StreamFile {
@@ -28,7 +30,7 @@ impl StreamFile {
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let identity = identity(file.as_raw_fd())?;
-        Ok(Self { path: path.to_owned(), descriptor: raised(file, identity), identity })
+        Ok(Self { path: path.to_owned(), descriptor: raised(file, identity), identity, length: 0 })
     }
 
     /// The number of the file, opened anew if the program took the last one.
@@ -41,7 +43,8 @@ impl StreamFile {
         // Never made anew: records refer to those before them. What took its place may be a pipe, which is not waited for.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let file = OpenOptions::new().append(true).custom_flags(flags).open(&self.path)?;
-        if identity(file.as_raw_fd())? != self.identity {
+        // After it was deleted, another file may have its inode.
+        if identity(file.as_raw_fd())? != self.identity || file.metadata()?.len() != self.length {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         self.descriptor = raised(file, self.identity);
@@ -65,14 +68,19 @@ fn raised(file: File, known: Identity) -> RawFd {
 
 impl Target for StreamFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        descriptors::write(self.descriptor()?, bytes)
+        let written = descriptors::write(self.descriptor()?, bytes)?;
+        self.length += written as u64;
+        Ok(written)
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        let length = libc::off_t::try_from(length).map_err(io::Error::other)?;
+        let end = libc::off_t::try_from(length).map_err(io::Error::other)?;
         // SAFETY: takes no pointer; a bad number is an error.
-        let failed = unsafe { libc::ftruncate(self.descriptor()?, length) } != 0;
-        if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if unsafe { libc::ftruncate(self.descriptor()?, end) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.length = length;
+        Ok(())
     }
 
     fn moved(&mut self, to: &Path) {
@@ -158,9 +166,9 @@ mod tests {
         assert_eq!(output.flush().map_err(error), Err(Some(libc::ENOENT)));
         assert!(!stream.exists());
         // Another file of that name is not ours.
-        std::fs::write(&stream, b"other").unwrap();
+        std::fs::write(&stream, b"another").unwrap();
         assert_eq!(output.flush().map_err(error), Err(Some(libc::ESTALE)));
-        assert_eq!(std::fs::read(&stream).unwrap(), b"other");
+        assert_eq!(std::fs::read(&stream).unwrap(), b"another");
         assert_eq!(output.give_up().map(|outage| outage.dropped), Some(1));
         drop(output);
         is_of_program(number, &program);
