@@ -5,6 +5,7 @@
 //! never touches a framework itself.
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the program's output cannot be written")]
 
 pub mod capi;
 mod capi_callbacks;

@@ -1,8 +1,7 @@
 """Starts Stackline's recorder in a Python process that was asked to record itself.
 
 Imports as little as it can: it runs before the program does, in every Python process that the program starts. Whatever
-fails there stands aside with one line on stderr. ``stackline.record`` begins and ends recordings here, too, so that a
-process knows of one recording at most, whoever asked for it.
+fails there stands aside with one line on stderr. ``stackline.record`` begins and ends recordings here, too: one at most.
 """
 
 import _functools
@@ -68,9 +67,6 @@ class _Watched:
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
-
-    def create_module(self, spec):
-        return self._loader.create_module(spec)
 
     def exec_module(self, module):
         self._loader.exec_module(module)
@@ -430,13 +426,9 @@ def begin():
             raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
         _recorder = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
         atexit.register(end)
-    right = _frames_are_right()
+    record = _recorder.start if _frames_are_right() else _recorder.start_without_python
     _recording = True
-    if right:
-        _recorder.start()
-    else:
-        sys.stderr.write("stackline: recording without Python frames: this interpreter keeps them in an unknown way\n")
-        _recorder.start_without_python()
+    record()
     _collecting = _recorder.collecting
     gc.callbacks.append(_collecting)
     _watch_imports()
@@ -445,7 +437,7 @@ def begin():
 
 def end():
     """Ends the recording, if one goes on, and writes what is left."""
-    global _recording
+    global _recording, _imports, _tensors
     if not _recording:
         return
     _recording = False
@@ -458,20 +450,15 @@ def end():
         _pass_on(error)
     finally:
         # Whatever becomes of the names.
-        _stop()
-
-
-def _stop():
-    global _imports, _tensors
-    _recorder.stop()
-    if _imports is not None:
-        _imports.stop()
-        _imports = None
-    while _registrations:
-        _registrations.pop().remove()
-    _tensors = ()
-    _modules.clear()
-    _holders.clear()
+        _recorder.stop()
+        if _imports is not None:
+            _imports.stop()
+            _imports = None
+        while _registrations:
+            _registrations.pop().remove()
+        _tensors = ()
+        _modules.clear()
+        _holders.clear()
 
 
 def _in_main_interpreter():
@@ -483,6 +470,19 @@ def _in_main_interpreter():
             continue
         return interpreters.get_current() == interpreters.get_main()
     return True
+
+
+def _say(line):
+    """Not by ``sys.stderr``, whose buffer keeps what cannot be written, which makes the program fail at its end."""
+    try:
+        select = __import__("select")
+        stderr = select.poll()
+        stderr.register(2, select.POLLOUT)
+        # The number may be another file's if it was closed; a pipe may have no reader, or one that does not read.
+        if sys.__stderr__ is not None and stderr.poll(0) == [(2, select.POLLOUT)]:
+            posix.write(2, b"stackline: %s\n" % line.encode(errors="replace"))
+    except Exception as error:
+        _pass_on(error)
 
 
 def start():
@@ -497,4 +497,4 @@ def start():
         begin()
     except Exception as error:
         end()
-        sys.stderr.write("stackline: not recording process %d: %s\n" % (os.getpid(), error))
+        _say("not recording process %d: %s" % (os.getpid(), error))

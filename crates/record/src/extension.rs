@@ -4,6 +4,7 @@
 
 use crate::options::Options;
 use crate::session::Session;
+use crate::standard_error::{self, say};
 use stackline_recording::TensorPart;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -147,6 +148,7 @@ pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
     let create = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyModule_Create2".as_ptr()) };
     let Some(api) = Api::find().filter(|_| !create.is_null()) else { return null_mut() };
     let _ = API.set(api);
+    standard_error::take_over();
     // SAFETY: the signature of `PyObject *PyModule_Create2(PyModuleDef *, int)`.
     let create =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
@@ -164,12 +166,11 @@ fn none() -> *mut c_void {
 }
 
 /// Runs `action` without letting a panic out; what fails is said in one line.
-#[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
 fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
-        Ok(Err(reason)) => eprintln!("stackline: not recording this process: {reason}"),
-        Err(_) => eprintln!("stackline: not recording this process: the recorder failed"),
+        Ok(Err(reason)) => say(&format!("not recording this process: {reason}")),
+        Err(_) => say("not recording this process: the recorder failed"),
     }
     none()
 }
@@ -181,7 +182,9 @@ unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mu
 /// As [`start`], for an interpreter whose frames were found to be read wrongly.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        Options::from_environment().map_or(Ok(()), |options| Session::begin(Options { python: false, ..options }))
+        let Some(options) = Options::from_environment() else { return Ok(()) };
+        say("recording without Python frames: this interpreter keeps them in an unknown way");
+        Session::begin(Options { python: false, ..options })
     })
 }
 

@@ -4,8 +4,10 @@
 //! a calling context tree per thread, and appends to a stream of its own what changed, twice a second.
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the program's output cannot be written")]
 
 mod description;
+mod descriptors;
 mod events;
 pub mod extension;
 mod folding;
@@ -25,8 +27,10 @@ mod samples;
 mod session;
 mod shapes;
 mod slots;
+mod standard_error;
 mod state;
 mod stream;
+mod stream_file;
 mod tensors;
 mod trail;
 mod tree;

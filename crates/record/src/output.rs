@@ -3,8 +3,8 @@
 use dlmonitor::clock;
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
+use std::path::Path;
 
 /// Where chunks go: a file, or a test that fails on purpose.
 pub(crate) trait Target: Debug + Send {
@@ -12,17 +12,8 @@ pub(crate) trait Target: Debug + Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Cuts the file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-}
-
-/// A file that is open for appending.
-impl Target for File {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        without_size_signal(|| self.write(bytes))
-    }
-
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.set_len(length)
-    }
+    /// The file has another path now.
+    fn moved(&mut self, to: &Path);
 }
 
 /// A chunk that could not be written yet.
@@ -94,11 +85,19 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped: 0 })
     }
 
-    /// Drops what waits, so that something small can be written in its place.
+    /// Drops what waits, so that something small can be written in its place. The first chunk is never dropped: a stream
+    /// without it cannot be read.
     pub(crate) fn give_up(&mut self) -> Option<Outage> {
-        let dropped = self.waiting.drain(..).map(|waiting| waiting.records).sum();
-        self.waiting_bytes = 0;
-        Some(Outage { dropped, ..self.recovered()? })
+        let kept = usize::from(self.end == 0).min(self.waiting.len());
+        let dropped = self.waiting.drain(kept..).map(|waiting| waiting.records).sum();
+        self.waiting_bytes = self.waiting.iter().map(|waiting| waiting.bytes.len()).sum();
+        let (from_ns, error) = self.failed.take()?;
+        Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
+    }
+
+    /// The file has another path now.
+    pub(crate) fn moved(&mut self, to: &Path) {
+        self.target.moved(to);
     }
 
     /// Whether chunks wait.
@@ -151,27 +150,5 @@ impl Output {
         }
         self.torn = false;
         Ok(())
-    }
-}
-
-/// Writes without `SIGXFSZ`, which kills a program whose file grows beyond `RLIMIT_FSIZE` if it neither ignores nor
-/// handles it: the error is enough.
-fn without_size_signal(write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-    // SAFETY: the sets are initialized by the calls before they are read; all calls change the calling thread alone.
-    unsafe {
-        let (mut signal, mut before, mut pending) = (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed());
-        libc::sigemptyset(&raw mut signal);
-        libc::sigaddset(&raw mut signal, libc::SIGXFSZ);
-        libc::sigpending(&raw mut pending);
-        let was_pending = libc::sigismember(&raw const pending, libc::SIGXFSZ) == 1;
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, &raw mut before);
-        let written = write();
-        if written.is_err() && !was_pending {
-            // The signal of this write waits for this thread: nobody shall see it.
-            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            libc::sigtimedwait(&raw const signal, std::ptr::null_mut(), &raw const now);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        written
     }
 }

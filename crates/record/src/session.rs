@@ -4,6 +4,7 @@ use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
+use crate::standard_error::say;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
@@ -421,11 +422,6 @@ impl Session {
             }
         }
     }
-}
-
-#[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
-fn say(line: &str) {
-    eprintln!("stackline: {line}");
 }
 
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {

@@ -11,12 +11,12 @@ use crate::folding::Examples;
 use crate::output::{Outage, Output};
 use crate::process::{Process, Registered};
 use crate::samples::Open;
+use crate::stream_file::StreamFile;
 use crate::tensors;
 use crate::window::{Change, Window};
 use dlmonitor::clock;
 use stackline_recording::{ChunkWriter, Cost, HEADER, Overhead, Processors, Record, Source};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -116,7 +116,7 @@ impl Stream {
         (head, boot): (stackline_recording::Process, Option<u64>),
         calls_left: u64,
     ) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let file = StreamFile::create(path)?;
         Ok(Self::new(path, (head, boot), calls_left, Output::new(Box::new(file))))
     }
 
@@ -153,13 +153,15 @@ impl Stream {
             outages: Vec::new(),
             refused: Refused::default(),
         };
-        stream.output.put(&HEADER, 0);
         // At once: whatever becomes of the process, the stream says whose it is.
         stream.push(&Record::Process(Box::new(stream.head.clone())));
         if let Some(boot) = boot {
             stream.push(&Record::Machine { boot });
         }
-        stream.send();
+        // In one piece: nothing stands in a file that lacks a part of it.
+        let first = [&HEADER[..], stream.chunk.finish()].concat();
+        stream.output.put(&first, std::mem::take(&mut stream.in_chunk));
+        stream.chunk.clear();
         stream
     }
 
@@ -248,6 +250,8 @@ impl Stream {
         outage.into_iter().for_each(|outage| self.note_outage(outage));
         self.push_end(monotonic_ns, exit);
         self.send();
+        // If the first chunk waits, so does the end. There is nobody left to try again.
+        let _ = self.output.flush();
         Err(error)
     }
 
@@ -438,6 +442,7 @@ impl Stream {
             return;
         }
         anew.path.clone_from(&self.path);
+        anew.output.moved(&self.path);
         anew.whole = anew.output.len();
         *self = anew;
     }

@@ -10,6 +10,8 @@
 )]
 
 mod compiled;
+mod complaints;
+mod descriptors;
 mod extremes;
 mod forward_links;
 mod frames;

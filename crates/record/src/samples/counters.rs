@@ -5,6 +5,7 @@
 //! their numbers for others: so the files lie high up, and before each reading the kernel is asked whether the number is
 //! still that counter.
 
+use crate::descriptors::{close, files_limit, raise};
 use stackline_recording::MAX_COUNTERS;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -221,13 +222,6 @@ fn most_files() -> u64 {
     (files_limit() / 8).min(256)
 }
 
-fn files_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writes.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur
-}
-
 /// Closes a file if it is still the counter that it was.
 fn close_own(file: i32, id: u64) {
     if id_of(file) == Some(id) {
@@ -250,25 +244,12 @@ fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
     if file < 0 { Err(io::Error::last_os_error()) } else { Ok(file as i32) }
 }
 
-/// The same file with a number far above those that the program has.
-fn raise(file: i32) -> io::Result<i32> {
-    let least = (files_limit() / 2).clamp(64, 4096) as libc::c_int;
-    // SAFETY: takes no pointer; a bad number is an error.
-    let high = unsafe { libc::fcntl(file, libc::F_DUPFD_CLOEXEC, least) };
-    if high < 0 { Err(io::Error::last_os_error()) } else { Ok(high) }
-}
-
 /// The kernel's number of a counter; `None` if the file is no counter, or none at all.
 fn id_of(file: i32) -> Option<u64> {
     let mut id = 0_u64;
     // SAFETY: `id` is valid for writes; on files that are no counters the request is an error, and does nothing.
     let failed = unsafe { libc::ioctl(file, IOC_ID as _, &raw mut id) } != 0;
     (!failed).then_some(id)
-}
-
-fn close(file: i32) {
-    // SAFETY: the caller opened it.
-    unsafe { libc::close(file) };
 }
 
 #[cfg(test)]

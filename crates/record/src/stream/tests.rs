@@ -51,6 +51,8 @@ impl Target for Disk {
         self.0.lock().unwrap().0.truncate(length as usize);
         Ok(())
     }
+
+    fn moved(&mut self, _to: &Path) {}
 }
 
 /// A program of one thread, and the writer of its stream.
@@ -71,7 +73,9 @@ impl Recorded {
         let state = process.enter_thread();
         let disk = Disk::new(room);
         let output = Output::new(Box::new(disk.clone()));
-        let head = (stackline_recording::Process::default(), Some(7));
+        // Longer than how a stream ends.
+        let command = vec!["train.py".to_owned(); 20];
+        let head = (stackline_recording::Process { command, ..Default::default() }, Some(7));
         let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
         Self {
             process,
@@ -230,6 +234,29 @@ fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
         // There is room for the end of the recording, or for nothing.
         assert_eq!((read.ended, read.outages.len()), if room < 100 { (false, 0) } else { (true, 1) });
         assert!(read.outages.iter().all(|&(error, dropped)| error == libc::ENOSPC && dropped > 2000), "{read:?}");
+    }
+}
+
+/// Whatever room there is: a file has its header and its process, or nothing.
+#[test]
+fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
+    let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
+    for room in (0..2 * whole).step_by(5) {
+        for more in [0, 1, 20, whole, usize::MAX / 2] {
+            let mut program = Recorded::new(false, room);
+            (0..1000).for_each(|call| program.call(call % 100));
+            program.update();
+            program.disk.set_room(room + more);
+            let ended = program.end();
+            let file = program.disk.bytes();
+            if file.is_empty() {
+                assert!(ended.is_err() && room + more < whole, "{room} + {more} of {whole}");
+                continue;
+            }
+            let first = Reader::new(&file).unwrap().next();
+            assert!(matches!(first, Some(Record::Process(_))), "{room} + {more} of {whole}: {first:?}");
+            assert!(ended.is_err() || program.read().sums == Read::sums_of(&program.calls));
+        }
     }
 }
 
