@@ -155,12 +155,8 @@ impl Session {
     #[cold]
     pub(crate) fn step_ended(&self, node: NodeId) {
         // The writer ends what the program leaves unfinished.
-        let measures = self.has_writer.load(Ordering::Acquire);
-        match self.window.step_ended(self.elapsed(), node, measures) {
-            None => {}
-            Some(Change::Pause) => dlmonitor::pause_operators(),
-            Some(Change::Resume) => dlmonitor::resume_operators(),
-        }
+        let looks = self.has_writer.load(Ordering::Acquire);
+        report_operators(self.window.step_ended(self.elapsed(), node, looks));
     }
 
     fn elapsed(&self) -> Duration {
@@ -412,15 +408,22 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    if self.window.look(self.elapsed()) {
-                        dlmonitor::resume_operators();
-                    }
+                    report_operators(self.window.look(self.elapsed()));
                     self.update(false);
                 }
                 Phase::Exiting(code) => return self.write_last(Some(code)),
                 Phase::Ending | Phase::Ended => return,
             }
         }
+    }
+}
+
+/// Has operators reported from now on, or no longer.
+fn report_operators(change: Option<Change>) {
+    match change {
+        None => {}
+        Some(Change::Pause) => dlmonitor::pause_operators(),
+        Some(Change::Resume) => dlmonitor::resume_operators(),
     }
 }
 
