@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rounds, and libraries: far more than what a list of a few dozen would hide.
 const MANY: usize = 200;
+/// Looks after which a test gives up: one is enough, but for others that look at the same moment.
+const LOOKS: usize = 1_000_000;
 
 /// Compiles a small library into `folder`; `None` without a compiler.
 fn compile(folder: &Path) -> Option<PathBuf> {
@@ -46,10 +48,14 @@ fn unload(loaded: &Loaded) {
 
 /// Looks at the list until something is so: another test may be looking just now.
 fn look_until(is_so: impl Fn() -> bool) {
-    while !is_so() {
+    for _ in 0..LOOKS {
+        if is_so() {
+            return;
+        }
         renew();
         std::thread::yield_now();
     }
+    panic!("after {LOOKS} looks it is not so");
 }
 
 /// Mappings of files in a folder.
