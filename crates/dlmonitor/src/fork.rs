@@ -26,6 +26,7 @@ unsafe extern "C" fn in_child() {
     crate::torch::end_change();
     // Before anybody looks for libraries there.
     crate::native::forked();
+    crate::quiet::forked();
     crate::clock::forked();
     crate::cost::reset();
     crate::thread::forked();

@@ -21,6 +21,7 @@ mod got;
 pub mod native;
 mod path;
 mod python;
+mod quiet;
 mod symbols;
 mod thread;
 mod torch;
@@ -33,6 +34,7 @@ pub use python::{
     Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
     SeenFrame, Walk,
 };
+pub use quiet::{Gate, Inside, callbacks_ended};
 pub use thread::{OpenOperator, Thread, without_signals};
 pub use torch::{Compilation, DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors, storage_at};
 pub use versions::{python_version, torch_version};

@@ -2,6 +2,7 @@
 
 use crate::path::Walker;
 use crate::python::PythonFrame;
+use crate::quiet::Present;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -27,21 +28,23 @@ impl OpenOperator {
     }
 }
 
-/// A thread that ran at least one operator. What each operator needs lies in one line of the processor's cache.
+/// A thread that ran at least one operator. What each operator needs lies in one line of the processor's cache: the first fields.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Thread {
     /// Open operators, outermost first.
     pub open: Vec<OpenOperator>,
     /// The observer's own state for this thread, null at first. The observer frees it in
     /// [`crate::Observer::thread_ends`].
     pub client: Option<NonNull<c_void>>,
-    /// Operators whose begin or end was seen on another thread only.
-    pub strays: u64,
-    /// Whether the last of `open` begins at this moment: nothing ran in it yet.
-    pub(crate) begins: bool,
+    /// Where others see that it runs a callback.
+    present: Present,
     /// Operators until a callback is timed.
     pub(crate) turn: u32,
+    /// Whether the last of `open` begins at this moment: nothing ran in it yet.
+    pub(crate) begins: bool,
+    /// Operators whose begin or end was seen on another thread only.
+    pub strays: u64,
     /// What walks the thread's stack, once it was asked to.
     pub(crate) walker: RefCell<Option<Box<Walker>>>,
 }
@@ -67,7 +70,11 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     THREAD.set(busy());
     // SAFETY: `create` leaked a box that only this thread sees, and `busy` kept anyone else on this thread from a
     // second reference to it.
-    let result = action(unsafe { &mut *thread });
+    let thread_state = unsafe { &mut *thread };
+    let presence = thread_state.present.0;
+    presence.enter();
+    let result = action(thread_state);
+    presence.leave();
     THREAD.set(thread);
     Some(result)
 }
@@ -85,7 +92,8 @@ fn create() -> *mut Thread {
         unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
         key
     });
-    let thread = Box::into_raw(Box::new(Thread { open: Vec::with_capacity(64), ..Thread::default() }));
+    let state = Thread { open: Vec::with_capacity(64), present: Present::take(), ..Thread::default() };
+    let thread = Box::into_raw(Box::new(state));
     THREAD.set(thread);
     // SAFETY: the key exists. If the value cannot be kept the state leaks when the thread ends, which harms nothing.
     unsafe { libc::pthread_setspecific(key, thread.cast()) };
@@ -95,7 +103,10 @@ fn create() -> *mut Thread {
 /// In a forked child: the operators that ran in the parent do not end here, and the client's state is the parent's. It
 /// leaks: its locks may be held by threads that do not exist.
 pub(crate) fn forked() {
-    with(|thread| *thread = Thread { open: Vec::with_capacity(64), ..Thread::default() });
+    with(|thread| {
+        let present = std::mem::take(&mut thread.present);
+        *thread = Thread { open: Vec::with_capacity(64), present, ..Thread::default() };
+    });
 }
 
 /// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.

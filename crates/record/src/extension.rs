@@ -190,7 +190,7 @@ unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = Session::current() {
+        if let Some(session) = Session::hold() {
             session.torch_imported();
         }
         Ok(())
@@ -199,9 +199,7 @@ unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_voi
 
 unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = Session::current() {
-            session.end();
-        }
+        Session::end();
         Ok(())
     })
 }
@@ -227,7 +225,7 @@ unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) ->
     // SAFETY: a null-terminated text that the tuple keeps alive.
     let begins = unsafe { CStr::from_ptr(phase) } == c"start";
     guarded(|| {
-        let is_wanted = Session::current().is_some_and(|session| session.records_python());
+        let is_wanted = Session::hold().is_some_and(|session| session.records_python());
         let now = if begins && is_wanted { dlmonitor::collection_begins() } else { 0 };
         dlmonitor::collection_ends(RUNNING.swap(now, Ordering::Relaxed));
         Ok(())
@@ -261,7 +259,7 @@ unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void)
         address
     };
     guarded(|| {
-        if let Some(session) = Session::current() {
+        if let Some(session) = Session::hold() {
             session.process.modules.forget(address as usize);
         }
         Ok(())
@@ -280,7 +278,7 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
         return null_mut();
     }
     guarded(|| {
-        if let Some(session) = Session::current() {
+        if let Some(session) = Session::hold() {
             // SAFETY: a null-terminated text that the tuple keeps alive.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
             session.process.modules.put(parent as usize, &name, child as usize);
@@ -301,7 +299,7 @@ unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -
         return null_mut();
     }
     guarded(|| {
-        if let (Some(session), Ok(tid)) = (Session::current(), u32::try_from(tid)) {
+        if let (Some(session), Ok(tid)) = (Session::hold(), u32::try_from(tid)) {
             // SAFETY: a null-terminated text that the tuple keeps alive.
             session.process.name_thread(tid, &unsafe { CStr::from_ptr(name) }.to_string_lossy());
         }
@@ -312,7 +310,7 @@ unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -
 /// Starts the stream of a forked child that is known to run on, as workers of `multiprocessing` do.
 unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = Session::current() {
+        if let Some(session) = Session::hold() {
             session.start_in_child();
         }
         Ok(())
@@ -339,7 +337,7 @@ unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -
         let [name, part] = [name, part].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         // SAFETY: the caller took the address from a tensor that it has.
         let memory = unsafe { dlmonitor::storage_at(tensor as usize) };
-        if let (Some(session), Some(memory)) = (Session::current(), memory) {
+        if let (Some(session), Some(memory)) = (Session::hold(), memory) {
             let part = match &*part {
                 "parameter" => TensorPart::Parameter,
                 "buffer" => TensorPart::Buffer,
@@ -368,7 +366,7 @@ unsafe extern "C" fn exit(_module: *mut c_void, arguments: *mut c_void, keywords
     }
     // A panic was said on stderr; the program ends as it wanted to.
     let _ = std::panic::catch_unwind(|| {
-        if let Some(session) = Session::current() {
+        if let Some(session) = Session::hold() {
             session.exit(code);
         }
     });

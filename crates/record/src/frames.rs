@@ -16,8 +16,8 @@ const OTHER_INPUTS: &str = "…";
 pub(crate) struct Frames {
     texts: FxHashMap<Box<str>, u32>,
     frames: FxHashMap<FrameKey, u32>,
-    /// By the number of the module.
-    libraries: FxHashMap<u32, u32>,
+    /// By path, build id and content: one that is loaded anew is the same.
+    libraries: FxHashMap<(u32, Vec<u8>, Option<u64>), u32>,
     /// Texts about inputs of operators.
     inputs: FxHashSet<u32>,
     inputs_bytes: usize,
@@ -60,15 +60,16 @@ impl Frames {
 
     /// The id of a library.
     pub(crate) fn library(&mut self, module: &dlmonitor::native::Module) -> u32 {
-        if let Some(&id) = self.libraries.get(&module.id) {
+        let path = self.text(&module.path.to_string_lossy());
+        let key = (path, module.build_id.clone(), module.content);
+        if let Some(&id) = self.libraries.get(&key) {
             return id;
         }
         if self.closed {
             return UNKNOWN;
         }
         let id = self.libraries.len() as u32;
-        let path = self.text(&module.path.to_string_lossy());
-        self.libraries.insert(module.id, id);
+        self.libraries.insert(key, id);
         self.records.push(Record::Library { id, path, build_id: module.build_id.clone() });
         self.records.extend(module.content.map(|hash| Record::LibraryContent { library: id, hash }));
         id

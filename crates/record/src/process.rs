@@ -7,12 +7,12 @@ use crate::memory::Live;
 use crate::modules::Modules;
 use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
-use crate::tree::{Owner, Shared};
+use crate::tree::{NodeId, Owner, Shared};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Frames that are told apart at most: beyond, they all are one.
@@ -42,7 +42,7 @@ const AND_BEFORE: &str = " and threads before it";
 pub(crate) struct Registered {
     pub(crate) thread: Thread,
     pub(crate) tree: Arc<Shared>,
-    pub(crate) overflows: Arc<AtomicU32>,
+    pub(crate) overflows: Arc<AtomicU64>,
     /// Where its calls arrive, in `trace` mode.
     pub(crate) inbox: Option<Inbox<Call>>,
     /// Where arrives what happens to tensors' memory, in `trace` mode with memory.
@@ -101,6 +101,8 @@ pub(crate) struct Kept {
 /// The recorder's state of one process. A forked child makes its own.
 #[derive(Debug)]
 pub(crate) struct Process {
+    /// See [`Self::number`].
+    number: usize,
     frames: Mutex<Frames>,
     trees: Mutex<Trees>,
     /// Trees whose threads ended, for the next threads.
@@ -123,6 +125,8 @@ pub(crate) struct Process {
     shapes: bool,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
+    /// The tree of the main thread's samples, and where its newest one is.
+    sampled: Mutex<Option<(u32, u32)>>,
     /// Names that Python gave threads, by their numbers.
     thread_names: Mutex<FxHashMap<u32, String>>,
     inputs_left_out: AtomicU64,
@@ -138,10 +142,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Process {
     /// A process without threads, whose trees may grow to `limit` nodes each.
     pub(crate) fn new(limit: u32, kept: Kept) -> Self {
+        /// That of the recording that began last.
+        static LAST: AtomicUsize = AtomicUsize::new(0);
         let Kept { trace, memory, shapes } = kept;
         let mut frames = Frames::default();
         let overflow = frames.frame(FrameKey::Overflow);
         Self {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             frames: Mutex::new(frames),
             trees: Mutex::default(),
             free: Mutex::default(),
@@ -156,6 +163,7 @@ impl Process {
             memory,
             shapes,
             samples: Mutex::default(),
+            sampled: Mutex::default(),
             thread_names: Mutex::default(),
             inputs_left_out: AtomicU64::new(0),
             forward_links_lost: AtomicU64::new(0),
@@ -225,7 +233,7 @@ impl Process {
         let (call_name, names) = self.trace.then(mailbox).unzip();
         let owner = Owner::new(id, self.limit);
         let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
-        let state = Box::new(State::new(self.address(), owner, outboxes, self.shapes));
+        let state = Box::new(State::new(self.number, owner, outboxes, self.shapes));
         let registered = Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree);
         trees.add(Registered { inbox, touches, names, ..registered });
         state.published.enter(tid);
@@ -270,14 +278,15 @@ impl Process {
         known.or_else(|| (tid == std::process::id()).then(|| MAIN_THREAD.to_owned()))
     }
 
-    /// What tells the states of this recording from those of others.
-    pub(crate) fn address(&self) -> usize {
-        std::ptr::from_ref(self) as usize
+    /// What tells this recording, and the states of its threads, from others of the process: from 1, and not used again.
+    #[inline]
+    pub(crate) fn number(&self) -> usize {
+        self.number
     }
 
     /// Takes the state of a thread that ends; `true` if the writer should come.
     pub(crate) fn leave_thread(&self, mut state: Box<State>) -> bool {
-        if state.process != self.address() {
+        if state.process != self.number {
             // Of a recording that ended.
             return false;
         }
@@ -309,7 +318,7 @@ impl Process {
         let (mut trees, mut ended) = (lock(&self.trees), lock(&self.ended));
         for &tree in leaving {
             let Some(registered) = trees.by_id.remove(&tree) else { continue };
-            ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
+            ended.overflows += registered.overflows.load(Ordering::Relaxed);
             // What was not taken never will be.
             ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost() + inbox.take().len() as u64);
             ended.lost_names += registered.names.map_or(0, |inbox| inbox.lost());
@@ -369,6 +378,16 @@ impl Process {
         std::mem::take(&mut lock(&self.samples))
     }
 
+    /// Keeps where the newest sample of the main thread is.
+    pub(crate) fn set_sampled(&self, sampled: Option<(u32, NodeId)>) {
+        *lock(&self.sampled) = sampled.map(|(tree, node)| (tree, node.0));
+    }
+
+    /// The tree of the main thread's samples, and where its newest one is.
+    pub(crate) fn sampled(&self) -> Option<(u32, u32)> {
+        *lock(&self.sampled)
+    }
+
     /// How many calls found no room on their way to the writer.
     pub(crate) fn lost_calls(&self) -> u64 {
         let alive: u64 =
@@ -414,7 +433,7 @@ impl Process {
 
     /// How often something found no place in a tree.
     pub(crate) fn overflows(&self) -> u64 {
-        let count = |registered: &Registered| u64::from(registered.overflows.load(Ordering::Relaxed));
+        let count = |registered: &Registered| registered.overflows.load(Ordering::Relaxed);
         let alive: u64 = lock(&self.trees).by_id.values().map(count).sum();
         alive + lock(&self.ended).overflows
     }

@@ -33,6 +33,13 @@ const COLLECTS: u64 = 1 << 34;
 #[derive(Debug)]
 pub(crate) struct Recorder;
 
+/// The session, for a callback.
+#[inline]
+fn session() -> Option<&'static Session> {
+    // SAFETY: only callbacks of operators, compilations and allocations come here, which `DLMonitor` tells of, and keep no reference.
+    unsafe { Session::current() }
+}
+
 /// The state of the calling thread, of which `client` is [`Thread::client`].
 #[inline]
 fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>) -> &'a mut State {
@@ -47,7 +54,7 @@ fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>)
 fn is_left_over(session: &'static Session, thread: &Thread) -> bool {
     // SAFETY: as in `state`; the reference ends with the expression.
     let of = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
-    of.is_some_and(|process| process != session.process.address())
+    of.is_some_and(|process| process != session.process.number())
 }
 
 /// Gives the state of a recording that ended back; what runs now goes unrecorded.
@@ -68,7 +75,7 @@ fn leave(thread: &mut Thread) {
         // SAFETY: `state` leaked this box, and `client` was its only copy.
         let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
         state.published.enter(0);
-        if let Some(session) = Session::current()
+        if let Some(session) = Session::hold()
             && session.process.leave_thread(state)
         {
             session.wake_writer();
@@ -238,7 +245,7 @@ fn end_of_call(
 impl Observer for Recorder {
     #[inline]
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
-        let Some(session) = Session::current() else { return };
+        let Some(session) = session() else { return };
         let scope = operator.scope();
         let step = if scope == Scope::User && Window::is_step(operator.name().text()) { STEP } else { 0 };
         begin(session, thread, step, |state, outer, opened| {
@@ -252,13 +259,13 @@ impl Observer for Recorder {
 
     #[inline]
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
-        if let Some(session) = Session::current() {
+        if let Some(session) = session() {
             end(session, ended, thread, |state, node, own, took| state.tree.add_call(node, own, took));
         }
     }
 
     fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
-        let Some(session) = Session::current() else { return };
+        let Some(session) = session() else { return };
         let mark = if compilation.is_collection() { COLLECTS } else { 0 };
         begin(session, thread, mark, |state, outer, opened| {
             (state.begin_compilation(&session.process, compilation, outer, opened), 0)
@@ -266,7 +273,7 @@ impl Observer for Recorder {
     }
 
     fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
-        if let Some(session) = Session::current() {
+        if let Some(session) = session() {
             end(session, ended, thread, |state, node, own, took| match ended.client[NODE] & COLLECTS {
                 0 => state.tree.add_call(node, own, took),
                 _ => state.add(node, Metric::GcTime, own),
@@ -275,20 +282,20 @@ impl Observer for Recorder {
     }
 
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
-        let Some(session) = Session::current() else { return };
+        let Some(session) = session() else { return };
         session.process.live.put(address, bytes);
         add_here(session, thread, TouchKind::Allocated, address, bytes);
     }
 
     fn freed(&self, address: usize, thread: &mut Thread) {
-        let Some(session) = Session::current() else { return };
+        let Some(session) = session() else { return };
         if let Some(bytes) = session.process.live.take(address) {
             add_here(session, thread, TouchKind::Freed, address, bytes);
         }
     }
 
     fn allocation_failed(&self, bytes: u64, thread: &mut Thread) {
-        if let Some(session) = Session::current() {
+        if let Some(session) = session() {
             add_here(session, thread, TouchKind::Failed, 0, bytes);
         }
     }

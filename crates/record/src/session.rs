@@ -1,5 +1,7 @@
 //! The recording of this process: begins with it, is written every half second, ends with it.
 
+mod lifetime;
+
 use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::Process;
@@ -11,9 +13,10 @@ use crate::tree::NodeId;
 use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
+use lifetime::Lifetime;
 use stackline_recording::{Record, Role, Source};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -36,8 +39,8 @@ enum Phase {
     Ended,
 }
 
-/// The session of this process, null if there is none. Sessions live for ever: other threads may use them at any time.
-static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether `DLMonitor` calls this recorder.
+static IS_OBSERVER: AtomicBool = AtomicBool::new(false);
 
 /// The recording of one process.
 #[derive(Debug)]
@@ -59,6 +62,7 @@ pub(crate) struct Session {
     /// The last write is done.
     written: Condvar,
     has_writer: AtomicBool,
+    lifetime: Lifetime,
     pid: u32,
     /// Whether the user was told that the stream cannot be written.
     complained: AtomicBool,
@@ -81,20 +85,10 @@ impl Session {
             wake: Condvar::new(),
             written: Condvar::new(),
             has_writer: AtomicBool::new(false),
+            lifetime: Lifetime::default(),
             pid: std::process::id(),
             complained: AtomicBool::new(false),
         }))
-    }
-
-    /// The session of this process.
-    #[inline]
-    pub(crate) fn current() -> Option<&'static Self> {
-        // SAFETY: the pointer is null or came from `new`, which leaks.
-        unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
-    }
-
-    fn make_current(&'static self) {
-        CURRENT.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
     /// Begins to record this process as the options say. Does nothing while it is being recorded.
@@ -102,16 +96,18 @@ impl Session {
     /// # Errors
     /// A sentence that says why nothing is recorded.
     pub(crate) fn begin(options: Options) -> Result<(), String> {
-        let before = Self::current();
-        if before.is_some_and(|session| !session.has_ended()) {
+        if Self::hold().is_some_and(|session| !session.has_ended()) {
             return Ok(());
         }
         let first = dlmonitor::init(Box::new(Recorder));
-        if !first && before.is_none() {
+        if first {
+            IS_OBSERVER.store(true, Ordering::Release);
+        } else if !IS_OBSERVER.load(Ordering::Acquire) {
             return Err("another profiler uses DLMonitor in this process".into());
         }
         Self::new(options, Role::Main, Vec::new()).make_current();
-        let Some(session) = Self::current() else { return Ok(()) };
+        Self::reclaim();
+        let Some(session) = Self::hold() else { return Ok(()) };
         if !first {
             dlmonitor::resume();
         }
@@ -127,7 +123,8 @@ impl Session {
     /// Begins anew in a forked child. Its stream is made when there is something to write: most children run another
     /// program at once.
     pub(crate) fn continue_in_child() {
-        if let Some(parent) = Self::current().filter(|session| !session.has_ended()) {
+        lifetime::forked();
+        if let Some(parent) = Self::hold().filter(|session| !session.has_ended()) {
             // The parent's locks may be held by threads that do not exist here: what they guard is not touched.
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
             let session = Self::new(parent.options.clone(), Role::Fork, sources);
@@ -143,7 +140,7 @@ impl Session {
 
     /// A state for the calling thread.
     #[cold]
-    pub(crate) fn enter_thread(&'static self) -> Box<State> {
+    pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
             self.complain(&reason, "the program goes on without it");
         }
@@ -169,14 +166,14 @@ impl Session {
         self.wake.notify_all();
     }
 
-    fn start_writing(&'static self) -> Result<(), String> {
+    fn start_writing(&self) -> Result<(), String> {
         let mut result = Ok(());
         self.started.call_once(|| {
             result = self.make_stream();
             self.write_usage();
             self.note(SourceState {
                 name: "samples",
-                state: crate::samples::start(self.options.samples, &self.options.counters),
+                state: crate::samples::start(&self.process, self.options.samples, &self.options.counters),
             });
             self.spawn_writer();
         });
@@ -226,13 +223,21 @@ impl Session {
         }
     }
 
-    /// Ends the recording and writes what is left.
-    pub(crate) fn end(&self) {
+    /// Ends the recording of this process, if there is one, writes what is left, and frees what it took.
+    pub(crate) fn end() {
+        if let Some(held) = Self::hold() {
+            held.finish();
+            held.replace();
+        }
+        Self::reclaim();
+    }
+
+    fn finish(&self) {
         if !self.leave_running(Phase::Ending) {
             return;
         }
         dlmonitor::finalize();
-        crate::samples::stop();
+        crate::samples::stop(&self.process);
         if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
     }
 
@@ -265,7 +270,7 @@ impl Session {
     }
 
     /// Starts to record a forked child before its first operator.
-    pub(crate) fn start_in_child(&'static self) {
+    pub(crate) fn start_in_child(&self) {
         self.resume_in_child();
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
@@ -384,12 +389,13 @@ impl Session {
         }
     }
 
-    fn spawn_writer(&'static self) {
+    fn spawn_writer(&self) {
+        let writer = self.writer();
         let spawned = without_signals(|| {
             std::thread::Builder::new()
                 .name("stackline".into())
                 .stack_size(256 << 10)
-                .spawn(move || self.write_until_stopped())
+                .spawn(move || writer.session().write_until_stopped())
         });
         // Without the thread everything is written at the end.
         self.has_writer.store(spawned.is_ok(), Ordering::Release);
@@ -477,6 +483,6 @@ mod tests {
         assert_eq!(*session.phase.lock().unwrap(), Phase::Ended);
         // Nothing is waited for any more.
         session.exit(2);
-        session.end();
+        session.finish();
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A thread's recorder.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The recording that it belongs to ([`Process::address`]).
+    /// The recording that it belongs to ([`Process::number`]).
     pub(crate) process: usize,
     pub(crate) tree: Owner,
     names: Names,

@@ -307,7 +307,7 @@ impl Stream {
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Calls, then nodes, then frames: each refers to what exists by then.
         let samples = process.samples();
-        let (running, sampled) = (Open::all_running(), crate::samples::main_thread());
+        let (running, sampled) = (Open::all_running(), process.sampled());
         let trees = process.trees();
         let calls: Vec<Vec<Call>> =
             trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();

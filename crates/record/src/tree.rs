@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 use stackline_recording::{Metric, Stats};
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// A node of the tree of one thread.
@@ -154,7 +154,7 @@ pub(crate) struct Owner {
     /// The node that stands for all that found no place, 0 if there is room.
     overflow: u32,
     /// How often something found no place.
-    pub(crate) overflows: Arc<AtomicU32>,
+    pub(crate) overflows: Arc<AtomicU64>,
 }
 
 fn hash(parent: u32, key: Key) -> u64 {

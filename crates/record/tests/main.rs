@@ -18,6 +18,7 @@ mod frames;
 mod full_disk;
 mod garbage;
 mod limits;
+mod many_recordings;
 mod memory;
 mod modules;
 mod overhead;

@@ -8,6 +8,7 @@ mod modules;
 mod stack;
 
 use crate::python::Memory;
+use crate::quiet::Gate;
 use modules::Snapshot;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,11 +18,15 @@ use std::time::{Duration, Instant};
 pub use modules::Module;
 pub use stack::{Ended, MAX_NATIVE, NativeStack, Registers};
 
-/// The modules that are known; null as long as native frames are off. Old ones are kept for ever: any thread may be
-/// using them, and a program loads libraries a few dozen times at most.
+/// The modules that are known; null as long as native frames are off.
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
-/// One thread renews it at a time.
+/// Those who read it, signal handlers among them: old snapshots are freed once all have left.
+static READERS: Gate = Gate::new();
+/// The number of the current snapshot, which is known without reading it.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// One thread renews it at a time, and frees what is old.
 static RENEWING: AtomicBool = AtomicBool::new(false);
+static OLD: AtomicPtr<Old> = AtomicPtr::new(std::ptr::null_mut());
 /// The list of the dynamic linker is being read: a child that is forked meanwhile would find it locked for ever.
 static READING: AtomicBool = AtomicBool::new(false);
 static FORKING: AtomicU32 = AtomicU32::new(0);
@@ -29,27 +34,42 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 /// How long a fork waits for the list to be read, which takes some 50 µs, and more where its thread waits for a processor.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-fn current() -> Option<&'static Snapshot> {
-    // SAFETY: null, or a leaked box.
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+/// A snapshot that was current, and those before it.
+struct Old {
+    snapshot: Box<Snapshot>,
+    next: Option<Box<Old>>,
+}
+
+/// Whether native frames are on.
+fn is_on() -> bool {
+    !CURRENT.load(Ordering::Acquire).is_null()
+}
+
+/// Reads the current snapshot, if there is one. For signal handlers, too.
+#[inline]
+fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
+    let _inside = READERS.enter();
+    // SAFETY: null, or a leaked box that is freed after it was replaced and all readers have left.
+    unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.map(read)
 }
 
 /// Reads native frames from now on.
 pub(crate) fn start() -> Result<String, String> {
-    if current().is_none() {
+    if !is_on() {
         if !Memory::of_this_thread().works() {
             return Err("the kernel does not let the process read itself safely".into());
         }
         find_modules();
     }
-    let modules = current().ok_or("the libraries of the process cannot be listed")?.modules.len();
+    let modules = with_current(|snapshot| snapshot.modules.len());
+    let modules = modules.ok_or("the libraries of the process cannot be listed")?;
     Ok(format!("{modules} libraries"))
 }
 
 /// Looks for libraries that were loaded or unloaded since the last time, if native frames are on. Cheap if there are
 /// none; not for signal handlers.
 pub fn renew() {
-    if current().is_some() {
+    if is_on() {
         find_modules();
     }
 }
@@ -72,14 +92,47 @@ fn find_modules() {
     if RENEWING.swap(true, Ordering::SeqCst) {
         return;
     }
-    let before = current();
+    // SAFETY: null, or a leaked box that only this thread may replace and free at the moment.
+    let before = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
     if before.is_none_or(|before| reading(modules::changes).is_some_and(|changes| changes != before.changes))
         && let Some(list) = reading(modules::list)
     {
         let new = before.unwrap_or(&Snapshot::empty()).renewed(list, &Memory::of_this_thread());
-        CURRENT.store(Box::into_raw(Box::new(new)), Ordering::Release);
+        let generation = new.generation;
+        let old = CURRENT.swap(Box::into_raw(Box::new(new)), Ordering::SeqCst);
+        // Afterwards: what is remembered by this number is of this snapshot or a later one.
+        GENERATION.store(generation, Ordering::Release);
+        if !old.is_null() {
+            // SAFETY: it was leaked above, at an earlier time, and is in the list once.
+            let (snapshot, next) = unsafe { (Box::from_raw(old), take_old()) };
+            OLD.store(Box::into_raw(Box::new(Old { snapshot, next })), Ordering::Release);
+        }
     }
+    free_old();
     RENEWING.store(false, Ordering::SeqCst);
+}
+
+/// The snapshots that were current, newest first. For the thread that renews.
+///
+/// # Safety
+/// `RENEWING` is the caller's.
+unsafe fn take_old() -> Option<Box<Old>> {
+    let old = OLD.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: null, or a box that was leaked into the list and is taken out once.
+    (!old.is_null()).then(|| unsafe { Box::from_raw(old) })
+}
+
+/// Frees old snapshots if nobody reads any, and with them the tables of libraries that are gone. Otherwise the next time.
+fn free_old() {
+    if !OLD.load(Ordering::Acquire).is_null() && READERS.is_left() {
+        // SAFETY: only the thread that renews comes here.
+        let mut old = unsafe { take_old() };
+        while let Some(first) = old {
+            let Old { snapshot, next } = *first;
+            drop(snapshot);
+            old = next;
+        }
+    }
 }
 
 /// Reads the dynamic linker's list, unless the process is being forked; `fork` calls the functions below for that, from
@@ -94,14 +147,14 @@ fn reading<R>(read: impl FnOnce() -> R) -> Option<R> {
 /// The module that an address lies in.
 #[must_use]
 pub fn module_at(address: usize) -> Option<Arc<Module>> {
-    current()?.find(address).cloned()
+    with_current(|snapshot| snapshot.find(address).cloned())?
 }
 
 /// A number that changes whenever modules do.
 #[must_use]
 #[inline]
 pub fn generation() -> u32 {
-    current().map_or(0, |snapshot| snapshot.generation)
+    GENERATION.load(Ordering::Acquire)
 }
 
 /// Where a segment of native frames lies that leads to an operator.
@@ -130,27 +183,28 @@ impl NativeStack {
     /// The value of [`Self::keep`] for the segment that lies here now, if it is the one that was kept.
     #[inline]
     pub fn kept(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
-        self.recall(current()?, hint, segment.at.sp, segment.from, segment.bound())
+        let generation = Some(generation()).filter(|&generation| generation > 0)?;
+        self.recall(generation, hint, segment.at.sp, segment.from, segment.bound())
     }
 
     /// Walks a segment. `None` if native frames are off.
     pub fn above(&mut self, segment: &Segment) -> Option<Ended> {
-        Some(self.walk(current()?, segment.at, segment.from, segment.bound(), segment.end))
+        with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))
     }
 
     /// Keeps a value for the segment that was walked last, so that it need not be walked again where `hint` is the
     /// same.
     pub fn keep(&mut self, segment: &Segment, hint: u64, value: u32) {
-        if let Some(snapshot) = current() {
-            self.remember(snapshot, hint, segment.at.sp, segment.from, segment.bound(), value);
+        let generation = generation();
+        if generation > 0 {
+            self.remember(generation, hint, segment.at.sp, segment.from, segment.bound(), value);
         }
     }
 
     /// Frames of a thread that a signal interrupted, up to the nearest of `bounds`, or to the root. For its handler.
     pub fn interrupted(&mut self, at: Registers, bounds: [usize; 2], memory: Memory) -> Option<Ended> {
-        let snapshot = current()?;
         let nearest = bounds.into_iter().filter(|&bound| bound > at.sp).min().unwrap_or(usize::MAX);
-        Some(self.walk_interrupted(snapshot, at, nearest, memory))
+        with_current(|snapshot| self.walk_interrupted(snapshot, at, nearest, memory))
     }
 }
 
@@ -189,8 +243,15 @@ pub(crate) fn after_fork() {
 pub(crate) fn forked() {
     FORKING.store(0, Ordering::SeqCst);
     READING.store(false, Ordering::SeqCst);
-    RENEWING.store(false, Ordering::SeqCst);
+    READERS.forked();
+    if RENEWING.swap(false, Ordering::SeqCst) {
+        // The list may be half changed: what is in it stays.
+        OLD.store(std::ptr::null_mut(), Ordering::Release);
+    }
 }
+
+#[cfg(test)]
+mod reloads;
 
 #[cfg(test)]
 mod tests {

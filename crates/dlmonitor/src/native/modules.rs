@@ -2,19 +2,19 @@
 //!
 //! Facts come from the dynamic linker's list. Unwind tables are mapped a second time, from the file: the program may
 //! unload a library at any time, and a table that vanishes while it is read would be the end of the program. Nothing is
-//! copied; the pages are those of the page cache.
+//! copied; the pages are those of the page cache. A mapping goes with the last snapshot that has it.
 
 use crate::python::Memory;
 use framehop::{ExplicitModuleSectionInfo, MustNotAllocateDuringUnwind, Unwinder as _, UnwinderNative};
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs::File;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) type Unwinder = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
+pub(super) type Unwinder = UnwinderNative<Bytes, MustNotAllocateDuringUnwind>;
 
 /// Bytes by which a table in memory and in the file are compared.
 const COMPARED: usize = 4096;
@@ -169,10 +169,46 @@ impl Snapshot {
 /// Unwind tables of a module, with the addresses that they have in it.
 #[derive(Clone, Debug)]
 struct Tables {
-    index: &'static [u8],
+    index: Bytes,
     index_address: usize,
-    frames: &'static [u8],
+    frames: Bytes,
     frames_address: usize,
+}
+
+/// A part of a file that is mapped as long as anybody has such a part, or of the kernel's own library.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bytes {
+    bytes: &'static [u8],
+    /// What keeps `bytes` valid; of the kernel's library, nothing has to.
+    mapping: Option<Arc<Mapping>>,
+}
+
+impl Bytes {
+    fn part(&self, range: Range<usize>) -> Option<Self> {
+        Some(Self { bytes: self.bytes.get(range)?, mapping: self.mapping.clone() })
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+/// A mapping of this module's own.
+#[derive(Debug)]
+struct Mapping {
+    start: usize,
+    length: usize,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `map_file` made the mapping, and no `Bytes` of it is left.
+        unsafe { libc::munmap(self.start as *mut c_void, self.length) };
+    }
 }
 
 impl Listed {
@@ -191,13 +227,13 @@ impl Listed {
         PathBuf::from(OsStr::from_bytes(&self.name))
     }
 
-    fn unwind_module(&self, range: &Range<usize>, tables: Tables) -> framehop::Module<&'static [u8]> {
+    fn unwind_module(&self, range: &Range<usize>, tables: Tables) -> framehop::Module<Bytes> {
         let end = |address: usize, bytes: &[u8]| (address as u64)..(address + bytes.len()) as u64;
         let sections = ExplicitModuleSectionInfo {
             base_svma: range.start.wrapping_sub(self.bias) as u64,
-            eh_frame_hdr_svma: Some(end(tables.index_address, tables.index)),
+            eh_frame_hdr_svma: Some(end(tables.index_address, &tables.index)),
             eh_frame_hdr: Some(tables.index),
-            eh_frame_svma: Some(end(tables.frames_address, tables.frames)),
+            eh_frame_svma: Some(end(tables.frames_address, &tables.frames)),
             eh_frame: Some(tables.frames),
             ..ExplicitModuleSectionInfo::default()
         };
@@ -216,20 +252,22 @@ impl Listed {
             segment.kind == libc::PT_LOAD && segment.contains(index.address) && segment.contains(frames_address)
         })?;
         let bytes = self.map(holder, memory)?;
-        let part = |address: usize| bytes.get(address - holder.address..);
-        let index_bytes = part(index.address)?.get(..index.memory_size)?;
-        Some(Tables { index: index_bytes, index_address: index.address, frames: part(frames_address)?, frames_address })
+        let begin = index.address - holder.address;
+        let index_bytes = bytes.part(begin..begin.checked_add(index.memory_size)?)?;
+        let frames = bytes.part(frames_address - holder.address..bytes.len())?;
+        Some(Tables { index: index_bytes, index_address: index.address, frames, frames_address })
     }
 
-    /// The bytes of a segment, for ever.
-    fn map(&self, segment: &Segment, memory: &Memory) -> Option<&'static [u8]> {
+    /// The bytes of a segment.
+    fn map(&self, segment: &Segment, memory: &Memory) -> Option<Bytes> {
         let path = self.path();
         let address = self.bias.wrapping_add(segment.address);
         if !path.is_absolute() {
             // The kernel's own library, which has no file, stays where it is.
             // SAFETY: the kernel's library is never unloaded, and read-only.
             let kernel = self.name.starts_with(b"linux-vdso");
-            return kernel.then(|| unsafe { std::slice::from_raw_parts(address as *const u8, segment.file_size) });
+            let bytes = || unsafe { std::slice::from_raw_parts(address as *const u8, segment.file_size) };
+            return kernel.then(|| Bytes { bytes: bytes(), mapping: None });
         }
         let bytes = map_file(&path, segment)?;
         // The file may have been replaced since it was loaded.
@@ -308,8 +346,8 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Maps the bytes of a segment from its file. They are never unmapped.
-fn map_file(path: &Path, segment: &Segment) -> Option<&'static [u8]> {
+/// Maps the bytes of a segment from its file.
+fn map_file(path: &Path, segment: &Segment) -> Option<Bytes> {
     let file = File::open(path).ok()?;
     if file.metadata().ok()?.len() < segment.file_offset + segment.file_size as u64 {
         return None;
@@ -324,9 +362,10 @@ fn map_file(path: &Path, segment: &Segment) -> Option<&'static [u8]> {
     if start == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is that long and stays for ever.
+    let mapping = Some(Arc::new(Mapping { start: start as usize, length }));
+    // SAFETY: the mapping is that long and stays as long as the `Bytes` that has both.
     let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
-    bytes.get(before..)
+    Bytes { bytes, mapping }.part(before..length)
 }
 
 #[cfg(test)]

@@ -181,23 +181,16 @@ impl NativeStack {
 
     /// What [`Self::remember`] was told about the segment that lies here now.
     #[inline]
-    pub(super) fn recall(
-        &mut self,
-        modules: &Snapshot,
-        hint: u64,
-        sp: usize,
-        from: usize,
-        bound: usize,
-    ) -> Option<u32> {
+    pub(super) fn recall(&mut self, generation: u32, hint: u64, sp: usize, from: usize, bound: usize) -> Option<u32> {
         let extent = extent(sp, from, bound)?;
         // SAFETY: the bound lies on the thread's own stack.
-        unsafe { self.memo.find(modules.generation, hint, sp, extent) }
+        unsafe { self.memo.find(generation, hint, sp, extent) }
     }
 
     /// Remembers a value for the segment of the last walk, which began at `sp`.
-    pub(super) fn remember(&mut self, modules: &Snapshot, hint: u64, sp: usize, from: usize, bound: usize, value: u32) {
+    pub(super) fn remember(&mut self, generation: u32, hint: u64, sp: usize, from: usize, bound: usize, value: u32) {
         if let (true, Some(extent)) = (cfg!(target_arch = "x86_64"), extent(sp, from, bound)) {
-            self.memo.put(modules.generation, hint, extent, &self.words, value);
+            self.memo.put(generation, hint, extent, &self.words, value);
         }
     }
 

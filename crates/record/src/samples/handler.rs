@@ -77,7 +77,8 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
     let Some(record) = sampler.record(record) else { return };
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() }.cast_unsigned();
-    if record.tid.load(Ordering::Acquire) != tid || record.serial.load(Ordering::Relaxed) != serial {
+    let is_own = || record.tid.load(Ordering::SeqCst) == tid && record.serial.load(Ordering::Relaxed) == serial;
+    if !is_own() {
         return;
     }
     // Against the one who empties the table of codes: it waits for those that are busy, we stay away once it began. Whoever calls this
@@ -85,13 +86,16 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
     if record.busy.swap(true, Ordering::SeqCst) {
         return;
     }
-    let mut call = Call { sampler, record, clock, context };
-    let data = (&raw mut call).cast();
-    // SAFETY: the stack is that of this thread's handler, which does not run twice: `busy` says so. The function returns.
-    unsafe {
-        match &record.stack {
-            Some(stack) => stack.run(on_scratch, data),
-            None => on_scratch(data),
+    // The next recording may have freed the record just now: whoever gives it to a thread again looks whether it is busy.
+    if is_own() {
+        let mut call = Call { sampler, record, clock, context };
+        let data = (&raw mut call).cast();
+        // SAFETY: the stack is that of this thread's handler, which does not run twice: `busy` says so. The function returns.
+        unsafe {
+            match &record.stack {
+                Some(stack) => stack.run(on_scratch, data),
+                None => on_scratch(data),
+            }
         }
     }
     record.busy.store(false, Ordering::Release);
@@ -126,11 +130,11 @@ fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, at: Registers) 
     if sampler.paused.load(Ordering::SeqCst) {
         return false;
     }
-    if Session::current().is_some_and(|session| session.window.is_sampled()) {
+    if Session::hold().is_some_and(|session| session.window.is_sampled()) {
         // SAFETY: the record is that of this thread's handler.
         unsafe { record.sample(clock, sampler, at) }
     } else {
-        record.skip(clock, sampler.counters.len());
+        record.skip(clock, sampler.counting.load(Ordering::Relaxed));
         false
     }
 }

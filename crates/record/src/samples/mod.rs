@@ -4,6 +4,9 @@
 //! it asks them itself ([`wall`]), and where they wait ([`waits`]). The signal interrupts the thread, whose handler writes where it is
 //! into a ring ([`handler`], [`record`]). The writer of the stream takes the samples out and puts them into trees of their own
 //! ([`resolve`]): the trees of the operators belong to their threads.
+//!
+//! A process has one sampler, and uses it for one recording after the other: late signals may come to its handler at any time, so
+//! nothing that the handler touches is ever freed, and everything is used again.
 
 mod codes;
 pub(crate) mod counters;
@@ -25,8 +28,9 @@ use crate::process::Process;
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use watch::Watched;
 
@@ -43,7 +47,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 
 /// How often to look, per second of each clock; 0 is never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
     /// Of the CPU time of a thread.
     pub(crate) cpu: u32,
@@ -55,6 +59,27 @@ pub(crate) struct Rates {
     pub(crate) waits: u32,
 }
 
+/// How one recording is sampled.
+#[derive(Debug, Default)]
+struct Settings {
+    rates: Rates,
+    /// Counters that are read with each sample.
+    counters: Vec<u16>,
+    /// What is to be said of them, and of those that are missing.
+    remarks: String,
+}
+
+/// What the watching thread is to do.
+#[derive(Debug, Default)]
+struct Course {
+    /// `None`: nothing, and the thread ends.
+    rates: Option<Rates>,
+    /// The recording that is sampled, or was last ([`Process::number`]).
+    recording: usize,
+    /// Whether there is a watching thread.
+    is_watched: bool,
+}
+
 /// What samples the threads of one process.
 #[derive(Debug)]
 pub(crate) struct Sampler {
@@ -62,13 +87,12 @@ pub(crate) struct Sampler {
     process: u32,
     /// Signal number of the timers; 0 until the watching thread has installed the handler, and where no number is free.
     signal: AtomicI32,
-    rates: Rates,
     records: Box<[AtomicPtr<ThreadRecord>]>,
     codes: Codes,
     /// Handlers leave at once.
     paused: AtomicBool,
     watched: Mutex<Watched>,
-    stopped: Mutex<bool>,
+    course: Mutex<Course>,
     wake: Condvar,
     resolver: Mutex<Resolver>,
     /// Where the libraries of OpenMP lie: begin and end of each; 0 for none.
@@ -81,27 +105,28 @@ pub(crate) struct Sampler {
     closed: AtomicU64,
     /// Looks that found a thread waiting in a call that is not interrupted.
     unasked: AtomicU64,
-    /// Counters that are read with each sample.
-    counters: Vec<u16>,
-    /// What is to be said of them, and of those that are missing.
-    remarks: String,
+    /// How many counters handlers read with each sample.
+    counting: AtomicUsize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Samples all threads of this process from now on.
+/// Samples all threads of this process from now on, for one recording.
 ///
 /// # Errors
 /// A sentence that says why nothing is sampled.
-pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
+pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result<String, String> {
     Open::forget_all();
-    // A forked child has files of its parent's.
-    for (_, record) in Sampler::current().into_iter().flat_map(Sampler::all_records) {
-        record.counters.stop();
+    let own = Sampler::own();
+    if own.is_none() {
+        // A forked child has files of its parent's, and none of its handlers.
+        for (_, record) in Sampler::current().into_iter().flat_map(Sampler::all_records) {
+            record.counters.stop();
+        }
     }
-    if rates == (Rates { cpu: 0, real: 0, waits: 0 }) {
+    if rates == Rates::default() {
         return Err("off".into());
     }
     let can_see_waits = rates.waits == 0 || waits::can_be_seen();
@@ -110,59 +135,101 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
     if !can_see_waits {
         remarks.push_str("; waits cannot be seen here (/proc/self/task/*/syscall)");
     }
-    let sampler: &'static Sampler = Box::leak(Box::new(Sampler {
-        process: std::process::id(),
-        signal: AtomicI32::new(0),
-        rates,
-        records: (0..MAX_THREADS).map(|_| AtomicPtr::default()).collect(),
-        codes: Codes::new(),
-        paused: AtomicBool::new(false),
-        watched: Mutex::default(),
-        stopped: Mutex::new(false),
-        wake: Condvar::new(),
-        resolver: Mutex::default(),
-        openmp: Default::default(),
-        refused: AtomicU64::new(0),
-        unsignaled: AtomicU64::new(0),
-        closed: AtomicU64::new(0),
-        unasked: AtomicU64::new(0),
-        counters,
-        remarks,
-    }));
-    sampler.spawn_watcher().map_err(|error| format!("cannot start a thread: {error}"))?;
-    CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
-    Ok(sampler.describe())
+    let settings = Arc::new(Settings { rates, counters, remarks });
+    let sampler = own.unwrap_or_else(Sampler::make);
+    sampler.begin_recording(process, &settings).map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(sampler.describe(&settings))
 }
 
-/// Puts what was sampled since the last time into trees of `process`. Returns what there is to say by now.
+/// Puts what was sampled since the last time into trees of `process`. Returns what there is to say by now; nothing if it is not
+/// sampled, or another recording is by now.
 pub(crate) fn drain(process: &Process) -> Option<String> {
     let sampler = Sampler::own()?;
-    lock(&sampler.resolver).drain(sampler, process);
-    Some(sampler.describe())
+    let settings = lock(&sampler.resolver).drain(sampler, process)?;
+    Some(sampler.describe(&settings))
 }
 
-/// The tree of the main thread's samples, and where its newest one is.
-pub(crate) fn main_thread() -> Option<(u32, u32)> {
-    let (tree, node) = lock(&Sampler::own()?.resolver).main()?;
-    Some((tree, node.0))
-}
-
-/// Deletes all timers. The handler stays: a signal may be under way.
-pub(crate) fn stop() {
-    if let Some(sampler) = Sampler::own() {
-        *lock(&sampler.stopped) = true;
+/// Deletes all timers of a recording. The handler stays: a signal may be under way.
+pub(crate) fn stop(process: &Process) {
+    let Some(sampler) = Sampler::own() else { return };
+    {
+        let mut course = lock(&sampler.course);
+        if course.recording != process.number() {
+            return;
+        }
+        course.rates = None;
         sampler.wake.notify_all();
-        sampler.paused.store(true, Ordering::SeqCst);
-        lock(&sampler.watched).stop();
-        sampler.wait_for_handlers();
-        // A handler that is reading keeps its thread's files.
-        for (_, record) in sampler.all_records().filter(|(_, record)| !record.busy.load(Ordering::SeqCst)) {
-            record.counters.stop();
+    }
+    sampler.paused.store(true, Ordering::SeqCst);
+    lock(&sampler.watched).stop();
+    sampler.wait_for_handlers();
+    sampler.all_records().for_each(|(_, record)| record.stop_counters());
+}
+
+/// Frees the trees of a recording that ended.
+pub(crate) fn forget(process: &Process) {
+    if let Some(sampler) = Sampler::own() {
+        let mut resolver = lock(&sampler.resolver);
+        if resolver.recording() == process.number() {
+            resolver.begin(0, Arc::default());
         }
     }
 }
 
 impl Sampler {
+    /// The sampler of a process that has none.
+    fn make() -> &'static Self {
+        let sampler: &'static Self = Box::leak(Box::new(Self {
+            process: std::process::id(),
+            signal: AtomicI32::new(0),
+            records: (0..MAX_THREADS).map(|_| AtomicPtr::default()).collect(),
+            codes: Codes::new(),
+            paused: AtomicBool::new(true),
+            watched: Mutex::default(),
+            course: Mutex::default(),
+            wake: Condvar::new(),
+            resolver: Mutex::default(),
+            openmp: Default::default(),
+            refused: AtomicU64::new(0),
+            unsignaled: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            unasked: AtomicU64::new(0),
+            counting: AtomicUsize::new(0),
+        }));
+        CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
+        sampler
+    }
+
+    /// Begins a recording. What belonged to the one before goes, and its records are free.
+    fn begin_recording(&'static self, process: &Process, settings: &Arc<Settings>) -> io::Result<()> {
+        let mut resolver = lock(&self.resolver);
+        resolver.begin(process.number(), Arc::clone(settings));
+        for count in [&self.refused, &self.unsignaled, &self.closed, &self.unasked] {
+            count.store(0, Ordering::Relaxed);
+        }
+        {
+            let mut watched = lock(&self.watched);
+            watched.begin(Arc::clone(settings));
+            for (index, record) in self.all_records() {
+                record.free();
+                watched.free.push(index);
+            }
+        }
+        let mut course = lock(&self.course);
+        (course.rates, course.recording) = (Some(settings.rates), process.number());
+        if !course.is_watched {
+            if let Err(error) = self.spawn_watcher() {
+                course.rates = None;
+                return Err(error);
+            }
+            course.is_watched = true;
+        }
+        self.wake.notify_all();
+        self.counting.store(settings.counters.len(), Ordering::Relaxed);
+        self.paused.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// The sampler that signals belong to.
     fn current() -> Option<&'static Self> {
         // SAFETY: null, or a leaked box.
@@ -216,12 +283,12 @@ impl Sampler {
     }
 
     /// One line: how samples are taken and what was left out.
-    fn describe(&self) -> String {
-        let Rates { cpu, real, waits } = self.rates;
+    fn describe(&self, settings: &Settings) -> String {
+        let Rates { cpu, real, waits } = settings.rates;
         let rates = [("CPU time", cpu), ("wall-clock time", real), ("waits", waits)];
         let taken = rates.into_iter().filter(|&(_, hz)| hz > 0).map(|(name, hz)| format!("{name} at {hz} Hz"));
         let mut line = taken.collect::<Vec<_>>().join(", ");
-        line.push_str(&self.remarks);
+        line.push_str(&settings.remarks);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),

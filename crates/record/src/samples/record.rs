@@ -46,7 +46,7 @@ struct Scratch {
     words: Box<[u64]>,
 }
 
-/// One thread that is sampled. Records live for ever and are used again.
+/// One thread that is sampled. Records live for ever and are used again, in later recordings, too.
 #[derive(Debug)]
 pub(super) struct ThreadRecord {
     /// The thread, 0 while the record is free.
@@ -64,6 +64,8 @@ pub(super) struct ThreadRecord {
     pub(super) wall: WallTime,
     last: [AtomicU64; 3],
     pub(super) samples: Ring,
+    /// Where the samples of the thread begin that has the record now.
+    first_sample: AtomicU64,
     pub(super) names: Ring,
     pub(super) losses: Losses,
     pub(super) counters: Counters,
@@ -73,13 +75,11 @@ pub(super) struct ThreadRecord {
 }
 
 // SAFETY: `scratch` is touched by the handler of the record's own thread, which does not interrupt itself, and by the
-// watching thread while the record is free (`tid` is 0 and no timer names it).
+// watching thread while the record is free (`tid` is 0) and not busy.
 unsafe impl Sync for ThreadRecord {}
 
 impl ThreadRecord {
-    pub(super) fn new(interpreter: Option<&Interpreter>) -> Self {
-        let python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
-        let native = (native::generation() > 0).then(NativeStack::new);
+    pub(super) fn new() -> Self {
         let words = vec![0; MAX_SAMPLED + MODULE * MAX_MODULES + MAX_NATIVE].into();
         Self {
             tid: AtomicU32::new(0),
@@ -91,19 +91,59 @@ impl ThreadRecord {
             wall: WallTime::default(),
             last: Default::default(),
             samples: Ring::new(SAMPLES),
+            first_sample: AtomicU64::new(0),
             names: Ring::new(NAMES),
             losses: Losses::default(),
             counters: Counters::default(),
             stack: ScratchStack::new(),
-            scratch: UnsafeCell::new(Scratch { python, native, words }),
+            scratch: UnsafeCell::new(Scratch { python: None, native: None, words }),
         }
     }
 
-    /// Prepares the record for a thread, before its first timer is made.
-    pub(super) fn assign(&self, tid: u32, name: String) {
+    /// Frees the record for another recording.
+    pub(super) fn free(&self) {
+        self.tid.store(0, Ordering::SeqCst);
+        self.stop_counters();
+        for loss in [&self.losses.full, &self.losses.broken, &self.losses.lost, &self.losses.no_stack] {
+            loss.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a handler still uses the record, which another thread cannot have then.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    /// Closes the files of counters. A handler that is reading keeps its thread's.
+    pub(super) fn stop_counters(&self) {
+        if !self.is_busy() {
+            self.counters.stop();
+        }
+    }
+
+    /// Up to where samples of the thread that has the record are written now; `None` if it is free. For the one who reads them: those
+    /// of an earlier recording are skipped.
+    pub(super) fn end_of_samples(&self) -> Option<u64> {
+        if self.tid.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.samples.skip(self.first_sample.load(Ordering::Relaxed));
+        Some(self.samples.end())
+    }
+
+    /// Prepares the record, which is free and not busy, for a thread, before its first timer is made.
+    pub(super) fn assign(&self, tid: u32, name: String, interpreter: Option<&Interpreter>) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        self.first_sample.store(self.samples.end(), Ordering::Relaxed);
         // SAFETY: the record is free.
         let scratch = unsafe { &mut *self.scratch.get() };
+        // An earlier recording may have been one without these.
+        if scratch.python.is_none() {
+            scratch.python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
+        }
+        if scratch.native.is_none() {
+            scratch.native = (native::generation() > 0).then(NativeStack::new);
+        }
         if let Some(python) = &mut scratch.python {
             python.set_thread(tid);
         }
@@ -123,7 +163,7 @@ impl ThreadRecord {
     /// Only the signal handler calls it, on the thread that the record is assigned to.
     pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) -> bool {
         // What was counted up to here is that of what ran, not of the wait.
-        let counters = if clock == Clock::Wait { 0 } else { sampler.counters.len() };
+        let counters = if clock == Clock::Wait { 0 } else { sampler.counting.load(Ordering::Relaxed) };
         let codes = &sampler.codes;
         let tid = self.tid.load(Ordering::Relaxed);
         let Some(now) = clock.now(tid) else { return false };

@@ -4,7 +4,7 @@ use super::codes::UNKNOWN;
 use super::record::{Head, MODULE, ThreadRecord, Times};
 use super::timer::Clock;
 use super::watch::thread_name;
-use super::{Sampler, lock};
+use super::{Sampler, Settings, lock};
 use crate::events::TimedSample;
 use crate::process::{Process, Registered};
 use crate::tree::{Key, NodeId, Owner, ROOT};
@@ -12,6 +12,7 @@ use dlmonitor::native;
 use dlmonitor::{Memory, SampledCode};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric, OPENMP};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Trees of threads that ended which stay theirs; when there are more, threads that come get them.
@@ -33,9 +34,12 @@ struct Tree {
     slots: FxHashMap<(u32, Metric), u32>,
 }
 
-/// Names of codes and trees of threads.
+/// Names of codes, which outlive a recording as their numbers do, and the trees of the threads of one.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
+    /// The recording that is sampled, 0 if none is ([`Process::number`]).
+    recording: usize,
+    settings: Arc<Settings>,
     codes: FxHashMap<u32, SampledCode>,
     /// Frames of lines, by code and offset.
     lines: FxHashMap<u64, u32>,
@@ -51,8 +55,21 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// Takes everything out of the rings.
-    pub(super) fn drain(&mut self, sampler: &Sampler, process: &Process) {
+    /// The recording that is sampled.
+    pub(super) fn recording(&self) -> usize {
+        self.recording
+    }
+
+    /// Forgets the recording before, and begins another one, or none (0).
+    pub(super) fn begin(&mut self, recording: usize, settings: Arc<Settings>) {
+        *self = Self { recording, settings, codes: std::mem::take(&mut self.codes), ..Self::default() };
+    }
+
+    /// Takes everything out of the rings, if they are those of this recording. Returns how it is sampled.
+    pub(super) fn drain(&mut self, sampler: &Sampler, process: &Process) -> Option<Arc<Settings>> {
+        if self.recording != process.number() {
+            return None;
+        }
         let ended = std::mem::take(&mut lock(&sampler.watched).ended);
         self.take(sampler, process);
         for &index in &ended {
@@ -74,13 +91,17 @@ impl Resolver {
         if sampler.codes.refused.load(Ordering::Relaxed) > 0 {
             self.forget_codes(sampler, process);
         }
+        process.set_sampled(self.main);
+        Some(Arc::clone(&self.settings))
     }
 
     fn take(&mut self, sampler: &Sampler, process: &Process) {
         // A sample may name a code that another thread handed over: names are read after it was seen where the samples
         // end.
-        let ends: Vec<_> = sampler.all_records().map(|(index, record)| (index, record, record.samples.end())).collect();
-        for &(_, record, _) in &ends {
+        let end = |(index, record): (_, &'static ThreadRecord)| Some((index, record, record.end_of_samples()?));
+        let ends: Vec<_> = sampler.all_records().filter_map(end).collect();
+        // Of those that are free, too: a code that a late handler named has its number in this recording, too.
+        for (_, record) in sampler.all_records() {
             self.take_names(record);
         }
         let trees = process.trees();
@@ -92,11 +113,11 @@ impl Resolver {
             let waited = if waits_on { record.wall.take_waited() } else { 0 };
             while record.samples.pop(end, &mut entry) {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
-                self.put(sampler, process, &trees, tree, &entry);
+                self.put(process, &trees, tree, &entry);
             }
             if waited > 0 {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
-                tree.wait(sampler, process, waited, dlmonitor::clock::ticks());
+                tree.wait(self.settings.rates.real, process, waited, dlmonitor::clock::ticks());
             }
             self.entry = entry;
             self.trees.extend(tree.map(|tree| (index, tree)));
@@ -136,9 +157,9 @@ impl Resolver {
         Tree { owner, name, is_main, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
     }
 
-    fn put(&mut self, sampler: &Sampler, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
+    fn put(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
         let Some((head, Times { interval, waited, at }, frames)) = Head::unpack(sample) else { return };
-        tree.wait(sampler, process, waited, at);
+        tree.wait(self.settings.rates.real, process, waited, at);
         let (frames, counts) = frames.split_at(frames.len().saturating_sub(usize::from(head.counters)));
         let mut node = head.operator.map_or(ROOT, |operator| tree.operator(process, trees, operator));
         if head.cut {
@@ -177,18 +198,13 @@ impl Resolver {
         if head.clock == Clock::Real {
             tree.wall = Some((node, at));
         }
-        for (&counter, &count) in sampler.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
+        for (&counter, &count) in self.settings.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
             tree.add(node, Metric::Counter(counter), count);
         }
         process.post(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
         if tree.is_main {
             self.main = Some((tree.owner.shared.id, node));
         }
-    }
-
-    /// The tree of the main thread, and where its newest sample is.
-    pub(super) fn main(&self) -> Option<(u32, NodeId)> {
-        self.main
     }
 
     /// The frame of a line of Python, by the word that a handler wrote.
@@ -242,7 +258,7 @@ impl Resolver {
             self.codes.clear();
             self.lines.clear();
         }
-        if !*lock(&sampler.stopped) {
+        if lock(&sampler.course).rates.is_some() {
             sampler.paused.store(false, Ordering::SeqCst);
         }
     }
@@ -281,9 +297,9 @@ impl Tree {
 
     /// The thread waited so long (ns) up to a moment (ticks) where its last sample of wall-clock time says: as many samples as were
     /// not taken meanwhile.
-    fn wait(&mut self, sampler: &Sampler, process: &Process, waited: u64, until: u64) {
+    fn wait(&mut self, hz: u32, process: &Process, waited: u64, until: u64) {
         let Some((node, from)) = self.wall.filter(|_| waited > 0) else { return };
-        let period = 1_000_000_000 / u64::from(sampler.rates.real.max(1));
+        let period = 1_000_000_000 / u64::from(hz.max(1));
         let many = (waited / period).clamp(1, MOST_AT_ONCE);
         for number in 1..=many {
             let at = from + (until.saturating_sub(from) / many).saturating_mul(number);

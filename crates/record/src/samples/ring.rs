@@ -52,6 +52,13 @@ impl Ring {
         self.written.load(Ordering::Acquire)
     }
 
+    /// Leaves out what was written before a place that [`Self::end`] gave.
+    pub(super) fn skip(&self, to: u64) {
+        if self.read.load(Ordering::Relaxed) < to {
+            self.read.store(to, Ordering::Release);
+        }
+    }
+
     /// Takes the next entry that was written before `end`.
     pub(super) fn pop(&self, end: u64, into: &mut Vec<u64>) -> bool {
         let read = self.read.load(Ordering::Relaxed);
@@ -81,6 +88,19 @@ mod tests {
         assert!(ring.push(&[&[4, 5, 6]]), "room was made");
         assert!(ring.pop(ring.end(), &mut entry) && !ring.pop(ring.end(), &mut entry));
         assert_eq!(entry, [4, 5, 6]);
+    }
+
+    #[test]
+    fn what_is_skipped_makes_room() {
+        let ring = Ring::new(8);
+        assert!(ring.push(&[&[1, 2, 3, 4]]));
+        let end = ring.end();
+        ring.skip(end);
+        assert!(ring.push(&[&[5, 6]]));
+        let mut entry = Vec::new();
+        ring.skip(end - 1);
+        assert!(ring.pop(ring.end(), &mut entry) && !ring.pop(ring.end(), &mut entry));
+        assert_eq!(entry, [5, 6]);
     }
 
     #[test]

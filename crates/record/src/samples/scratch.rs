@@ -11,7 +11,7 @@ const SIZE: usize = 64 << 10;
 /// Bytes below it that fault: a multiple of every page size.
 const GUARD: usize = 64 << 10;
 
-/// Stack of one thread's handler. It is never unmapped, like the record that holds it.
+/// Stack of one thread's handler. It is never unmapped, but used again like the record that holds it.
 #[derive(Debug)]
 pub(super) struct ScratchStack {
     top: usize,

@@ -63,7 +63,7 @@ impl Sampler {
         if signal == 0 {
             return;
         }
-        let is_open = Session::current().is_some_and(|session| session.window.is_sampled());
+        let is_open = Session::hold().is_some_and(|session| session.window.is_sampled());
         let mut watched = lock(&self.watched);
         let Watched { threads, stopped: false, .. } = &mut *watched else { return };
         for thread in threads {

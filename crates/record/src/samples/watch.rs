@@ -8,12 +8,12 @@ use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
 use super::waits::{self, Waiting};
 use super::wall::Asked;
-use super::{Sampler, handler, lock, signal};
+use super::{Sampler, Settings, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a thread may run without being noticed.
@@ -51,6 +51,8 @@ pub(super) struct Watched {
     /// Records for the next threads.
     pub(super) free: Vec<usize>,
     pub(super) stopped: bool,
+    /// Of the recording that goes on.
+    settings: Arc<Settings>,
     /// Signal number of the timers.
     signal: i32,
     looks: u32,
@@ -92,7 +94,21 @@ impl Thread {
     }
 }
 
+/// What the watching thread does in one recording, and when.
+struct Beat {
+    recording: usize,
+    pause: Duration,
+    looked: Option<Instant>,
+    waits: Due,
+    wall_time: Due,
+}
+
 impl Watched {
+    /// Begins another recording, in which no thread has a record yet.
+    pub(super) fn begin(&mut self, settings: Arc<Settings>) {
+        *self = Self { settings, signal: self.signal, ..Self::default() };
+    }
+
     pub(super) fn stop(&mut self) {
         self.stopped = true;
         self.threads.clear();
@@ -110,17 +126,10 @@ impl Sampler {
     fn watch(&self) {
         // Libraries that were loaded and unloaded when they were looked at last.
         let mut libraries = (0, 0);
-        let pause = match self.rates.waits.max(self.rates.real) {
-            0 => INTERVAL,
-            hz => INTERVAL.min(Duration::from_secs(1) / hz),
-        };
-        let mut looked: Option<Instant> = None;
-        let (mut waits, mut wall_time) = (Due::new(self.rates.waits), Due::new(self.rates.real));
-        let mut stopped = lock(&self.stopped);
-        while !*stopped {
-            drop(stopped);
-            if looked.is_none_or(|looked| looked.elapsed() >= INTERVAL) {
-                looked = Some(Instant::now());
+        let mut beat = None;
+        while let Some(mut next) = self.next_beat(beat) {
+            if next.looked.is_none_or(|looked| looked.elapsed() >= INTERVAL) {
+                next.looked = Some(Instant::now());
                 // No lock of ours is held while the linker's is taken: who ends the recording waits for ours.
                 if let Some(ranges) = native::ranges_of(&mut libraries, is_openmp) {
                     self.set_openmp(&ranges);
@@ -128,17 +137,39 @@ impl Sampler {
                 self.look();
                 native::renew();
             }
-            if waits.is_due() {
+            if next.waits.is_due() {
                 self.look_for_waits();
             }
-            if wall_time.is_due() {
+            if next.wall_time.is_due() {
                 self.look_at_wall_time();
             }
-            stopped = lock(&self.stopped);
-            if !*stopped {
-                stopped = self.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner).0;
-            }
+            beat = Some(next);
         }
+    }
+
+    /// Waits until there is something to do; `None` if nothing is any more: the thread ends. The recording may be another one by then.
+    fn next_beat(&self, last: Option<Beat>) -> Option<Beat> {
+        let mut course = lock(&self.course);
+        if let Some(last) = &last
+            && course.rates.is_some()
+            && course.recording == last.recording
+        {
+            course = self.wake.wait_timeout(course, last.pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let Some(rates) = course.rates else {
+            course.is_watched = false;
+            return None;
+        };
+        Some(last.filter(|last| last.recording == course.recording).unwrap_or_else(|| Beat {
+            recording: course.recording,
+            pause: match rates.waits.max(rates.real) {
+                0 => INTERVAL,
+                hz => INTERVAL.min(Duration::from_secs(1) / hz),
+            },
+            looked: None,
+            waits: Due::new(rates.waits),
+            wall_time: Due::new(rates.real),
+        }))
     }
 
     /// Finds threads that began or ended.
@@ -191,7 +222,7 @@ impl Sampler {
             watched.threads.iter_mut().for_each(|thread| thread.timer = None);
             self.signal.store(signal, Ordering::Release);
             for thread in &mut watched.threads {
-                thread.timer = self.make_timer(signal, thread);
+                thread.timer = self.make_timer(signal, watched.settings.rates.cpu, thread);
             }
         }
     }
@@ -200,7 +231,7 @@ impl Sampler {
     fn check_masks(&self, watched: &mut Watched) {
         watched.looks = watched.looks.wrapping_add(1);
         let checks_all = watched.looks.is_multiple_of(CHECK);
-        let Watched { threads, ours, ended, signal, .. } = watched;
+        let Watched { threads, ours, ended, signal, settings, .. } = watched;
         threads.retain_mut(|thread| {
             if thread.closed == 0 && !checks_all {
                 return true;
@@ -209,7 +240,7 @@ impl Sampler {
             thread.closed = if waits::is_closed(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
             if (before == 0) != (thread.closed == 0) {
                 thread.timer = None;
-                thread.timer = self.make_timer(*signal, thread);
+                thread.timer = self.make_timer(*signal, settings.rates.cpu, thread);
             }
             if thread.closed != LASTS {
                 return true;
@@ -227,30 +258,34 @@ impl Sampler {
 
     /// Gives a thread its timer.
     fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
-        let index = watched.free.pop().or_else(|| self.make_record())?;
+        let is_ready = |&index: &usize| self.record(index).is_some_and(|record| !record.is_busy());
+        let free = watched.free.iter().rposition(is_ready).map(|at| watched.free.swap_remove(at));
+        let index = free.or_else(|| self.make_record())?;
         let record = self.record(index)?;
-        record.assign(tid, name);
-        record.counters.start(&self.counters, tid);
+        // A late handler of an earlier recording may have kept them.
+        record.counters.stop();
+        record.assign(tid, name, dlmonitor::interpreter());
+        record.counters.start(&watched.settings.counters, tid);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
         let (waiting, asked) = (Waiting::default(), Asked::default());
         let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None };
-        thread.timer = self.make_timer(watched.signal, &thread);
+        thread.timer = self.make_timer(watched.signal, watched.settings.rates.cpu, &thread);
         Some(thread)
     }
 
     /// The timer of a thread's CPU time; none without a signal, or for a thread that blocks its signals.
-    fn make_timer(&self, signal: i32, thread: &Thread) -> Option<Timer> {
-        let is_wanted = self.rates.cpu > 0 && signal != 0 && !thread.is_closed();
+    fn make_timer(&self, signal: i32, hz: u32, thread: &Thread) -> Option<Timer> {
+        let is_wanted = hz > 0 && signal != 0 && !thread.is_closed();
         let record = self.record(thread.record).filter(|_| is_wanted)?;
         let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
-        let timer = Timer::start(thread.tid, signal, value, self.rates.cpu);
+        let timer = Timer::start(thread.tid, signal, value, hz);
         self.refused.fetch_add(u64::from(timer.is_err()), Ordering::Relaxed);
         timer.ok()
     }
 
     fn make_record(&self) -> Option<usize> {
         let index = self.records.iter().position(|record| record.load(Ordering::Relaxed).is_null())?;
-        let record = Box::leak(Box::new(ThreadRecord::new(dlmonitor::interpreter())));
+        let record = Box::leak(Box::new(ThreadRecord::new()));
         self.records.get(index)?.store(record, Ordering::Release);
         Some(index)
     }

@@ -1,0 +1,131 @@
+//! Libraries that are loaded and unloaded again and again leave nothing behind.
+
+use super::{GENERATION, NativeStack, OLD, Registers, module_at, renew, start};
+use crate::python::Memory;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rounds, and libraries: far more than what a list of a few dozen would hide.
+const MANY: usize = 200;
+/// Looks after which a test gives up: one is enough, but for others that look at the same moment.
+const LOOKS: usize = 1_000_000;
+
+/// Compiles a small library into `folder`; `None` without a compiler.
+fn compile(folder: &Path) -> Option<PathBuf> {
+    let (source, library) = (folder.join("small.c"), folder.join("small.so"));
+    std::fs::write(&source, "int small(int x) { return x + 1; }\n").unwrap();
+    match Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status() {
+        Ok(status) => assert!(status.success()),
+        Err(_) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs a C compiler");
+            println!("skipped: no C compiler");
+            return None;
+        }
+    }
+    Some(library)
+}
+
+/// A loaded library, and where a function of it lies.
+struct Loaded(*mut libc::c_void, usize);
+
+fn load(path: &Path) -> Loaded {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: null-terminated names; the library has no constructors.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        assert!(!library.is_null());
+        Loaded(library, libc::dlsym(library, c"small".as_ptr()) as usize)
+    }
+}
+
+fn unload(loaded: &Loaded) {
+    // SAFETY: `load` opened it, and nobody runs its code.
+    assert_eq!(unsafe { libc::dlclose(loaded.0) }, 0);
+}
+
+/// Looks at the list until something is so: another test may be looking just now.
+fn look_until(is_so: impl Fn() -> bool) {
+    for _ in 0..LOOKS {
+        if is_so() {
+            return;
+        }
+        renew();
+        std::thread::yield_now();
+    }
+    panic!("after {LOOKS} looks it is not so");
+}
+
+/// Mappings of files in a folder.
+fn mappings(folder: &Path) -> usize {
+    let folder = folder.to_str().unwrap();
+    std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains(folder)).count()
+}
+
+/// While `action` runs, another thread walks its stack as the handler of a signal does.
+fn while_walking(action: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stack = NativeStack::new();
+            while !stop.load(Ordering::Relaxed) {
+                stack.interrupted(Registers::here(), [0, 0], Memory::of_this_thread());
+                assert!(!stack.frames().is_empty());
+                std::thread::yield_now();
+            }
+        });
+        action();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn one_library_that_comes_and_goes_leaves_nothing() {
+    start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let Some(library) = compile(folder.path()) else { return };
+    while_walking(|| {
+        for _ in 0..MANY {
+            let loaded = load(&library);
+            look_until(|| module_at(loaded.1).is_some());
+            assert!(mappings(folder.path()) > 0);
+            unload(&loaded);
+            look_until(|| module_at(loaded.1).is_none());
+        }
+    });
+    look_until(|| OLD.load(Ordering::Acquire).is_null());
+    assert_eq!(mappings(folder.path()), 0);
+    assert!(GENERATION.load(Ordering::Relaxed) as usize >= 2 * MANY, "each change was seen");
+}
+
+#[test]
+fn many_libraries_are_mapped_once_each() {
+    start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let Some(library) = compile(folder.path()) else { return };
+    let one = |number: usize| {
+        let path = folder.path().join(format!("{number}.so"));
+        std::fs::copy(&library, &path).unwrap();
+        load(&path)
+    };
+    let first = one(0);
+    let before = mappings(folder.path());
+    look_until(|| module_at(first.1).is_some());
+    let ours = mappings(folder.path()) - before;
+    let mut all = vec![first];
+    for number in 1..MANY {
+        let loaded = one(number);
+        look_until(|| module_at(loaded.1).is_some());
+        all.push(loaded);
+    }
+    look_until(|| OLD.load(Ordering::Acquire).is_null());
+    assert_eq!(mappings(folder.path()), MANY * (before + ours), "each of them as often as the first");
+    for loaded in &all {
+        unload(loaded);
+        look_until(|| module_at(loaded.1).is_none());
+    }
+    look_until(|| OLD.load(Ordering::Acquire).is_null());
+    assert_eq!(mappings(folder.path()), 0);
+}

@@ -1,0 +1,250 @@
+//! Proof that nobody uses shared data any more, so that it can be freed: epochs without a lock, for readers that are signal handlers or
+//! callbacks between the program's own instructions.
+//!
+//! Whoever replaces a shared pointer may free what it pointed to once all that could have read the old pointer have left. A [`Gate`]
+//! counts its readers, which costs two atomic additions; it works anywhere, in signal handlers too. Callbacks of operators run too
+//! often for that: each thread has a flag of its own, which it sets with a plain store, and who wants to free asks the kernel to make
+//! all processors see it (`membarrier`), as user-space RCU does.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
+
+/// Counters of a gate: threads that read at the same time seldom meet at one.
+const SHARDS: usize = 16;
+/// Looks at a counter that is not zero until its readers count as busy.
+const LOOKS: usize = 1000;
+
+/// Readers of one shared pointer.
+#[derive(Debug)]
+pub struct Gate([Shard; SHARDS]);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shard(AtomicUsize);
+
+/// The calling thread, or its signal handler, reads. It ends with this.
+#[derive(Debug)]
+pub struct Inside<'a>(&'a AtomicUsize);
+
+impl Gate {
+    /// Nobody reads.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self([const { Shard(AtomicUsize::new(0)) }; SHARDS])
+    }
+
+    /// Begins to read: a pointer that is loaded (`SeqCst`) from now on stays valid until the guard goes. For signal handlers, too.
+    #[inline]
+    #[must_use]
+    pub fn enter(&self) -> Inside<'_> {
+        // Stacks of threads lie far apart; a handler has one of its own.
+        let here = 0_u8;
+        let address = &raw const here as usize;
+        let Shard(readers) = &self.0[(address >> 16 ^ address >> 22) % SHARDS];
+        readers.fetch_add(1, Ordering::SeqCst);
+        Inside(readers)
+    }
+
+    /// Whether all have left who entered before this. What was replaced (`SeqCst`) before this was asked can be freed then.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        // Each counter for itself: who enters after it was seen at zero finds the new pointer.
+        self.0.iter().all(|Shard(readers)| {
+            (0..LOOKS).any(|_| {
+                let is_left = readers.load(Ordering::SeqCst) == 0;
+                if !is_left {
+                    std::hint::spin_loop();
+                }
+                is_left
+            })
+        })
+    }
+
+    /// In a forked child, where those who read do not exist.
+    pub fn forked(&self) {
+        for Shard(readers) in &self.0 {
+            readers.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Whether a thread is in a callback, as others see it.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Presence {
+    is_inside: AtomicBool,
+    is_taken: AtomicBool,
+    next: AtomicPtr<Presence>,
+}
+
+/// All of them, linked by `next`: as many as threads ran callbacks at once. They live for ever and are used again. A list without a
+/// lock: it stays whole in a forked child.
+static FIRST: AtomicPtr<Presence> = AtomicPtr::new(std::ptr::null_mut());
+
+fn all() -> impl Iterator<Item = &'static Presence> {
+    // SAFETY: pointers in the list are null or came from leaked boxes.
+    let at = |pointer: &AtomicPtr<Presence>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(at(&FIRST), move |presence| at(&presence.next))
+}
+
+impl Presence {
+    const fn new(is_taken: bool) -> Self {
+        let next = AtomicPtr::new(std::ptr::null_mut());
+        Self { is_inside: AtomicBool::new(false), is_taken: AtomicBool::new(is_taken), next }
+    }
+
+    /// The thread begins a callback.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        self.is_inside.store(true, Ordering::Relaxed);
+        // The other half of this fence is `membarrier`.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// It ended.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.is_inside.store(false, Ordering::Release);
+    }
+}
+
+/// The presence of one thread; another thread may have it afterwards.
+#[derive(Debug)]
+pub(crate) struct Present(pub(crate) &'static Presence);
+
+/// Of a state that no thread has yet.
+static NOBODY: Presence = Presence::new(true);
+
+impl Default for Present {
+    fn default() -> Self {
+        Self(&NOBODY)
+    }
+}
+
+impl Present {
+    /// For the calling thread.
+    pub(crate) fn take() -> Self {
+        if let Some(free) = all().find(|presence| !presence.is_taken.swap(true, Ordering::AcqRel)) {
+            return Self(free);
+        }
+        let presence: &'static Presence = Box::leak(Box::new(Presence::new(true)));
+        let address = std::ptr::from_ref(presence).cast_mut();
+        let _ = FIRST.fetch_update(Ordering::AcqRel, Ordering::Acquire, |first| {
+            presence.next.store(first, Ordering::Relaxed);
+            Some(address)
+        });
+        Self(presence)
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        if !std::ptr::eq(self.0, &raw const NOBODY) {
+            self.0.is_taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Whether all callbacks of the observer have ended that ran when this was asked: what was replaced before can be freed, if callbacks
+/// alone use it. `false`, too, if the kernel does not tell (`membarrier` is refused).
+#[must_use]
+pub fn callbacks_ended() -> bool {
+    /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, which does nothing from the second time on, and `..._PRIVATE_EXPEDITED`.
+    const COMMANDS: [libc::c_int; 2] = [1 << 4, 1 << 3];
+    // SAFETY: takes no pointer.
+    let is_done = |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
+    COMMANDS.into_iter().all(is_done) && all().all(|presence| !presence.is_inside.load(Ordering::Acquire))
+}
+
+/// In a forked child, before it runs callbacks: those of other threads do not go on.
+pub(crate) fn forked() {
+    all().for_each(Presence::leave);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gate, Present, callbacks_ended};
+    use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+    #[test]
+    fn a_gate_is_left_when_all_have_gone() {
+        let gate = Gate::new();
+        assert!(gate.is_left());
+        let (first, second) = (gate.enter(), gate.enter());
+        drop(first);
+        assert!(!gate.is_left());
+        drop(second);
+        assert!(gate.is_left());
+        std::mem::forget(gate.enter());
+        gate.forked();
+        assert!(gate.is_left());
+    }
+
+    #[test]
+    fn nothing_is_freed_that_is_read() {
+        let (gate, stop) = (Gate::new(), AtomicBool::new(false));
+        let current = AtomicPtr::new(Box::into_raw(Box::new([7_u64; 64])));
+        let (mut old, mut freed) = (Vec::new(), 0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let inside = gate.enter();
+                        // SAFETY: it is not freed while the gate has readers.
+                        let values = unsafe { &*current.load(Ordering::SeqCst) };
+                        assert!(values.iter().all(|value| *value == 7));
+                        drop(inside);
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            for _ in 0..1000 {
+                old.push(current.swap(Box::into_raw(Box::new([7_u64; 64])), Ordering::SeqCst));
+                if gate.is_left() {
+                    for pointer in old.drain(..) {
+                        // SAFETY: nobody reads it any more; the box was leaked once.
+                        let mut values = unsafe { Box::from_raw(pointer) };
+                        values.fill(0);
+                        freed += 1;
+                    }
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(freed > 0 && gate.is_left());
+        for pointer in old.into_iter().chain([current.into_inner()]) {
+            // SAFETY: the threads have ended.
+            drop(unsafe { Box::from_raw(pointer) });
+        }
+    }
+
+    #[test]
+    fn callbacks_are_seen_until_they_end() {
+        let present = Present::take();
+        present.0.enter();
+        assert!(!callbacks_ended());
+        present.0.leave();
+        // Other tests run callbacks, too.
+        while !callbacks_ended() {
+            std::thread::yield_now();
+        }
+        let place = std::ptr::from_ref(present.0);
+        drop(present);
+        let again: Vec<Present> = (0..50).map(|_| Present::take()).collect();
+        let distinct: std::collections::HashSet<_> =
+            again.iter().map(|present| std::ptr::from_ref(present.0)).collect();
+        assert!(distinct.len() == again.len() && distinct.contains(&place));
+    }
+}

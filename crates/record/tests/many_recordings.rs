@@ -1,0 +1,60 @@
+//! Memory of a program that records itself again and again, as a decorated function does.
+
+use crate::support;
+
+use stackline_recording::{FrameKey, Metric};
+use std::process::Command;
+use support::{Stream, here, recorder, streams, torch};
+
+/// Recordings of one process.
+const COUNT: usize = 200;
+
+fn called(stream: &Stream, wanted: &str) -> u64 {
+    let is = |key: &&FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+    stream.calls().iter().filter(|(path, _)| path.last().is_some_and(is)).map(|(_, count)| count).sum()
+}
+
+fn has_samples(stream: &Stream) -> bool {
+    stream.stats.keys().any(|(.., metric)| *metric == Metric::CpuTime)
+}
+
+#[test]
+fn many_recordings_take_the_memory_of_one() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(python)
+        .arg(here("tests/programs/many_recordings.py"))
+        .arg(folder.path())
+        .arg(COUNT.to_string())
+        .env("PYTHONPATH", here("bootstrap"))
+        .env("STACKLINE_RECORDER", recorder())
+        .env("STACKLINE_NATIVE", "1")
+        .env("STACKLINE_SAMPLE_HZ", "999")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    println!("{said}");
+    let numbers: Vec<u64> =
+        said.split(|byte: char| !byte.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
+    let [calls, ref before @ .., maps_100, bytes_100, maps_200, bytes_200] = numbers[..] else { panic!("{said}") };
+    let [maps, bytes, maps_1, bytes_1] = before[..] else { panic!("{said}") };
+    // What the first recording takes stays for the next one. A hundred more take less than it alone: less than a hundredth each.
+    assert!(maps_200.saturating_sub(maps_100) < maps_1 - maps, "mappings: {said}");
+    assert!(bytes_200.saturating_sub(bytes_100) < bytes_1 - bytes, "bytes: {said}");
+    let mut sampled = 0;
+    for number in 0..COUNT {
+        let streams = streams(&folder.path().join(number.to_string()));
+        let [stream] = &streams[..] else { panic!("{number}: {} streams", streams.len()) };
+        assert!(stream.ended && !stream.damaged && stream.lost.is_empty(), "{number}: {:?}", stream.lost);
+        assert_eq!(called(stream, "aten::sinh"), calls, "{number}");
+        assert!(
+            ["pytorch", "samples", "native"].iter().all(|source| stream.sources[*source].0),
+            "{:?}",
+            stream.sources
+        );
+        sampled += usize::from(has_samples(stream));
+    }
+    // Each recording is sampled, but chance has a short one without samples.
+    assert!(sampled > COUNT / 2, "{sampled} recordings with samples");
+}
