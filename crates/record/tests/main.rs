@@ -10,6 +10,7 @@
 )]
 
 mod compiled;
+mod execs;
 mod extremes;
 mod forward_links;
 mod frames;

@@ -81,6 +81,8 @@ pub(crate) struct Sampler {
     closed: AtomicU64,
     /// Looks that found a thread waiting in a call that is not interrupted.
     unasked: AtomicU64,
+    /// Threads for which there was no record, as [`MAX_THREADS`] others had theirs.
+    over_limit: AtomicU64,
     /// Counters that are read with each sample.
     counters: Vec<u16>,
     /// What is to be said of them, and of those that are missing.
@@ -126,6 +128,7 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
         unsignaled: AtomicU64::new(0),
         closed: AtomicU64::new(0),
         unasked: AtomicU64::new(0),
+        over_limit: AtomicU64::new(0),
         counters,
         remarks,
     }));
@@ -145,6 +148,32 @@ pub(crate) fn drain(process: &Process) -> Option<String> {
 pub(crate) fn main_thread() -> Option<(u32, u32)> {
     let (tree, node) = lock(&Sampler::own()?.resolver).main()?;
     Some((tree, node.0))
+}
+
+/// Threads that were not sampled, as too many others were.
+pub(crate) fn over_limit() -> u64 {
+    Sampler::own().map_or(0, |sampler| sampler.over_limit.load(Ordering::Relaxed))
+}
+
+/// Asks no thread for samples any more, until [`go_on`].
+pub(crate) fn hold() {
+    if let Some(sampler) = Sampler::own() {
+        lock(&sampler.watched).hold();
+    }
+}
+
+/// Lets the calling thread take the signals of ours that wait for it. None comes after it, once [`hold`] was called.
+pub(crate) fn settle() {
+    if let Some(sampler) = Sampler::own() {
+        signal::take_pending(sampler.signal.load(Ordering::Acquire), handler::is_ours);
+    }
+}
+
+/// Asks threads for samples again.
+pub(crate) fn go_on() {
+    if let Some(sampler) = Sampler::own().filter(|sampler| !*lock(&sampler.stopped)) {
+        lock(&sampler.watched).go_on(sampler);
+    }
 }
 
 /// Deletes all timers. The handler stays: a signal may be under way.
@@ -235,6 +264,7 @@ impl Sampler {
             (self.unsignaled.load(Ordering::Relaxed), "looks found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
             (self.unasked.load(Ordering::Relaxed), "looks found waits that were not interrupted to ask where"),
+            (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
             (counters::refused(), "counters of threads got no file"),
         ];
         for (count, what) in losses {
