@@ -141,7 +141,10 @@ fn cycles(first: i64, second: i64, of_second: i64) -> Trace {
 fn of_many_cycles_some_are_named() {
     let trace = trace((0..20).map(|cycle| step(1, 2 * cycle, 1000 * cycle, 100)));
     let [note] = &Looked::at(&trace, &Scope::default()).notes[..] else { panic!() };
-    assert!(note.contains("step 38 alone; --steps 0..0 or --steps 2..2 or") && note.contains("14..14 or … chooses"), "{note}");
+    assert!(
+        note.contains("step 38 alone; --steps 0..0 or --steps 2..2 or") && note.contains("14..14 or … chooses"),
+        "{note}"
+    );
 }
 
 fn idle_ns(trace: &Trace, scope: &Scope) -> i64 {

@@ -164,6 +164,8 @@ codes! {
         "where the newest sample found the main thread of a process that was killed, which ran no operator then";
     OS_EXIT "os_exit" Note
         "a process ended by os._exit: what its other threads did in the last moments may be missing";
+    REPLACED "process_replaced" Note
+        "a process was replaced by another program (exec), which is recorded as a process of its own if it is Python";
     TREE_FULL "tree_full" Lost
         "calls found no place in a full tree and were put into one node of their own; --max-nodes allows more";
     NOT_RECORDED "not_recorded" Lost "the recorder left something out";

@@ -69,6 +69,18 @@ fn a_process_that_left_by_os_exit_is_said_to_have() {
     assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
 }
 
+#[test]
+fn a_process_that_another_program_replaced_is_said_to_have_been() {
+    let mut chunk = ChunkWriter::new();
+    for record in [Record::Process(Box::default()), Record::Replaced, Record::End { at_ns: 5 }] {
+        chunk.push(&record).unwrap();
+    }
+    let left = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
+    let problem = left.report.problems.iter().find(|problem| problem.code == "process_replaced").unwrap();
+    assert_eq!(problem.example, "7-0.slr: replaced by another program (exec)");
+    assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
+}
+
 /// A stream with frames by number: `a` calls the recorder, which calls `b` and a library of its own below the operator `x`.
 fn with_frames_of_the_recorder() -> Vec<u8> {
     let texts = [

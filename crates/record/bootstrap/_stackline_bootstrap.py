@@ -12,12 +12,9 @@ import os
 import posix
 import sys
 
-_recorder = None
-_recording = False
+_recorder, _recording = None, False
 # What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
-_imports = None
-_registrations = []
-_collecting = None
+_imports, _registrations, _collecting = None, [], None
 _workers_stop = False
 # Weak references to the modules that the recorder was told of, by their id.
 _modules = {}
@@ -25,8 +22,7 @@ _modules = {}
 _holders = {}
 _MOST_HOLDERS = 1 << 18
 # PyTorch, once it is asked for names, and what hides them from the program: it may take both out of ``sys.modules``.
-_torch = None
-_hidden = None
+_torch = _hidden = None
 # Types of tensors that answer by themselves, without code of the program.
 _tensors = ()
 
@@ -62,8 +58,7 @@ class _Watched:
     """The module's own loader, and a word to the recorder afterwards."""
 
     def __init__(self, loader, action):
-        self._loader = loader
-        self._action = action
+        self._loader, self._action = loader, action
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -169,12 +164,17 @@ def _watch_threads():
         _name_threads()
 
 
-def _watch_exit():
-    """``os._exit`` runs no ``atexit``: ours has the recording written, and then does what the interpreter's does."""
-    if os._exit is posix._exit:
-        # Under the name of the one that it replaces: as such it is pickled.
-        _recorder._exit.__module__ = "posix"
-        _registrations.extend(_Replaced(module, "_exit", lambda _: _recorder._exit) for module in (os, posix))
+def _watch_ends():
+    """``os._exit`` and ``os.exec*`` run no ``atexit``: ours have the recording written, and then do what the interpreter's do."""
+    _recorder.watch_exec(posix.execv, posix.execve)
+    for name in ("_exit", "execv", "execve"):
+        theirs, ours = getattr(posix, name), getattr(_recorder, name)
+        if getattr(os, name) is theirs:
+            # Under the name of the one that it replaces: as such it is pickled.
+            ours.__module__ = "posix"
+            _registrations.extend(_Replaced(module, name, lambda _: ours) for module in (os, posix))
+            if theirs in os.supports_fd:
+                os.supports_fd.add(ours)
 
 
 def _know_module(module):
@@ -432,7 +432,7 @@ def begin():
     _collecting = _recorder.collecting
     gc.callbacks.append(_collecting)
     _watch_imports()
-    _watch_exit()
+    _watch_ends()
 
 
 def end():

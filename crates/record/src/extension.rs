@@ -2,6 +2,8 @@
 //!
 //! Its functions take no arguments or one, and never raise.
 
+mod exec;
+
 use crate::options::Options;
 use crate::session::Session;
 use crate::standard_error::{self, say};
@@ -53,7 +55,7 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 14]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 17]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -74,6 +76,9 @@ static METHODS: Static<[Method; 14]> = Static(std::cell::UnsafeCell::new([
         // As the interpreter describes its own.
         doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit processing.".as_ptr(),
     },
+    Method { flags: METH_VARARGS, ..method(c"watch_exec", exec::watch) },
+    exec::EXECV,
+    exec::EXECVE,
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
 ]));
 
@@ -97,6 +102,7 @@ struct Api {
     delete: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
     clear: unsafe extern "C" fn(),
     number: unsafe extern "C" fn(*mut c_void) -> u64,
+    call: WithKeywords,
 }
 
 type ParseKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_char, *const *const c_char, ...) -> c_int;
@@ -112,7 +118,8 @@ impl Api {
         };
         // SAFETY: these are the signatures of `void Py_IncRef(PyObject *)`, `int PyArg_ParseTuple(PyObject *, const char
         // *, ...)`, `int PyArg_ParseTupleAndKeywords(PyObject *, PyObject *, const char *, char **, ...)`, `PyObject *PyUnicode_FromString(const char *)`, `int PyDict_DelItem(PyObject *, PyObject *)`, `void
-        // PyErr_Clear(void)` and `unsigned long long PyLong_AsUnsignedLongLong(PyObject *)`, all of the stable ABI.
+        // PyErr_Clear(void)`, `unsigned long long PyLong_AsUnsignedLongLong(PyObject *)` and `PyObject *PyObject_Call(PyObject *, PyObject *,
+        // PyObject *)`, all of the stable ABI.
         unsafe {
             Some(Self {
                 none: find(c"_Py_NoneStruct")? as usize,
@@ -133,6 +140,7 @@ impl Api {
                 number: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> u64>(find(
                     c"PyLong_AsUnsignedLongLong",
                 )?),
+                call: std::mem::transmute::<*mut c_void, WithKeywords>(find(c"PyObject_Call")?),
             })
         }
     }

@@ -1,6 +1,7 @@
 //! Appends whole chunks to the file of a stream. When the disk refuses, torn bytes are cut off and chunks wait in memory.
 
 use dlmonitor::clock;
+use stackline_recording::Record;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
@@ -34,6 +35,30 @@ pub(crate) struct Outage {
     pub(crate) error: i32,
     /// Records that were given up.
     pub(crate) dropped: u64,
+}
+
+impl From<Outage> for Record {
+    fn from(Outage { from_ns, to_ns, error, dropped }: Outage) -> Self {
+        Self::Outage { from_ns, to_ns, error, dropped }
+    }
+}
+
+/// What an output was before something was written that may be taken back.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    end: u64,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    failed: Option<(i64, i32)>,
+}
+
+impl Mark {
+    /// The outage that goes on, as if all that waits were lost.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        let (from_ns, error) = self.failed?;
+        let dropped = self.waiting.iter().map(|waiting| waiting.records).sum();
+        Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
+    }
 }
 
 /// The file of a stream, which ends with a whole chunk but for the moments in which one is written.
@@ -98,6 +123,26 @@ impl Output {
     /// The file has another path now.
     pub(crate) fn moved(&mut self, to: &Path) {
         self.target.moved(to);
+    }
+
+    /// Sets aside what waits, so that something small can be written in its place, until [`Self::take_back`].
+    pub(crate) fn mark(&mut self) -> Mark {
+        Mark {
+            end: self.end,
+            waiting: std::mem::take(&mut self.waiting),
+            waiting_bytes: std::mem::take(&mut self.waiting_bytes),
+            failed: self.failed.take(),
+        }
+    }
+
+    /// Takes back what was written since, and lets wait again what waited before.
+    pub(crate) fn take_back(&mut self, mark: Mark) {
+        let Mark { end, waiting, waiting_bytes, failed } = mark;
+        // What lies behind the end is cut off now or, if that fails, before the next chunk.
+        self.torn |= self.end > end;
+        (self.end, self.waiting, self.waiting_bytes) = (end, waiting, waiting_bytes);
+        self.failed = failed.or(self.failed);
+        let _ = self.mend();
     }
 
     /// Whether chunks wait.

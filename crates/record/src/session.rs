@@ -1,6 +1,7 @@
 //! The recording of this process: begins with it, is written every half second, ends with it.
 
 mod lifetime;
+mod replaced;
 
 use crate::options::Options;
 use crate::overhead::Change;
@@ -33,6 +34,10 @@ enum Phase {
     Running,
     /// The program called `os._exit` with this, and waits for the last write.
     Exiting(i32),
+    /// Another program is about to take the place of this one, and waits for the last write.
+    Replacing,
+    /// All is written, and nothing else happens unless the other program fails to begin.
+    Replaced,
     /// What is left is being written, by whoever ended the recording.
     Ending,
     /// All is written.
@@ -63,6 +68,8 @@ pub(crate) struct Session {
     written: Condvar,
     has_writer: AtomicBool,
     lifetime: Lifetime,
+    /// Threads that are about to let another program take the place of this one.
+    replacing: Mutex<u32>,
     pid: u32,
     /// Whether the user was told that the stream cannot be written.
     complained: AtomicBool,
@@ -86,6 +93,7 @@ impl Session {
             written: Condvar::new(),
             has_writer: AtomicBool::new(false),
             lifetime: Lifetime::default(),
+            replacing: Mutex::new(0),
             pid: std::process::id(),
             complained: AtomicBool::new(false),
         }))
@@ -365,6 +373,7 @@ impl Session {
             drop(self.process.samples());
         }
         let Some(stream) = stream.as_mut() else { return self.process.release(&leaving) };
+        stream.take_back_end();
         if let Some(version) = self.torch.get() {
             stream.torch(version);
         }
@@ -417,6 +426,8 @@ impl Session {
                     report_operators(self.window.look(self.elapsed()));
                     self.update(false);
                 }
+                Phase::Replacing => self.write_replaced(),
+                Phase::Replaced => self.wait_for_other_program(),
                 Phase::Exiting(code) => return self.write_last(Some(code)),
                 Phase::Ending | Phase::Ended => return,
             }

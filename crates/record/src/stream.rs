@@ -4,11 +4,12 @@
 //! ([`Output`]), so the file never has a record that refers to one that it lacks. While chunks wait, nothing more is taken
 //! from trees, whose values are sums, and single calls are taken up to a limit.
 
+mod replaced;
 mod singles;
 
 use crate::events::{Call, CallName, Inbox, Touch};
 use crate::folding::Examples;
-use crate::output::{Outage, Output};
+use crate::output::{Mark, Outage, Output};
 use crate::process::{Process, Registered};
 use crate::samples::Open;
 use crate::stream_file::StreamFile;
@@ -92,6 +93,8 @@ pub(crate) struct Stream {
     whole: u64,
     outages: Vec<Record>,
     refused: Refused,
+    /// Where the end is that was written in case another program takes the place of this one.
+    provisional: Option<Mark>,
 }
 
 /// What found no room on its way here because the file could not be written.
@@ -152,6 +155,7 @@ impl Stream {
             whole: 0,
             outages: Vec::new(),
             refused: Refused::default(),
+            provisional: None,
         };
         // At once: whatever becomes of the process, the stream says whose it is.
         stream.push(&Record::Process(Box::new(stream.head.clone())));
@@ -202,8 +206,8 @@ impl Stream {
         refused.seen = lost;
     }
 
-    fn note_outage(&mut self, Outage { from_ns, to_ns, error, dropped }: Outage) {
-        let record = Record::Outage { from_ns, to_ns, error, dropped };
+    fn note_outage(&mut self, outage: Outage) {
+        let record = Record::from(outage);
         self.push(&record);
         if self.outages.len() < MAX_OUTAGES {
             self.outages.push(record);
@@ -352,6 +356,7 @@ impl Stream {
         self.note_lost("touches_too_fast", process.lost_touches().saturating_sub(self.refused.touches));
         self.note_lost("touches_not_written", self.refused.touches);
         self.note_lost("threads_not_written", process.dropped_trees());
+        self.note_lost("threads_over_limit", crate::samples::over_limit());
         self.note_lost("touches_over_limit", self.touches_cut);
         self.note_lost("inputs_over_limit", process.inputs_left_out());
         self.note_lost("forward_links_over_limit", process.lost_forward_links());

@@ -264,7 +264,8 @@ mod tests {
             (0..7).filter_map(|step| change(step).map(|change| (step, change))).collect::<Vec<_>>()
         };
         let every_third = wanted(None, Some("3"), None, None).unwrap();
-        let expected = [(0, Change::Pause), (2, Change::Resume), (3, Change::Pause), (5, Change::Resume), (6, Change::Pause)];
+        let expected =
+            [(0, Change::Pause), (2, Change::Resume), (3, Change::Pause), (5, Change::Resume), (6, Change::Pause)];
         assert_eq!(changes(every_third.clone(), true), expected);
         assert_eq!(changes(every_third, false), [], "nobody would end it");
         assert_eq!(changes(Wanted::default(), true), []);

@@ -2,8 +2,9 @@
 
 use crate::support;
 
-use stackline_recording::Record;
-use support::{all_records, here, interpreters, recorded, torch};
+use stackline_recording::{FrameKey, Metric, Record};
+use std::path::Path;
+use support::{all_records, here, interpreters, recorded, streams, torch};
 
 #[test]
 #[ignore = "long: ./dev test --long"]
@@ -63,6 +64,29 @@ fn an_interrupt_reaches_the_program_when_a_module_dies() {
         assert!(output.status.success(), "{version}: {said:?}");
         assert_eq!(said, ["50\n", ""], "{version}");
     }
+}
+
+#[test]
+fn threads_beyond_the_limit_are_counted_once() {
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(Path::new("python3"), run.path());
+    command.env("STACKLINE_SAMPLE_HZ", "199").env("STACKLINE_WAIT_HZ", "0").arg(here("tests/programs/many_threads.py"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stream = streams(run.path()).remove(0);
+    // The main one, those that wait and the busy one; the other one had a place.
+    assert_eq!(stream.lost.get("threads_over_limit"), Some(&(1102 - 1024)), "{:?}", stream.lost);
+    let said = &stream.sources["samples"].1;
+    assert!(said.contains("78 threads were not sampled, as 1,024 others were"), "{said}");
+    let samples = |name: &str| -> u64 {
+        let is =
+            |frame: &&FrameKey| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == name);
+        let of_time = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CpuTime);
+        let found = of_time.filter(|&(&(thread, node, _), _)| stream.path(thread, node).iter().any(is));
+        found.map(|(_, stats)| stats.count).sum()
+    };
+    assert_eq!(samples("too_many"), 0);
+    assert!(samples("with_a_place") > 10, "{}", samples("with_a_place"));
 }
 
 /// What finds no place among single calls is counted: names of tensors, too.

@@ -12,6 +12,7 @@
 mod compiled;
 mod complaints;
 mod descriptors;
+mod execs;
 mod extremes;
 mod forward_links;
 mod frames;

@@ -15,7 +15,7 @@ fn python() -> PathBuf {
 }
 
 /// Runs a program alone and recorded, and demands the same of both.
-fn same(arguments: &[&str]) -> (Output, tempfile::TempDir) {
+pub(crate) fn same(arguments: &[&str]) -> (Output, tempfile::TempDir) {
     let run = tempfile::tempdir().unwrap();
     let alone = Command::new(python()).args(arguments).output().unwrap();
     let watched = recorded(&python(), run.path()).args(arguments).output().unwrap();
@@ -50,7 +50,7 @@ fn endings_stay_as_they_are() {
 }
 
 /// How often operators of this name were called.
-fn called(stream: &support::Stream, wanted: &str) -> u64 {
+pub(crate) fn called(stream: &support::Stream, wanted: &str) -> u64 {
     let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
     let calls = stream.calls();
     calls.iter().filter(|(path, _)| path.last().is_some_and(|key| is(key))).map(|(_, count)| count).sum()

@@ -258,11 +258,14 @@ pub enum Record {
         /// Where it was in the tree.
         node: u32,
     },
+    /// Another program is about to take the place of this one in its process (`exec`); [`Record::End`] follows. Where that failed,
+    /// both are cut off again.
+    Replaced,
 }
 
 impl Record {
     /// How many kinds of records there are; the numbers of those that this reader does not know begin here.
-    pub const KINDS: u32 = 32;
+    pub const KINDS: u32 = 33;
 
     /// Kinds that are written one by one in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
     pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];

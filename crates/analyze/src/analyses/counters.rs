@@ -14,7 +14,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let counters = CounterTable::of(trace);
     let host = scope.host_work(trace);
-    let mut rows: Vec<(&CounterSeries, i64, f64)> = counters.iter().filter(|(_, time, _)| host.has_time(*time)).collect();
+    let mut rows: Vec<(&CounterSeries, i64, f64)> =
+        counters.iter().filter(|(_, time, _)| host.has_time(*time)).collect();
     rows.sort_by_key(|(_, time, _)| *time);
     let text = |of: fn(&CounterSeries) -> stackline_model::StrId| {
         rows.iter().map(move |(series, ..)| Some(trace.strings.get(of(series)).to_owned()))

@@ -8,9 +8,9 @@
 //! Frames of one thread mostly lie next to each other, and code objects can be read in one call, so that a path of 20
 //! frames takes three or four calls of the kernel.
 
+use super::Interpreter;
 use super::layout::{Instruction, Layout, Newest};
 use super::memory::{MAX_RANGES, Memory};
-use super::Interpreter;
 use crate::symbols;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -295,7 +295,8 @@ impl FrameSampler {
             if !heads.all(|head| word(head, 8) == Some(self.types.code)) {
                 return None;
             }
-            let (tables, names) = (self.tables.get_mut(..batch.len() * TABLE)?, self.names.get_mut(..batch.len() * NAME)?);
+            let (tables, names) =
+                (self.tables.get_mut(..batch.len() * TABLE)?, self.names.get_mut(..batch.len() * NAME)?);
             if layout.code_version.is_none() {
                 let parts = [(layout.code_lines, TABLE, &mut *tables), (layout.code_short_name, NAME, &mut *names)];
                 for (offset, length, into) in parts {

@@ -233,12 +233,7 @@ fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
 /// it begins, the hash of its short name, and the length of the table and its first eight bytes. Addresses alone are not
 /// enough: code that is compiled again and again gets all of them again, for functions whose names and lines differ.
 #[inline(always)]
-fn unnumbered(
-    [lines, name, file]: [usize; 3],
-    first_line: u32,
-    name_hash: usize,
-    [length, begin]: [usize; 2],
-) -> u64 {
+fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, name_hash: usize, [length, begin]: [usize; 2]) -> u64 {
     // Each at bits of its own as far as they differ: addresses in their lower half, lengths in few bits.
     let addresses = (lines as u64).rotate_left(20) ^ (name as u64).rotate_left(41) ^ (file as u64).rotate_left(62);
     addresses ^ name_hash as u64 ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)

@@ -35,6 +35,8 @@ pub(super) struct Stream {
     ended: bool,
     /// What `os._exit` was called with, if that ended the process.
     exit: Option<i32>,
+    /// Whether another program took its place.
+    replaced: bool,
 }
 
 #[derive(Debug)]
@@ -200,6 +202,7 @@ impl Stream {
                 self.ended = true;
             }
             Record::Exit { code } => self.exit = Some(code),
+            Record::Replaced => self.replaced = true,
             Record::Torch { version } => known.torch = version,
             // Single events are for traces, not for the tree.
             Record::Call { .. } | Record::Sample { .. } => {}
@@ -303,6 +306,9 @@ impl Stream {
         if let Some(code) = self.exit {
             note_exit(builder.report(), name, code);
         }
+        if self.replaced {
+            note_replaced(builder.report(), name);
+        }
         let lost = builder.process_mut(process).map(|process| process.lost.clone()).unwrap_or_default();
         for (first, last) in self.folded.into_values() {
             problems::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
@@ -317,6 +323,11 @@ impl Stream {
 /// Says that a process ended by `os._exit`.
 pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
     problems::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
+}
+
+/// Says that another program took the place of a process.
+pub(super) fn note_replaced(report: &mut ReadReport, name: &str) {
+    problems::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
 }
 
 /// Says that a stream could not be written for a while.

@@ -47,6 +47,15 @@ unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
     }
 }
 
+/// Whether a signal is one of this process's timers and questions.
+///
+/// # Safety
+/// As of [`ours`].
+pub(super) unsafe fn is_ours(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: by contract.
+    unsafe { ours(info) }.is_some()
+}
+
 /// The handler. Little of it runs on the interrupted stack.
 pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.

@@ -107,6 +107,8 @@ pub(crate) struct Sampler {
     unasked: AtomicU64,
     /// How many counters handlers read with each sample.
     counting: AtomicUsize,
+    /// Threads for which there was no record, as [`MAX_THREADS`] others had theirs.
+    over_limit: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -147,6 +149,32 @@ pub(crate) fn drain(process: &Process) -> Option<String> {
     let sampler = Sampler::own()?;
     let settings = lock(&sampler.resolver).drain(sampler, process)?;
     Some(sampler.describe(&settings))
+}
+
+/// Threads that were not sampled, as too many others were.
+pub(crate) fn over_limit() -> u64 {
+    Sampler::own().map_or(0, |sampler| sampler.over_limit.load(Ordering::Relaxed))
+}
+
+/// Asks no thread for samples any more, until [`go_on`].
+pub(crate) fn hold() {
+    if let Some(sampler) = Sampler::own() {
+        lock(&sampler.watched).hold();
+    }
+}
+
+/// Lets the calling thread take the signals of ours that wait for it. None comes after it, once [`hold`] was called.
+pub(crate) fn settle() {
+    if let Some(sampler) = Sampler::own() {
+        signal::take_pending(sampler.signal.load(Ordering::Acquire), handler::is_ours);
+    }
+}
+
+/// Asks threads for samples again.
+pub(crate) fn go_on() {
+    if let Some(sampler) = Sampler::own().filter(|sampler| lock(&sampler.course).rates.is_some()) {
+        lock(&sampler.watched).go_on(sampler);
+    }
 }
 
 /// Deletes all timers of a recording. The handler stays: a signal may be under way.
@@ -195,6 +223,7 @@ impl Sampler {
             closed: AtomicU64::new(0),
             unasked: AtomicU64::new(0),
             counting: AtomicUsize::new(0),
+            over_limit: AtomicU64::new(0),
         }));
         CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
         sampler
@@ -204,7 +233,7 @@ impl Sampler {
     fn begin_recording(&'static self, process: &Process, settings: &Arc<Settings>) -> io::Result<()> {
         let mut resolver = lock(&self.resolver);
         resolver.begin(process.number(), Arc::clone(settings));
-        for count in [&self.refused, &self.unsignaled, &self.closed, &self.unasked] {
+        for count in [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit] {
             count.store(0, Ordering::Relaxed);
         }
         {
@@ -302,6 +331,7 @@ impl Sampler {
             (self.unsignaled.load(Ordering::Relaxed), "looks found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
             (self.unasked.load(Ordering::Relaxed), "looks found waits that were not interrupted to ask where"),
+            (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
             (counters::refused(), "counters of threads got no file"),
         ];
         for (count, what) in losses {

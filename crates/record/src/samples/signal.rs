@@ -81,6 +81,49 @@ pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context:
     }
 }
 
+/// Takes the signals of ours that wait for the calling thread: another program, which has no handler for them, would be killed by one that
+/// outlives this one, at once or when it unblocks its number. Signals of others wait on.
+///
+/// Those that are not blocked came before this returns: the system delivers them where a call of it ends.
+pub(super) fn take_pending(signal: c_int, is_ours: unsafe fn(*const libc::siginfo_t) -> bool) {
+    let Some(bit) = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1)) else { return };
+    let (set, now) = (1_u64 << bit, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    let mut others = Vec::new();
+    loop {
+        // SAFETY: an all-zero `siginfo_t` is valid, and all pointers are for the call; the set has the size that the kernel expects.
+        let (taken, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let taken = libc::syscall(
+                libc::SYS_rt_sigtimedwait,
+                &raw const set,
+                &raw mut info,
+                &raw const now,
+                size_of::<u64>(),
+            );
+            (taken, info)
+        };
+        if taken != libc::c_long::from(signal) {
+            break;
+        }
+        // SAFETY: the system wrote it, as it does for a handler.
+        if !unsafe { is_ours(&raw const info) } {
+            others.push(info);
+        }
+    }
+    for info in &others {
+        // SAFETY: the message is that of the system; a thread may send itself any.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                libc::getpid(),
+                libc::gettid(),
+                signal,
+                std::ptr::from_ref(info),
+            );
+        }
+    }
+}
+
 /// Current action of a signal.
 fn action(signal: c_int) -> Option<Action> {
     let mut action = Action::default();

@@ -46,6 +46,9 @@ pub(super) struct Thread {
 pub(super) struct Watched {
     pub(super) threads: Vec<Thread>,
     ours: HashSet<u32>,
+    /// Threads without a record, as all records have threads. A number of these is not another thread's: no system starts as many threads
+    /// as it has numbers between two looks.
+    refused: HashSet<u32>,
     /// Records whose threads ended, but whose samples were not taken out yet.
     pub(super) ended: Vec<usize>,
     /// Records for the next threads.
@@ -92,6 +95,12 @@ impl Thread {
     pub(super) fn is_closed(&self) -> bool {
         self.closed > 0
     }
+
+    /// Makes its timer anew.
+    pub(super) fn renew_timer(&mut self, sampler: &Sampler, signal: i32, hz: u32) {
+        self.timer = None;
+        self.timer = sampler.make_timer(signal, hz, self);
+    }
 }
 
 /// What the watching thread does in one recording, and when.
@@ -112,6 +121,19 @@ impl Watched {
     pub(super) fn stop(&mut self) {
         self.stopped = true;
         self.threads.clear();
+    }
+
+    /// Does nothing for a while: no thread is asked, and none has a timer.
+    pub(super) fn hold(&mut self) {
+        self.stopped = true;
+        self.threads.iter_mut().for_each(|thread| thread.timer = None);
+    }
+
+    /// Goes on after [`Self::hold`].
+    pub(super) fn go_on(&mut self, sampler: &Sampler) {
+        self.stopped = false;
+        let (signal, hz) = (self.signal, self.settings.rates.cpu);
+        self.threads.iter_mut().for_each(|thread| thread.renew_timer(sampler, signal, hz));
     }
 }
 
@@ -182,6 +204,7 @@ impl Sampler {
             return;
         }
         watched.ours.retain(|tid| tids.contains(tid));
+        watched.refused.retain(|tid| tids.contains(tid));
         let ended = &mut watched.ended;
         watched.threads.retain_mut(|thread| {
             let used = Clock::Cpu.now(thread.tid).filter(|_| tids.contains(&thread.tid));
@@ -196,21 +219,29 @@ impl Sampler {
         let known: HashSet<u32> = watched.threads.iter().map(|thread| thread.tid).collect();
         new.retain(|tid| !known.contains(tid));
         new.sort_unstable();
-        for tid in new {
-            match thread_name(tid) {
-                // Gone already.
-                None => {}
-                Some(name) if name.starts_with(OURS) => {
-                    watched.ours.insert(tid);
-                }
-                Some(name) => {
-                    let thread = self.begin(watched, tid, name);
-                    watched.threads.extend(thread);
-                }
-            }
-        }
+        self.begin_all(watched, &new);
         self.check_masks(watched);
         self.find_operators(watched);
+    }
+
+    /// Begins with threads that have no record. Those for which there is none are looked at again once there is.
+    fn begin_all(&self, watched: &mut Watched, new: &[u32]) {
+        let mut room = watched.free.len() + self.records.len() - self.all_records().count();
+        for &tid in new {
+            let was_refused = watched.refused.contains(&tid);
+            // Gone already, if it has no name.
+            let Some(name) = (room > 0 || !was_refused).then(|| thread_name(tid)).flatten() else { continue };
+            if name.starts_with(OURS) {
+                watched.ours.insert(tid);
+            } else if let Some(thread) = self.begin(watched, tid, name) {
+                watched.refused.remove(&tid);
+                watched.threads.push(thread);
+                room = room.saturating_sub(1);
+            } else {
+                watched.refused.insert(tid);
+                self.over_limit.fetch_add(u64::from(!was_refused), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Makes sure that the handler is installed. If the program took its number, all timers are made anew with another one.
@@ -222,7 +253,7 @@ impl Sampler {
             watched.threads.iter_mut().for_each(|thread| thread.timer = None);
             self.signal.store(signal, Ordering::Release);
             for thread in &mut watched.threads {
-                thread.timer = self.make_timer(signal, watched.settings.rates.cpu, thread);
+                thread.renew_timer(self, signal, watched.settings.rates.cpu);
             }
         }
     }
@@ -239,8 +270,7 @@ impl Sampler {
             let before = thread.closed;
             thread.closed = if waits::is_closed(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
             if (before == 0) != (thread.closed == 0) {
-                thread.timer = None;
-                thread.timer = self.make_timer(*signal, settings.rates.cpu, thread);
+                thread.renew_timer(self, *signal, settings.rates.cpu);
             }
             if thread.closed != LASTS {
                 return true;
@@ -256,7 +286,7 @@ impl Sampler {
         });
     }
 
-    /// Gives a thread its timer.
+    /// Gives a thread its timer; none if there is no record for it.
     fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
         let is_ready = |&index: &usize| self.record(index).is_some_and(|record| !record.is_busy());
         let free = watched.free.iter().rposition(is_ready).map(|at| watched.free.swap_remove(at));

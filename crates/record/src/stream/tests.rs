@@ -128,6 +128,7 @@ struct Read {
     lost: HashMap<String, u64>,
     outages: Vec<(i32, u64)>,
     ended: bool,
+    replaced: bool,
 }
 
 impl Read {
@@ -170,6 +171,7 @@ impl Read {
                 Record::Lost { what, count } => drop(read.lost.insert(what, count)),
                 Record::Outage { error, dropped, .. } => read.outages.push((error, dropped)),
                 Record::End { .. } => read.ended = true,
+                Record::Replaced => read.replaced = true,
                 _ => {}
             }
         }
@@ -260,6 +262,36 @@ fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
     }
 }
 
+/// Another program was to take the place of this one, and did not.
+#[test]
+fn an_end_that_is_taken_back_leaves_nothing() {
+    for (trace, room) in [(false, None), (true, None), (false, Some(200)), (true, Some(200)), (true, Some(10))] {
+        let mut program = Recorded::new(trace, usize::MAX);
+        (0..1000).for_each(|call| program.call(call % 100));
+        assert!(program.update());
+        let before = program.disk.bytes();
+        if let Some(room) = room {
+            program.disk.leave(room);
+            (0..10_000).for_each(|call| program.call(call % 1000));
+            program.update();
+        }
+        assert_eq!(program.stream.end_provisionally(1 << 50).is_ok(), room.is_none());
+        let read = program.read();
+        let has_room = room != Some(10);
+        assert_eq!((read.ended, read.replaced), (has_room, has_room));
+        assert_eq!(read.outages.len(), usize::from(room == Some(200)));
+        program.stream.take_back_end();
+        assert!(program.disk.bytes() == before, "trace: {trace}, room: {room:?}");
+        program.disk.set_room(usize::MAX);
+        (0..100).for_each(|call| program.call(call));
+        assert!(program.update() && program.end().is_ok());
+        let read = program.read();
+        assert!(read.ended && !read.replaced);
+        assert_eq!(read.sums, Read::sums_of(&program.calls));
+        assert!(!trace || read.calls == program.calls);
+    }
+}
+
 /// Calls that wait are bounded; those beyond are counted, and their sums are there all the same.
 #[test]
 fn what_finds_no_room_while_the_disk_is_full_is_counted() {
@@ -325,18 +357,23 @@ proptest! {
     #[test]
     fn any_room_leaves_a_whole_file(
         trace: bool,
-        turns in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000]), 1..12),
+        turns in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000], any::<bool>()), 1..12),
     ) {
         let mut program = Recorded::new(trace, usize::MAX);
-        for (calls, room) in turns {
+        for (calls, room, is_replaced) in turns {
             match room {
                 usize::MAX => program.disk.set_room(room),
                 room => program.disk.leave(room),
             }
             (0..calls).for_each(|call| program.call(call % 150));
             program.update();
+            if is_replaced {
+                let _ = program.stream.end_provisionally(1 << 50);
+                program.read();
+                program.stream.take_back_end();
+            }
             let read = program.read();
-            prop_assert!(!trace || program.calls.starts_with(&read.calls));
+            prop_assert!(!read.replaced && (!trace || program.calls.starts_with(&read.calls)));
         }
         program.disk.set_room(usize::MAX);
         prop_assert!(program.end().is_ok());

@@ -102,6 +102,8 @@ pub struct Stream {
     pub ended: bool,
     /// What `os._exit` was called with.
     pub exit: Option<i32>,
+    /// Whether another program took the place of the process.
+    pub replaced: bool,
     pub damaged: bool,
 }
 
@@ -135,6 +137,7 @@ impl Stream {
             Record::Lost { what, count } => drop(self.lost.insert(what, count)),
             Record::End { .. } => self.ended = true,
             Record::Exit { code } => self.exit = Some(code),
+            Record::Replaced => self.replaced = true,
             _ => {}
         }
     }

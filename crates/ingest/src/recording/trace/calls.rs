@@ -4,7 +4,7 @@ use super::in_flight;
 use crate::problems;
 use crate::recording::ends::{Ends, LastSeen};
 use crate::recording::own::{is_own_function, is_own_library};
-use crate::recording::stream::{note_exit, note_outage};
+use crate::recording::stream::{note_exit, note_outage, note_replaced};
 use crate::recording::{note_unread, open_stream};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
@@ -173,6 +173,7 @@ impl Calls {
                 }
                 (Record::End { .. }, Some(calls)) => calls.ended = true,
                 (Record::Exit { code }, Some(_)) => note_exit(report, name, code),
+                (Record::Replaced, Some(_)) => note_replaced(report, name),
                 (Record::Lost { what, count }, Some(calls)) => {
                     calls.lost.retain(|(other, _)| *other != what);
                     calls.lost.push((what, count));

@@ -1,0 +1,79 @@
+//! `os.execv` and `os.execve`, at which all of `os.exec*` end: the recording is written before another program takes the place of this
+//! one, and goes on where none does.
+
+use super::{API, METH_KEYWORDS, METH_VARARGS, Method, WithKeywords, none};
+use crate::session::Session;
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+type Function = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
+
+/// The interpreter's own functions, null until [`watch`] was told of them.
+static THEIRS: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+
+// As the interpreter describes its own.
+pub(super) const EXECV: Method = method(
+    c"execv",
+    execv,
+    c"execv($module, path, argv, /)\n--\n\nExecute an executable path with arguments, replacing current process.\n\n  path\n    Path of executable file.\n  argv\n    Tuple or list of strings.",
+);
+pub(super) const EXECVE: Method = method(
+    c"execve",
+    execve,
+    c"execve($module, /, path, argv, env)\n--\n\nExecute an executable path with arguments, replacing current process.\n\n  path\n    Path of executable file.\n  argv\n    Tuple or list of strings.\n  env\n    Dictionary of strings mapping to strings.",
+);
+
+const fn method(name: &'static CStr, function: WithKeywords, doc: &'static CStr) -> Method {
+    Method {
+        name: name.as_ptr(),
+        // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
+        function: Some(unsafe { std::mem::transmute::<WithKeywords, Function>(function) }),
+        flags: METH_VARARGS | METH_KEYWORDS,
+        doc: doc.as_ptr(),
+    }
+}
+
+/// The arguments are the interpreter's own `execv` and `execve`.
+pub(super) unsafe extern "C" fn watch(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    let [mut execv, mut execve] = [null_mut::<c_void>(); 2];
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: the format asks for two objects. The caller holds the GIL and the tuple.
+    if unsafe { (api.parse)(arguments, c"OO".as_ptr(), &raw mut execv, &raw mut execve) } == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    for (theirs, function) in THEIRS.iter().zip([execv, execve]) {
+        // The first time they are the interpreter's own. Later they may be ours, which someone else has led calls through.
+        if theirs.compare_exchange(null_mut(), function, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            // SAFETY: an object that the tuple keeps alive; the reference is kept for ever. The caller holds the GIL.
+            unsafe { (api.increment)(function) };
+        }
+    }
+    none()
+}
+
+unsafe extern "C" fn execv(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+    // SAFETY: by contract of the interpreter.
+    unsafe { replace(&THEIRS[0], arguments, keywords) }
+}
+
+unsafe extern "C" fn execve(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+    // SAFETY: by contract of the interpreter.
+    unsafe { replace(&THEIRS[1], arguments, keywords) }
+}
+
+/// Calls the interpreter's own function, with the recording held up meanwhile. It returns only with an error.
+///
+/// # Safety
+/// The caller holds the GIL, the tuple and the dictionary, which may be null.
+unsafe fn replace(theirs: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+    let theirs = theirs.load(Ordering::Acquire);
+    let Some(api) = API.get().filter(|_| !theirs.is_null()) else { return none() };
+    // A panic was said on stderr; the program goes on as it wanted to.
+    let held = std::panic::catch_unwind(|| Session::hold().filter(|session| session.prepare_exec())).unwrap_or(None);
+    // SAFETY: `watch` keeps a reference to the function; the rest by contract.
+    let result = unsafe { (api.call)(theirs, arguments, keywords) };
+    let _ = std::panic::catch_unwind(|| held.iter().for_each(|session| session.exec_failed()));
+    result
+}

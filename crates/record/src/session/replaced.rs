@@ -1,0 +1,89 @@
+//! What happens where another program takes the place of this one (`exec`). Nothing of this one runs after that, but two things of it
+//! outlive it: signals that wait for the thread that calls `exec`, which the other program has no handler for, and the stream, which must say
+//! why it ends. Where the other program does not begin, the recording goes on.
+
+use super::{LONGEST_EXIT, Phase, Session};
+use dlmonitor::clock;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+impl Session {
+    /// Another program is about to take the place of this one: no thread is asked for samples any more, and what is left is written. The
+    /// caller may hold Python's lock, so it waits for a limited time, and takes none. `true` if [`Self::exec_failed`] must follow where
+    /// it comes back.
+    pub(crate) fn prepare_exec(&self) -> bool {
+        // A forked child that did nothing yet leaves no stream: most run another program.
+        if self.pid != std::process::id() || !self.started.is_completed() {
+            return false;
+        }
+        {
+            let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+            if *replacing == 0 && !self.begin_replacing() {
+                return false;
+            }
+            *replacing += 1;
+        }
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase == Phase::Replacing));
+        crate::samples::settle();
+        true
+    }
+
+    /// The other program did not begin: the recording goes on, once no other thread waits for one.
+    pub(crate) fn exec_failed(&self) {
+        let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        *replacing = replacing.saturating_sub(1);
+        if *replacing > 0 {
+            return;
+        }
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
+        if self.has_writer.load(Ordering::Acquire) {
+            self.wake.notify_all();
+        } else {
+            self.update(false);
+        }
+        crate::samples::go_on();
+    }
+
+    /// Has the last write begin; `false` if the recording ends or ended.
+    fn begin_replacing(&self) -> bool {
+        {
+            let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+            if *phase != Phase::Running {
+                return false;
+            }
+            *phase = Phase::Replacing;
+        }
+        // Before the write, which takes the last samples.
+        crate::samples::hold();
+        if self.has_writer.load(Ordering::Acquire) {
+            self.wake.notify_all();
+        } else {
+            self.write_replaced();
+        }
+        true
+    }
+
+    /// Writes what is left and an end, which the next write takes back.
+    pub(super) fn write_replaced(&self) {
+        clock::measure();
+        self.update(true);
+        if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+            && let Err(error) = stream.end_provisionally(clock::monotonic_ns())
+        {
+            self.complain(&error.to_string(), "the end of the recording is missing");
+        }
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever waited for it may have gone on meanwhile.
+        if *phase == Phase::Replacing {
+            *phase = Phase::Replaced;
+            self.written.notify_all();
+        }
+    }
+
+    /// Waits for the end of this process, or until the recording goes on.
+    pub(super) fn wait_for_other_program(&self) {
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.wake.wait_while(phase, |phase| *phase == Phase::Replaced));
+    }
+}

@@ -1,0 +1,100 @@
+//! Programs that let another one take the place of theirs.
+
+use crate::support;
+use crate::watched::{called, same};
+
+use stackline_recording::{FrameKey, Metric};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Output;
+use support::{Stream, here, recorded, streams, torch};
+
+fn python() -> PathBuf {
+    torch().unwrap_or_else(|| PathBuf::from("python3"))
+}
+
+fn run(program: &str, argument: &str, variables: &[(&str, &str)]) -> (Output, Vec<Stream>) {
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python(), run.path());
+    let output = command.envs(variables.iter().copied()).arg(here(program)).arg(argument).output().unwrap();
+    let streams = streams(run.path());
+    (output, streams)
+}
+
+/// A signal that is under way when the other program begins would kill it: it has no handler.
+#[test]
+fn chains_of_programs_end_as_they_should() {
+    const PROGRAMS: usize = 60;
+    let variables = [("STACKLINE_REAL_HZ", "2000"), ("STACKLINE_SAMPLE_HZ", "2000")];
+    let (output, streams) = run("tests/programs/execs.py", &PROGRAMS.to_string(), &variables);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(streams.len(), PROGRAMS + 1);
+    assert!(streams.iter().all(|stream| stream.ended && !stream.damaged));
+    assert_eq!(streams.iter().filter(|stream| stream.replaced).count(), PROGRAMS);
+    assert!(streams.iter().all(|stream| stream.process.pid == streams[0].process.pid));
+}
+
+#[test]
+fn a_signal_that_is_blocked_does_not_outlive_the_program() {
+    let (output, streams) = run("tests/programs/pending_exec.py", "", &[("STACKLINE_REAL_HZ", "2000")]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(output.stdout, b"unblocked\n");
+    assert!(streams.len() == 1 && streams[0].replaced && streams[0].ended);
+}
+
+/// Samples of the function that runs after the failures.
+fn sampled_after(stream: &Stream) -> u64 {
+    let is = |frame: &&FrameKey| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "after_the_failures");
+    let of_time = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CpuTime);
+    of_time
+        .filter(|&(&(thread, node, _), _)| stream.path(thread, node).iter().any(is))
+        .map(|(_, stats)| stats.count)
+        .sum()
+}
+
+#[test]
+fn where_no_program_takes_the_place_the_recording_goes_on() {
+    if torch().is_none() {
+        return;
+    }
+    for (ending, killed) in [("ended", false), ("killed", true)] {
+        let (output, streams) = run("tests/programs/failed_exec.py", ending, &[("STACKLINE_SAMPLE_HZ", "199")]);
+        assert_eq!(output.status.signal(), killed.then_some(9), "{output:?}");
+        assert_eq!(output.stdout, if killed { b"".as_slice() } else { b"went on\n" });
+        let [stream] = streams.as_slice() else { panic!("{} streams", streams.len()) };
+        assert!(stream.ended != killed && !stream.replaced && !stream.damaged, "{ending}");
+        assert_eq!((called(stream, "aten::sinh"), called(stream, "aten::cosh")), (3, 20), "{ending}");
+        assert!(sampled_after(stream) > 20, "{ending}: {}", sampled_after(stream));
+    }
+}
+
+#[test]
+fn exec_is_called_as_the_interpreter_has_it() {
+    let programs = [
+        ("import os; os.execv('/bin/sh', ['sh', '-c', 'echo out; exit 5'])", Some(5)),
+        ("import os; os.execve(path='/bin/sh', argv=('sh', '-c', 'echo $A'), env={'A': 'b'})", Some(0)),
+        ("import os; os.execv('/bin/sh', ['sh', '-c', 'kill -TERM $$'])", None),
+        ("import os; os.execv('/nowhere', ['nowhere'])", Some(1)),
+        ("import os; os.execvp('no-such-program', ['no-such-program'])", Some(1)),
+        ("import os; os.execv('/bin/true', 5)", Some(1)),
+        ("import os; os.execv('/bin/true', [])", Some(1)),
+        ("import os; os.execv()", Some(1)),
+        ("import os; os.execve('/bin/true', ['true'], env=3)", Some(1)),
+        (
+            "import inspect, os\nfor f in (os.execv, os.execve): print(f, inspect.signature(f), f.__doc__, f.__module__, f in os.supports_fd)",
+            Some(0),
+        ),
+        ("import os, pickle; print(pickle.dumps(os.execv), pickle.loads(pickle.dumps(os.execv)) is os.execv)", Some(0)),
+        // A child that does nothing else leaves no stream, as before.
+        ("import os; print(os.spawnv(os.P_WAIT, '/bin/sh', ['sh', '-c', 'exit 3']))", Some(0)),
+    ];
+    for (program, code) in programs {
+        let (output, run) = same(&["-c", program]);
+        assert_eq!(output.status.code(), code, "{program}");
+        let streams = streams(run.path());
+        assert!(streams.len() == 1 && streams[0].ended, "{program}");
+        let is_python = program.contains("print(") || code == Some(1);
+        assert_eq!(streams[0].replaced, !is_python, "{program}");
+    }
+}

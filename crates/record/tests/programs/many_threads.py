@@ -1,0 +1,66 @@
+"""More threads than are sampled at once wait; one that comes later works, and one after some of them ended."""
+
+import os
+import threading
+import time
+
+IDLE = 1100
+LATER = 200
+
+
+def looks():
+    """How often the recorder's thread that finds threads has waited for its next look."""
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/status") as status:
+            lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        if lines["Name"] == "stackline-cpu":
+            return int(lines["voluntary_ctxt_switches"])
+    raise SystemExit("no thread looks for threads")
+
+
+def wait_for_looks(count):
+    end = looks() + count
+    while looks() < end:
+        time.sleep(0.02)
+
+
+def spin():
+    # It is found first.
+    wait_for_looks(4)
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end:
+        sum(range(100))
+
+
+def too_many():
+    spin()
+
+
+def with_a_place():
+    spin()
+
+
+def run(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+threading.stack_size(64 << 10)
+events = [threading.Event() for _ in range(IDLE)]
+threads = [threading.Thread(target=event.wait) for event in events]
+for thread in threads:
+    thread.start()
+wait_for_looks(4)
+run(too_many)
+for event in events[:LATER]:
+    event.set()
+for thread in threads[:LATER]:
+    thread.join()
+# Twice a second the samples of threads that ended are taken out; their places are free then.
+wait_for_looks(40)
+run(with_a_place)
+for event in events:
+    event.set()
+for thread in threads:
+    thread.join()
