@@ -6,7 +6,8 @@
 
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{EventId, GpuId, Table, Trace, Unit};
+use stackline_model::names::is_graph_launch;
+use stackline_model::{GpuId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const COVERAGE: Analysis = Analysis {
@@ -52,13 +53,8 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
         gpu.module[i].is_some(),
         gpu.annotation[i].is_some(),
         (gpu.step[i] as usize) < trace.steps.len(),
-        is_graph_launch(trace, launch),
+        launch.is_some() && is_graph_launch(trace.name(launch)),
     ]
-}
-
-/// Whether a call launches a recorded graph (CUDA, HIP): its operations share the call's operator and step.
-fn is_graph_launch(trace: &Trace, launch: EventId) -> bool {
-    launch.is_some() && trace.name(launch).contains("GraphLaunch")
 }
 
 /// The note that stands beside shares of GPU time: how much of the time has a known launch, operator and step.

@@ -72,7 +72,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
     let work = tree.gpu_work(trace, &view.linked);
     let mut costs = vec![Cost::default(); tree.len()];
-    for call in trace.launches_without_work() {
+    for call in trace.unrecorded_launches() {
         let operator = trace.ancestors(call).find(|e| trace.kind(*e) == EventKind::Operator);
         if let Some(node) = operator.and_then(|op| tree.node_of(op)) {
             costs[node as usize].unrecorded_self += 1;
