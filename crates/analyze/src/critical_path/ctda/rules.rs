@@ -340,7 +340,7 @@ mod tests {
         for frame in [
             "deepspeed/runtime/engine.py(1): train",
             // Folders of the user's that are called like a package, or end like one.
-            "/home/me/optax/train.py(3): main",
+            "/data/me/optax/train.py(3): main",
             "mydeepspeed/runtime/engine.py(9): step",
             "mytorch/optim/adam.py(226): step",
         ] {
