@@ -111,7 +111,7 @@ fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_model::{EventKind, Key, NewEvent, Phase, StrId, TrackKind, Values, flags};
+    use stackline_model::{EventId, EventKind, Key, NewEvent, Phase, StrId, TrackKind, Values, flags};
 
     fn event(trace: &mut Trace, name: &str, kind: EventKind, start: i64, dur: i64, flag: u8) -> EventId {
         let name = trace.strings.intern(name);
