@@ -6,6 +6,7 @@
 
 use crate::vocabulary::recorders;
 use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::words::{count, duration};
 use stackline_model::{EventKind, GpuId, StrId, Trace};
 use std::collections::BTreeMap;
@@ -214,7 +215,7 @@ fn bounds_a_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     let name = trace.name(event);
     let is_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     match trace.kind(event) {
-        EventKind::Memcpy => is_any(&["HtoD", "DtoH", "HostToDevice", "DeviceToHost"]),
+        EventKind::Memcpy => copy_direction(name).is_some_and(|direction| direction != CopyDirection::OnDevice),
         _ => is_any(&["multi_tensor_apply", "FusedAdam", "fused_adam", "FusedSgd"]),
     }
 }

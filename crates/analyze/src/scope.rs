@@ -85,9 +85,12 @@ pub struct GpuWork<'a> {
 impl GpuWork<'_> {
     /// Whether an operation of a GPU belongs to it.
     pub fn has(&self, gpu: GpuId) -> bool {
-        let Some((from, to)) = self.window else { return true };
-        let event = self.trace.gpu.event[gpu.index()];
-        let (start, end) = (self.trace.events.start[event.index()], self.trace.events.end(event));
-        start < to && (end > from || start == from)
+        self.window.is_none_or(|window| runs_in(self.trace, self.trace.gpu.event[gpu.index()], window))
     }
+}
+
+/// Whether an event runs in a window, in ns since the trace's base: all of it, or a part.
+pub(crate) fn runs_in(trace: &Trace, event: EventId, (from, to): (i64, i64)) -> bool {
+    let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+    start < to && (end > from || start == from)
 }

@@ -3,7 +3,7 @@
 use crate::support::{read, read_mini};
 use proptest::prelude::*;
 use stackline_analyze::Scope;
-use stackline_analyze::calls::{Stretch, calls_by_thread};
+use stackline_analyze::calls::{Stretch, calls_by_thread, trace_calls};
 use stackline_model::{CallMetric, CallTree, Values};
 use stackline_testkit::demo;
 use std::collections::BTreeMap;
@@ -191,4 +191,32 @@ fn what_is_counted_in_a_trace_is_in_its_tree() {
     let busy = stackline_analyze::intervals::union(spans);
     let gaps: i64 = busy.windows(2).map(|pair| pair[1].0 - pair[0].1).sum();
     assert_eq!(total(CallMetric::GpuIdle), gaps as u64);
+}
+
+/// Steps of which no launches are known: the first one warms up.
+#[test]
+fn gpu_work_without_launches_counts_where_it_runs() {
+    let mut lines = String::new();
+    for (number, at, length) in [(0, 0, 3000), (1, 3000, 1000), (2, 4000, 1000), (3, 5000, 1000)] {
+        lines += &format!(
+            "1/1     user_annotation  ProfilerStep#{number}  {}..{}
+             1/1     cpu_op           aten::mm               {}..{}
+             gpu0/7  kernel           gemm                   {}..{}\n",
+            at,
+            at + length,
+            at + 10,
+            at + 60,
+            at + 100,
+            at + 800
+        );
+    }
+    let trace = read_mini(&lines);
+    let gpu = |part| own(&calls_by_thread(&trace, part).tree, CallMetric::GpuTime);
+    assert_eq!(gpu(Stretch::Chosen), [("gemm".to_owned(), 2_100_000)].into());
+    assert_eq!(gpu(Stretch::Steps(2, 2)), [("gemm".to_owned(), 700_000)].into());
+    assert_eq!(gpu(Stretch::Whole), [("gemm".to_owned(), 2_800_000)].into());
+    let idle = own(&calls_by_thread(&trace, Stretch::Steps(2, 2)).tree, CallMetric::GpuIdle);
+    assert_eq!(idle, [("gemm".to_owned(), 300_000)].into());
+    let of_rules = trace_calls(&trace, &Scope::of_steps(Some((2, 2)))).tree;
+    assert_eq!(own(&of_rules, CallMetric::GpuTime), [("gemm".to_owned(), 700_000)].into());
 }

@@ -64,3 +64,4 @@ mod what_if_findings;
 mod what_if_loaders;
 mod what_if_nothing;
 mod what_if_recordings;
+mod xpu;

@@ -64,6 +64,13 @@ fn integers(table: &Table, column: &str) -> Vec<i64> {
     }
 }
 
+fn floats(table: &Table, column: &str) -> Vec<Option<f64>> {
+    match table.column(column).map(|column| &column.values) {
+        Some(Values::F64(values)) => values.clone(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
 /// Two ranks of one job in one file, each on its own GPU. That which begins first is done last: its last kernel runs on.
 fn ranks() -> Trace {
     let of = |pid: i64, from: i64| (0..3).map(move |number| step(pid, number + 5, from + 100 * number, 100));
@@ -215,6 +222,40 @@ fn operators_and_kernels_are_of_one_window() {
     assert_eq!((operators(&Scope::default()), kernels(&Scope::default())), (vec![5], vec![5]));
     let one = Scope::of_steps(Some((1, 1)));
     assert_eq!((operators(&one), kernels(&one)), (vec![1], vec![1]));
+}
+
+/// A kernel of a step that runs beside a collective of the step before lies before the step's window of GPU work.
+#[test]
+fn operators_have_the_gpu_work_that_they_launched_wherever_it_runs() {
+    let steps = (0..4).map(|number| step(1, number, 1000 * number, 1000));
+    let work = (0..4).flat_map(|number| {
+        let from = 1000 * number;
+        kernel(1, 0, (from + 30, 300)).into_iter().chain(kernel(1, 1, (from + 930, 600)))
+    });
+    let trace = trace(steps.chain(work));
+    let one = Scope::of_steps(Some((1, 1)));
+    assert_eq!(window(&trace, &one), (1530, 2530), "the kernel at 1030 is over before");
+    let [operators, tree] = &run(&trace, "operators", &one)[..] else { panic!() };
+    for table in [operators, tree] {
+        let launches = integers(table, "launches_self");
+        assert_eq!(
+            (integers(table, "calls"), floats(table, "gpu_self_us"), launches),
+            (vec![2], vec![Some(900.0)], vec![2])
+        );
+    }
+}
+
+/// Of work whose times cannot be true it is not known how long it takes.
+#[test]
+fn operators_whose_work_has_no_time_have_none() {
+    let mut events: Vec<Value> = [100, 200, 300, 400].into_iter().flat_map(|at| kernel(1, 0, (at, 50))).collect();
+    events[9]["name"] = json!("aten::add");
+    events[11]["dur"] = json!(-5);
+    let trace = trace(events);
+    let operators = &run(&trace, "operators", &Scope::default())[0];
+    assert_eq!(texts(operators, "name"), ["aten::mm", "aten::add"]);
+    assert_eq!(floats(operators, "gpu_self_us"), [Some(150.0), None]);
+    assert_eq!(integers(operators, "launches_self"), [3, 1]);
 }
 
 /// Each group that no rule covers has the edits of its gain, and `what-if` predicts the same of them.

@@ -34,7 +34,9 @@ impl Vendor {
     /// The vendor that a product's name, or a source, names.
     pub fn from_name(name: &str) -> Option<Self> {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        match (has(&["NVIDIA", "Nvidia", "Tesla", "GeForce"]), has(&["AMD", "Instinct", "Radeon"])) {
+        // Drivers before 2021 write NVIDIA's products without the company: `A100-SXM4-40GB`, `Quadro RTX 8000`, `GRID V100D-8Q`.
+        let nvidia = ["NVIDIA", "Nvidia", "Tesla", "GeForce", "Quadro", "TITAN", "A100-", "GRID "];
+        match (has(&nvidia), has(&["AMD", "Instinct", "Radeon"])) {
             (true, false) => Some(Self::Nvidia),
             (false, true) => Some(Self::Amd),
             _ => None,
@@ -149,6 +151,10 @@ mod tests {
             ("NVIDIA GeForce RTX 2080 Ti", Some(Vendor::Nvidia)),
             ("Tesla V100-DGXS-32GB", Some(Vendor::Nvidia)),
             ("AMD Radeon Graphics", Some(Vendor::Amd)),
+            ("Quadro RTX 8000", Some(Vendor::Nvidia)),
+            ("TITAN V", Some(Vendor::Nvidia)),
+            ("A100-SXM4-40GB", Some(Vendor::Nvidia)),
+            ("GRID V100D-8Q", Some(Vendor::Nvidia)),
             ("ARTEMIS", None),
             ("NVIDIA, AMD", None),
         ] {

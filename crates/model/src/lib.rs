@@ -27,6 +27,7 @@ mod counters;
 mod devices;
 mod events;
 mod gpu;
+pub mod gpu_calls;
 mod ids;
 pub mod kernel_names;
 mod kind;

@@ -1,4 +1,7 @@
-//! Names that PyTorch gives events, as far as more than one part of the code goes by them.
+//! Names that PyTorch gives events, as far as more than one part of the code goes by them; those of runtimes stand in
+//! [`gpu_calls`](crate::gpu_calls).
+
+pub use crate::gpu_calls::{captures, is_fill_launch, is_graph_launch, is_kernel_launch, is_launch};
 
 /// What names of spans begin with in which the autograd engine of PyTorch runs a node of the backward pass.
 pub const BACKWARD_NODE: &str = "autograd::engine::evaluate_function";
@@ -44,46 +47,6 @@ pub const COLLECTION: &str = "Python GC";
 /// What the file of Python's own frames around the import of a module begins with.
 pub const IMPORTS: &str = "<frozen importlib";
 
-/// Whether a runtime or driver call puts work on a device: a launch of kernels or graphs, a copy or a fill.
-#[must_use]
-pub fn is_launch(call: &str) -> bool {
-    // `cudaGraphAddMemcpyNode` and its kind put work into a graph.
-    !call.contains("GraphAdd")
-        && !call.contains("GraphExec")
-        && ["LaunchKernel", "GraphLaunch", "LaunchCooperative", "Memcpy", "Memset"]
-            .iter()
-            .any(|part| call.contains(part))
-}
-
-/// Whether a runtime or driver call launches a kernel, or a graph of them ([`is_graph_launch`]): a launch ([`is_launch`]) that is no
-/// copy or fill, which take little time and of which some profilers record no activity.
-#[must_use]
-pub fn is_kernel_launch(call: &str) -> bool {
-    is_launch(call) && call.contains("Launch")
-}
-
-/// Whether a runtime or driver call launches a graph: `cudaGraphLaunch`.
-#[must_use]
-pub fn is_graph_launch(call: &str) -> bool {
-    is_launch(call) && call.contains("GraphLaunch")
-}
-
-/// Whether a launch fills memory ([`is_launch`]): profilers may leave out what it does, which takes no time to speak of.
-#[must_use]
-pub fn is_fill_launch(call: &str) -> bool {
-    call.contains("Memset")
-}
-
-/// Whether a runtime or driver call begins (`true`) or ends (`false`) the capture of a stream into a graph.
-#[must_use]
-pub fn captures(call: &str) -> Option<bool> {
-    match call {
-        _ if call.contains("StreamBeginCapture") => Some(true),
-        _ if call.contains("StreamEndCapture") => Some(false),
-        _ => None,
-    }
-}
-
 /// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.
 #[must_use]
 pub fn is_compilation(span: &str) -> bool {
@@ -105,29 +68,12 @@ pub fn is_recompilation(span: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_compilation, is_graph_launch, is_kernel_launch, is_launch, module_name};
+    use super::{is_compilation, module_name};
 
     #[test]
     fn modules_are_named_behind_their_prefix() {
         assert_eq!(module_name("nn.Module: LayerNorm_3"), Some("LayerNorm_3"));
         assert_eq!(module_name("torch/nn/modules/module.py(1): _call_impl"), None);
-    }
-
-    #[test]
-    fn launches_of_kernels_and_graphs_are_told_from_copies_and_fills() {
-        for name in ["cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaLaunchCooperativeKernel"]
-        {
-            assert!(is_kernel_launch(name) && !is_graph_launch(name), "{name}");
-        }
-        for name in ["cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch_ptsz"] {
-            assert!(is_kernel_launch(name) && is_graph_launch(name), "{name}");
-        }
-        for name in ["cudaMemcpyAsync", "hipMemsetAsync"] {
-            assert!(is_launch(name) && !is_kernel_launch(name), "{name}");
-        }
-        for name in ["cudaLaunchHostFunc", "cudaGraphAddKernelNode", "cudaStreamSynchronize"] {
-            assert!(!is_kernel_launch(name), "{name}");
-        }
     }
 
     #[test]

@@ -6,7 +6,8 @@
 
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{EventId, GpuId, Table, Trace, Unit};
+use stackline_model::names::is_graph_launch;
+use stackline_model::{GpuId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const COVERAGE: Analysis = Analysis {
@@ -52,13 +53,8 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
         gpu.module[i].is_some(),
         gpu.annotation[i].is_some(),
         (gpu.step[i] as usize) < trace.steps.len(),
-        is_graph_launch(trace, launch),
+        launch.is_some() && is_graph_launch(trace.name(launch)),
     ]
-}
-
-/// Whether a call launches a recorded graph (CUDA, HIP): its operations share the call's operator and step.
-fn is_graph_launch(trace: &Trace, launch: EventId) -> bool {
-    launch.is_some() && trace.name(launch).contains("GraphLaunch")
 }
 
 /// The note that stands beside shares of GPU time: how much of the time has a known launch, operator and step.
@@ -115,7 +111,7 @@ fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_model::{EventKind, Key, NewEvent, Phase, StrId, TrackKind, Values, flags};
+    use stackline_model::{EventId, EventKind, Key, NewEvent, Phase, StrId, TrackKind, Values, flags};
 
     fn event(trace: &mut Trace, name: &str, kind: EventKind, start: i64, dur: i64, flag: u8) -> EventId {
         let name = trace.strings.intern(name);

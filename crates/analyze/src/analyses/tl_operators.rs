@@ -27,7 +27,7 @@ pub(crate) struct Cost {
     /// Linked GPU operations.
     work_self: i64,
     work_total: i64,
-    /// Launch calls whose work the trace does not have, or does not link.
+    /// Launch calls whose work the trace does not have, or does not link, and linked work whose times cannot be true.
     unrecorded_self: i64,
     unrecorded_total: i64,
 }
@@ -59,20 +59,20 @@ impl Cost {
 }
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let view = GpuView::new(trace, scope, Definition::Exact);
     let tree = OpTree::new(trace);
-    let costs = costs(trace, &view, &tree);
+    // Operators are chosen by when they begin: what they launched may run before or after the window of GPU work.
+    let costs = costs(trace, &GpuView::new(trace, &Scope::default(), Definition::Exact), &tree);
     let host = scope.host_work(trace);
     let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op)).collect();
-    let note = view.coverage_note();
+    let note = GpuView::new(trace, scope, Definition::Exact).coverage_note();
     vec![flat(trace, &tree, &costs, &used).note(note.clone()), merged(trace, &tree, &costs, &used).note(note)]
 }
 
-/// The cost of each node's single call.
+/// The cost of each node's single call, with all GPU work that it launched: `view` is one of the whole trace.
 pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
-    let work = tree.gpu_work(trace, &view.linked);
+    let work = tree.gpu_work(trace, &vec![true; trace.gpu.len()]);
     let mut costs = vec![Cost::default(); tree.len()];
-    for call in trace.launches_without_work() {
+    for call in trace.unrecorded_launches() {
         let operator = trace.ancestors(call).find(|e| trace.kind(*e) == EventKind::Operator);
         if let Some(node) = operator.and_then(|op| tree.node_of(op)) {
             costs[node as usize].unrecorded_self += 1;
@@ -84,7 +84,8 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
         let dur = trace.events.dur[op.index()];
         let own = work.own(node as u32);
         let duration = |g: &GpuId| trace.events.dur[trace.gpu.event[g.index()].index()];
-        let gpu = own.iter().map(duration).fold(0, i64::saturating_add);
+        let timed = || own.iter().filter(|g| view.linked[g.index()]);
+        let gpu = timed().map(duration).fold(0, i64::saturating_add);
         let mut calls: Vec<EventId> = own.iter().map(|g| trace.gpu.launch[g.index()]).collect();
         calls.sort_unstable();
         calls.dedup();
@@ -98,8 +99,9 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
         cost.gpu_total = cost.gpu_total.saturating_add(gpu);
         cost.launches_self = calls.len() as i64 + cost.unrecorded_self;
         cost.launches_total += cost.launches_self;
-        cost.work_self = own.len() as i64;
+        cost.work_self = timed().count() as i64;
         cost.work_total += cost.work_self;
+        cost.unrecorded_self += own.len() as i64 - cost.work_self;
         cost.unrecorded_total += cost.unrecorded_self;
         let Cost { gpu_total, launches_total, work_total, unrecorded_total, .. } = *cost;
         if parent != ROOT {

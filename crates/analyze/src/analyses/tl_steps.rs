@@ -96,7 +96,7 @@ fn work(trace: &Trace) -> Vec<Work> {
     };
     let untimed = trace.gpu.ids().filter(is_without_time).filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
     let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
-    let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
+    let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
     for call in without.chain(untimed) {
         let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
         if let Some(step) = trace.step_at(at, trace.tracks.pid(track)) {

@@ -1,6 +1,6 @@
 //! What is counted beside times: launches, bytes that GPUs moved, idle GPU time, memory.
 
-use super::from_trace::{Builder, is_call, is_within};
+use super::from_trace::{Builder, is_call};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     CallMetric, CallNodeId, CallStats, CallTree, EventId, EventKind, Key, ProcessId, Trace, TrackId, TrackKind,
@@ -71,7 +71,7 @@ impl Builder<'_> {
         let mut launches: Vec<EventId> = trace.gpu.launch.iter().filter_map(|launch| launch.some()).collect();
         launches.sort_unstable();
         launches.dedup();
-        launches.retain(|&launch| trace.events.is_timed(launch) && is_within(trace, self.window, launch));
+        launches.retain(|&launch| trace.events.is_timed(launch) && self.window.has(trace, launch));
         for launch in launches {
             let node = self.node_of(launch);
             self.add_value(node, launch, CallMetric::Launches, 1);
@@ -94,7 +94,7 @@ impl Builder<'_> {
     fn add_memory(&mut self) {
         let trace = self.trace;
         let (bytes, twins) = (trace.attr("Bytes"), Twins::of(trace));
-        let is_in = |event: EventId| trace.events.is_plausible(event) && is_within(trace, self.window, event);
+        let is_in = |event: EventId| trace.events.is_plausible(event) && self.window.has(trace, event);
         let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && is_in(*event);
         let events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
         for event in events {

@@ -1,7 +1,7 @@
 //! The calls of a trace as a calling context tree: what recordings have, made from events.
 //!
-//! Spans of threads stand below those that enclose them, operations of GPUs below the call that launched them, and what
-//! runs backward below the operator that it differentiates. Steps are the same frame, so that they become one.
+//! Spans of threads stand below those that enclose them, operations of GPUs below the call that launched them (at the top where none is
+//! known), and what runs backward below the operator that it differentiates. Steps are the same frame, so that they become one.
 
 use super::callers::Callers;
 use super::idle::Idle;
@@ -10,6 +10,7 @@ use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
 use crate::findings::STALL_REASON;
 use crate::frame_names::frame;
+use crate::scope::runs_in;
 use crate::steps::{Looked, host_window_of};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -41,10 +42,10 @@ pub const STALLS: &str = "stalls";
 /// The calls of the steps that findings look at: those of `scope`, or all but a first one that warms up; the whole trace
 /// if it has no steps. What was running before counts nothing, but stays in the paths of what it called.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
-    let Looked { choice, steps, .. } = Looked::at(trace, scope);
-    let mut builder = Builder::new(trace, stretch(trace, &choice), Idle::default());
+    let looked = Looked::at(trace, scope);
+    let mut builder = Builder::new(trace, Window::of(trace, &looked), Idle::default());
     builder.add_all();
-    builder.finish(steps)
+    builder.finish(looked.steps)
 }
 
 /// Which part of a trace a tree is made of.
@@ -75,40 +76,48 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
         Stretch::Chosen => Scope::default(),
         Stretch::Whole => Scope { whole: true, ..Scope::default() },
     };
-    let Looked { choice, steps, .. } = Looked::at(trace, &scope);
-    let window = stretch(trace, &choice);
-    let idle = Idle::of(trace, |event, launch| is_gpu_within(trace, window, event, launch));
+    let looked = Looked::at(trace, &scope);
+    let window = Window::of(trace, &looked);
+    let idle = Idle::of(trace, |event, launch| window.has_work(trace, event, launch));
     let mut builder = Builder::new(trace, window, idle);
     builder.add_threads();
     builder.lines = Lines::of(trace);
     builder.keeps_events = false;
     builder.add_all();
     builder.add_beside();
-    builder.finish(steps)
+    builder.finish(looked.steps)
 }
 
-/// From the start of the first step to the end of the last one.
-fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
-    if let WindowChoice::From(start) = *choice {
-        return (start, i64::MAX);
+/// When events count, in ns since the trace's base.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// Those of threads: from the start of the first step to the end of the last one.
+    host: (i64, i64),
+    /// GPU work of which no launch is known: as in tables of GPUs, which go by when it runs.
+    gpu: (i64, i64),
+}
+
+impl Window {
+    fn of(trace: &Trace, looked: &Looked) -> Self {
+        let host = match looked.choice {
+            WindowChoice::From(start) => (start, i64::MAX),
+            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => {
+                host_window_of(trace, (from, to)).unwrap_or((i64::MIN, i64::MAX))
+            }
+            _ => (i64::MIN, i64::MAX),
+        };
+        Self { host, gpu: looked.window(trace).unwrap_or(host) }
     }
-    let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
-        return (i64::MIN, i64::MAX);
-    };
-    host_window_of(trace, (from, to)).unwrap_or((i64::MIN, i64::MAX))
-}
 
-/// Whether an operation of a GPU counts in a window: with what launched it; if that is not known, in no window that ends, as steps do.
-fn is_gpu_within(trace: &Trace, window: (i64, i64), event: EventId, launch: Option<EventId>) -> bool {
-    match launch {
-        Some(launch) => is_within(trace, window, launch),
-        None => window.1 == i64::MAX && is_within(trace, window, event),
+    /// Whether an event begins in it.
+    pub(super) fn has(&self, trace: &Trace, event: EventId) -> bool {
+        (self.host.0..self.host.1).contains(&trace.events.start[event.index()])
     }
-}
 
-/// Whether an event begins in a window.
-pub(super) fn is_within(trace: &Trace, (from, to): (i64, i64), event: EventId) -> bool {
-    (from..to).contains(&trace.events.start[event.index()])
+    /// Whether an operation of a GPU counts: with what launched it, or where that is not known by when it runs.
+    fn has_work(&self, trace: &Trace, event: EventId, launch: Option<EventId>) -> bool {
+        launch.map_or_else(|| runs_in(trace, event, self.gpu), |launch| self.has(trace, launch))
+    }
 }
 
 /// Name and kind of events, whether they differentiate an operator, and their line if that is not the first.
@@ -116,7 +125,7 @@ type FrameKey = (StrId, EventKind, bool, Option<u32>);
 
 pub(super) struct Builder<'a> {
     pub(super) trace: &'a Trace,
-    pub(super) window: (i64, i64),
+    pub(super) window: Window,
     pub(super) tree: CallTreeBuilder,
     /// By track; without them all is put on one thread.
     threads: Vec<CallThreadId>,
@@ -144,7 +153,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(trace: &'a Trace, window: (i64, i64), idle: Idle) -> Self {
+    fn new(trace: &'a Trace, window: Window, idle: Idle) -> Self {
         let mut tree = CallTreeBuilder::new();
         let process = tree.process(CallProcess::default());
         let name = tree.text("");
@@ -246,12 +255,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether an event counts in the stretch: an operation of a GPU with what launched it, and of steps not at all if that is not known.
+    /// Whether an event counts in the stretch: an operation of a GPU with what launched it, and by when it runs if that is not known.
     pub(super) fn counts(&self, event: EventId) -> bool {
         if !self.trace.kind(event).is_gpu_work() {
-            return is_within(self.trace, self.window, event);
+            return self.window.has(self.trace, event);
         }
-        is_gpu_within(self.trace, self.window, event, self.callers.of_event(event))
+        self.window.has_work(self.trace, event, self.callers.of_event(event))
     }
 
     /// Adds what a call took at a line of it.

@@ -33,7 +33,7 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     consequence: "GPU time of operators is too small, idle time too large",
     run: |trace| {
         let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
-        let without = trace.launches_without_work().into_iter().filter(|call| !is_fill(call));
+        let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
         let with: std::collections::BTreeSet<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
         let breaches = without.map(|call| (call, "no operation has its correlation id".to_owned()));
         let breaches: Vec<_> = breaches.collect();

@@ -2,6 +2,7 @@
 
 use super::{Check, Outcome};
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Key, Trace};
 use std::collections::BTreeMap;
 
@@ -166,7 +167,7 @@ fn host_waits(trace: &Trace) -> Vec<(EventId, Wait)> {
                 let known = call().zip(record).zip(stream);
                 known.map(|((call, record), stream)| of_stream(call, Some(stream), start(record)))
             }
-            (kind, "cudaDeviceSynchronize" | "hipDeviceSynchronize" | "cuCtxSynchronize") if kind.is_api_call() => {
+            (kind, name) if kind.is_api_call() && kind_of_name(name) == Some(CallKind::DeviceSync) => {
                 let only = devices.first().filter(|_| devices.len() == 1);
                 let queue = only.map(|device| (process(trace, event), *device, None));
                 queue.map(|queue| (event, Wait { queue, of_before: start(event) }))

@@ -4,22 +4,17 @@ use super::gpu_calls::{CallKind, CallKinds};
 use super::gpu_order::{GpuDep, Reason, SyncCall};
 use super::streams::{LastOfTwo, Streams, end, start};
 use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
-/// Direction of a copy, from its name: `HtoD`, `DtoH`, `DtoD`, `PtoP`.
-fn direction(trace: &Trace, id: GpuId) -> Option<u8> {
+fn direction(trace: &Trace, id: GpuId) -> Option<CopyDirection> {
     let event = trace.gpu.event[id.index()];
-    if trace.kind(event) != EventKind::Memcpy {
-        return None;
-    }
-    let name = trace.name(event);
-    let known = [["HtoD", "HostToDevice", "H2D"], ["DtoH", "DeviceToHost", "D2H"], ["DtoD", "DeviceToDevice", "D2D"]];
-    known.iter().position(|names| names.iter().any(|part| name.contains(part))).map(|i| i as u8)
+    if trace.kind(event) == EventKind::Memcpy { copy_direction(trace.name(event)) } else { None }
 }
 
 /// Copies of one direction wait for one another, on devices where they never overlap.
 pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
-    let mut engines: FxHashMap<(i32, u8), Vec<GpuId>> = FxHashMap::default();
+    let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuId>> = FxHashMap::default();
     for id in streams.operations.iter().flatten().copied() {
         if let Some(direction) = direction(trace, id) {
             engines.entry((trace.gpu.device[id.index()], direction)).or_default().push(id);

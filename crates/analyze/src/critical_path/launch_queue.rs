@@ -10,6 +10,7 @@ use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, end};
 use crate::vocabulary::cuda::COMMAND_BUFFER_FULL;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::is_graph_launch;
 use stackline_model::{EventId, EventKind, GpuId, Key, Trace};
 
 /// A queue is believed to be full only from this many operations on.
@@ -121,7 +122,7 @@ impl Queue {
         });
         let mut done: Vec<(i64, GpuId)> = launched.iter().map(|&(.., id)| (end(trace, id), id)).collect();
         done.sort_unstable_by_key(|&(at, id)| (at, streams.rank[id.index()]));
-        let is_graph = |call: &EventId| call.is_some() && trace.name(*call).contains("GraphLaunch");
+        let is_graph = |call: &EventId| call.is_some() && is_graph_launch(trace.name(*call));
         let graphs = launched.iter().map(|&(_, _, call, _)| call).filter(is_graph).collect();
         Self { graphs, ..Self::of(launched, done) }
     }

@@ -7,6 +7,7 @@
 use super::gpu_order::{Reason, SyncCall};
 use super::losses::launched_at;
 use super::streams::{Streams, end};
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
 /// The span in which an array becomes one of NumPy.
@@ -76,7 +77,7 @@ fn awaited(trace: &Trace, by_end: &[GpuId], (span, copies): (EventId, bool)) -> 
 
 fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {
     let event = trace.gpu.event[id.index()];
-    trace.kind(event) == EventKind::Memcpy && ["D2H", "DtoH"].iter().any(|to| trace.name(event).contains(to))
+    trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
 }
 
 #[cfg(test)]

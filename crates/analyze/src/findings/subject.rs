@@ -15,6 +15,7 @@ use crate::kernel_type::{NameTypes, RULES};
 use crate::launch_times::LaunchTimes;
 use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, Step, StrId, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -342,13 +343,17 @@ impl<'a> Subject<'a> {
         calls
     }
 
+    /// Whether an event is a copy from a device to the host.
+    pub fn is_copy_to_host(&self, event: EventId) -> bool {
+        let trace = self.trace();
+        trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
+    }
+
     /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if
     /// they go.
     pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
-        let trace = self.trace();
         let inside = self.waiting_calls_in(spans);
-        let read =
-            spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| trace.name(work).contains("DtoH"));
+        let read = spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| self.is_copy_to_host(work));
         let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
         found.sort_unstable();
         found.dedup();

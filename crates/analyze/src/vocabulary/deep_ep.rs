@@ -16,3 +16,18 @@ pub(super) const RULES: &[Rule] = &[
     (Contains("notify_dispatch"), Communication),
     (Contains("cached_notify_combine"), Communication),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{Contains, RULES};
+    use crate::classify::Collective;
+
+    #[test]
+    fn all_of_them_are_all_to_all() {
+        for (test, _) in RULES {
+            let Contains(part) = test else { panic!("{test:?}") };
+            let kernel = format!("void {part}<8>(void*)");
+            assert_eq!(Collective::find(&kernel).map(|family| family.name), Some("all_to_all"), "{kernel}");
+        }
+    }
+}

@@ -113,12 +113,12 @@ pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<Str
     if is_cut(trace) && !matches!(need, "rank") {
         return Some("the file is cut: the rest is missing, and this may be in it; copy or record it again".to_owned());
     }
-    let without = if need == "gpu_operations" { trace.launches_without_work().len() } else { 0 };
+    let without = if need == "gpu_operations" { trace.unrecorded_launches().len() } else { 0 };
     if without > 0 {
         return Some(format!(
             "{without} launch calls are recorded, but no operation that they launched: the device's side of the profiler \
-             failed. Only one profiler can use CUPTI or roctracer at a time, containers may forbid it, and work must end \
-             (torch.cuda.synchronize()) before the profiler stops"
+             failed. Only one profiler can use CUPTI, roctracer or Intel's PTI at a time, containers may forbid it, and work must \
+             end (torch.cuda.synchronize(), torch.xpu.synchronize()) before the profiler stops"
         ));
     }
     let of_producer = producer(trace).and_then(|producer| ADVICE.iter().find(|(p, n, _)| *p == producer && *n == need));
@@ -169,7 +169,7 @@ pub(super) fn has_collectives(trace: &Trace) -> bool {
 
 /// Whether launch calls are recorded: then they are not missing, even if no operation belongs to them.
 pub(super) fn has_launch_calls(trace: &Trace) -> bool {
-    trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.launches_without_work().is_empty()
+    trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.unrecorded_launches().is_empty()
 }
 
 pub(super) fn is_cut(trace: &Trace) -> bool {

@@ -103,7 +103,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     if launched.values().flatten().any(is_off) {
         // Fills and copies take no time to speak of; some profilers leave fills out.
         let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
-        missing = trace.launches_without_work().into_iter().filter(is_kernel).count();
+        missing = trace.unrecorded_launches().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
         for wait in waits::find(trace) {

@@ -89,7 +89,7 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
         let last = last.entry(pid(trace, call)).or_insert(i64::MIN);
         *last = start(call).max(*last);
     }
-    for call in trace.launches_without_work() {
+    for call in trace.unrecorded_launches() {
         unrecorded.add(call, || trace.name(call).to_owned());
         if launches_one_kernel(trace, call) && last.get(&pid(trace, call)).is_some_and(|last| start(call) < *last) {
             kernels.add(call, || trace.name(call).to_owned());

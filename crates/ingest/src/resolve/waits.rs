@@ -4,7 +4,8 @@
 //! synchronisation record names it), calls that wait for a stream which a synchronisation record names or on which the
 //! same operator has just put a copy, and copies to pageable host memory, which block.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::{CallKind, CopyDirection, CopyWait, copy_direction, copy_wait, kind_of_name};
 use stackline_model::{EventId, EventKind, ProcessId, StrId, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,32 +16,13 @@ pub(super) struct Wait {
     pub(super) ended: i64,
 }
 
-/// What a call of an API does, as far as waiting goes.
+/// What a call of an API waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     SyncDevice,
     SyncStream,
-    /// Copies, and waits if the copy is to the host.
-    Copy,
-    /// Starts a copy; waits if the copy is to pageable memory of the host.
-    StartCopy,
-    Other,
+    Copy(CopyWait),
 }
-
-/// Names of calls and what they do.
-const ROLES: &[(&str, Role)] = &[
-    ("cudaDeviceSynchronize", Role::SyncDevice),
-    ("cuCtxSynchronize", Role::SyncDevice),
-    ("hipDeviceSynchronize", Role::SyncDevice),
-    ("cudaStreamSynchronize", Role::SyncStream),
-    ("cuStreamSynchronize", Role::SyncStream),
-    ("hipStreamSynchronize", Role::SyncStream),
-    ("cudaMemcpy", Role::Copy),
-    ("hipMemcpy", Role::Copy),
-    ("hipMemcpyWithStream", Role::Copy),
-    ("cudaMemcpyAsync", Role::StartCopy),
-    ("hipMemcpyAsync", Role::Other),
-];
 
 /// A queue of work: process that launches, device, and stream (all of the device's if `None`).
 type Queue = (ProcessId, i32, Option<i64>);
@@ -73,7 +55,10 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
             if !trace.kind(call).is_api_call() || !trace.events.is_plausible(call) {
                 continue;
             }
-            let role = roles.get(&trace.events.name[row]).copied().unwrap_or(Role::Other);
+            let Some(&role) = roles.get(&trace.events.name[row]) else {
+                last = copies.get(&call).map(|c| (trace.events.parent[row], *c)).or(last);
+                continue;
+            };
             let named = || correlation.i64(call).and_then(|id| recorded.get(&id).copied());
             let copied = copies.get(&call).copied();
             let parent = trace.events.parent[row];
@@ -89,8 +74,10 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
                     }
                     _ => {}
                 },
-                (Role::Copy, Some(c)) if c.to_host => waits.push(Wait { call, device: c.device, ended: c.ended }),
-                (Role::StartCopy, Some(c)) if c.to_pageable => {
+                (Role::Copy(CopyWait::ToHost), Some(c)) if c.to_host => {
+                    waits.push(Wait { call, device: c.device, ended: c.ended });
+                }
+                (Role::Copy(CopyWait::ToPageable), Some(c)) if c.to_pageable => {
                     waits.push(Wait { call, device: c.device, ended: c.ended });
                 }
                 _ => {}
@@ -104,8 +91,15 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
 
 /// What the names of calls mean; names that mean nothing here are left out.
 fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
-    let known = |&(name, role): &(&str, Role)| Some((trace.strings.find(name)?, role));
-    ROLES.iter().filter_map(known).filter(|(_, role)| *role != Role::Other).collect()
+    let calls = trace.events.ids().filter(|call| trace.kind(*call).is_api_call());
+    let names: FxHashSet<StrId> = calls.map(|call| trace.events.name[call.index()]).collect();
+    let role = |name: &str| match kind_of_name(name)? {
+        CallKind::DeviceSync => Some(Role::SyncDevice),
+        CallKind::StreamSync => Some(Role::SyncStream),
+        CallKind::Copy => copy_wait(name).map(Role::Copy),
+        _ => None,
+    };
+    names.into_iter().filter_map(|name| Some((name, role(trace.strings.get(name))?))).collect()
 }
 
 /// Copies by the call that launched them; of several the last end.
@@ -117,7 +111,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
             continue;
         }
         let name = trace.name(event);
-        let to_host = name.contains("DtoH") || name.contains("DeviceToHost");
+        let to_host = copy_direction(name) == Some(CopyDirection::ToHost);
         let (device, ended) = (trace.gpu.device[gpu.index()], trace.events.end(event));
         let copied = Copied { device, ended, to_host, to_pageable: to_host && name.contains("Pageable") };
         found.entry(call).and_modify(|c| c.ended = c.ended.max(ended)).or_insert(copied);

@@ -36,6 +36,11 @@ pub enum TrainingPhase {
     Optimizer,
 }
 
+impl TrainingPhase {
+    /// Every phase.
+    pub const ALL: [Self; 5] = [Self::DataLoading, Self::Forward, Self::Backward, Self::Communication, Self::Optimizer];
+}
+
 /// The role of a span in a training or serving loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepRole {

@@ -2,6 +2,7 @@
 
 use super::gpu::{Gpu, StreamId};
 use super::stacks::Thread;
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, Trace};
 
 /// What a call waits for.
@@ -41,28 +42,6 @@ pub(super) struct Mark {
     pub(super) kind: MarkKind,
 }
 
-/// Calls that wait on the host, by whole name.
-const SYNCS: &[(&str, SyncKind)] = &[
-    ("cudaDeviceSynchronize", SyncKind::Device),
-    ("cudaThreadSynchronize", SyncKind::Device),
-    ("cuCtxSynchronize", SyncKind::Device),
-    ("hipDeviceSynchronize", SyncKind::Device),
-    ("hipCtxSynchronize", SyncKind::Device),
-    ("cudaStreamSynchronize", SyncKind::Stream),
-    ("cuStreamSynchronize", SyncKind::Stream),
-    ("hipStreamSynchronize", SyncKind::Stream),
-    ("cudaEventSynchronize", SyncKind::Event),
-    ("cuEventSynchronize", SyncKind::Event),
-    ("hipEventSynchronize", SyncKind::Event),
-];
-
-/// Calls that let a stream wait.
-const STREAM_WAITS: &[&str] = &["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"];
-
-/// Calls that record an event.
-const RECORDS: &[&str] =
-    &["cudaEventRecord", "cudaEventRecordWithFlags", "cuEventRecord", "hipEventRecord", "hipEventRecordWithFlags"];
-
 /// The calls of a process with a role, by start.
 pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
     let mut roles: Vec<Option<Option<MarkKind>>> = vec![None; trace.strings.len()];
@@ -94,11 +73,12 @@ pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
 }
 
 fn role(name: &str) -> Option<MarkKind> {
-    if let Some((_, kind)) = SYNCS.iter().find(|(n, _)| *n == name) {
-        return Some(MarkKind::Sync(*kind));
+    match kind_of_name(name)? {
+        CallKind::DeviceSync => Some(MarkKind::Sync(SyncKind::Device)),
+        CallKind::StreamSync => Some(MarkKind::Sync(SyncKind::Stream)),
+        CallKind::EventSync => Some(MarkKind::Sync(SyncKind::Event)),
+        CallKind::StreamWait => Some(MarkKind::StreamWait),
+        CallKind::Record => Some(MarkKind::Record),
+        _ => None,
     }
-    if STREAM_WAITS.contains(&name) {
-        return Some(MarkKind::StreamWait);
-    }
-    RECORDS.contains(&name).then_some(MarkKind::Record)
 }

@@ -1,10 +1,12 @@
 //! Training phases and the rules that tell them, kept as data: [`BUILT_IN`] has the same form as a file of the user's.
 
 use crate::critical_path::CriticalPathError;
+use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use stackline_model::vocabulary::{FRAMEWORKS, PhaseCode, PhaseSpan, TrainingPhase, matches};
+use stackline_model::vocabulary::{FRAMEWORKS, PhaseSpan, TrainingPhase, matches, phase_of_code};
 use stackline_model::{EventKind, StrId, Trace};
+use std::cell::LazyCell;
 
 /// The rules that come with the method, for PyTorch and for spans of any program. Those of frameworks on it come before them: see
 /// [`stackline_model::vocabulary`].
@@ -117,7 +119,7 @@ pub struct PhaseRule {
     /// Only events of these kinds; of any kind if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<RuleKind>,
-    /// The whole name matches this, in which `*` stands for any text.
+    /// The whole name matches this, in which `*` stands for any text, and `*/` at its beginning for any folders, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The event is this side of a link between forward and backward operator.
@@ -129,6 +131,9 @@ pub struct PhaseRule {
     /// Such events are of the phase inside the optimizer, too: its step calls them as its closure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_closure: bool,
+    /// The frame is a function of a framework that belongs to this phase ([`phase_of_code`]); files have no such rules.
+    #[serde(skip)]
+    code: Option<TrainingPhase>,
 }
 
 impl PhaseRule {
@@ -138,7 +143,8 @@ impl PhaseRule {
     }
 
     fn named(phase: Phase, name: String) -> Self {
-        Self { phase, kinds: Vec::new(), name: Some(name), link: None, autograd_thread: false, in_closure: false }
+        let (kinds, link, code) = (Vec::new(), None, None);
+        Self { phase, kinds, name: Some(name), link, autograd_thread: false, in_closure: false, code }
     }
 
     /// Rule for a span that a framework writes.
@@ -147,21 +153,33 @@ impl PhaseRule {
         Self { in_closure: span.in_closure, ..Self::named(phase, span.name.to_owned()) }
     }
 
-    /// Rules for functions of a framework, as frames are named: with their class or without.
-    fn of_code(code: &PhaseCode) -> Vec<Self> {
-        let patterns = match (code.file.ends_with('/'), code.functions) {
-            (true, _) => vec![format!("*{}*", code.file)],
-            (false, []) => vec![format!("*{}(*", code.file)],
-            (false, functions) => {
-                let with_class = |function: &&str| {
-                    [format!("*{}(*): {function}", code.file), format!("*{}(*): *.{function}", code.file)]
-                };
-                functions.iter().flat_map(with_class).collect()
-            }
-        };
-        let rule = |name| Self { kinds: vec![RuleKind::Python], ..Self::named(Phase::of_framework(code.phase), name) };
-        patterns.into_iter().map(rule).collect()
+    /// Rule for functions of frameworks that belong to a phase.
+    fn of_code(phase: TrainingPhase) -> Self {
+        let kinds = vec![RuleKind::Python];
+        Self { kinds, name: None, code: Some(phase), ..Self::named(Phase::of_framework(phase), String::new()) }
     }
+
+    /// Whether the rule is for what has this name, by names alone.
+    fn fits(&self, name: &str, kind: RuleKind, code: impl FnOnce() -> Option<TrainingPhase>) -> bool {
+        let of_kind = self.kinds.is_empty() || self.kinds.contains(&kind);
+        of_kind
+            && match (&self.name, self.code) {
+                (Some(pattern), _) => fits_pattern(pattern, name),
+                (None, Some(phase)) => code() == Some(phase),
+                (None, None) => false,
+            }
+    }
+}
+
+/// Whether a name fits a pattern of rules. A `*/` that it begins with stands for any folders, or none.
+fn fits_pattern(pattern: &str, name: &str) -> bool {
+    matches(pattern, name) || pattern.strip_prefix("*/").is_some_and(|rest| matches(rest, name))
+}
+
+/// What the vocabulary says of a Python frame.
+fn phase_of_frame(name: &str) -> Option<TrainingPhase> {
+    let (file, _, function) = frame(name)?;
+    phase_of_code(file, function)
 }
 
 /// Rules in order (the first that matches an event wins), and what counts as waiting.
@@ -171,8 +189,7 @@ pub struct PhaseRules {
     /// The rules.
     #[serde(default)]
     pub rules: Vec<PhaseRule>,
-    /// Names of Python frames that wait for another thread or process; `*` stands for any text. They run only where
-    /// nothing else does.
+    /// Names of Python frames that wait for another thread or process, as those of rules. They run only where nothing else does.
     #[serde(default)]
     pub waits: Vec<String>,
 }
@@ -182,7 +199,7 @@ impl Default for PhaseRules {
         // A test reads the built-in text, so that the empty set is never met.
         let general = serde_json::from_str(BUILT_IN).unwrap_or(Self { rules: Vec::new(), waits: Vec::new() });
         let spans = FRAMEWORKS.iter().flat_map(|framework| framework.spans).map(PhaseRule::of_span);
-        let code = FRAMEWORKS.iter().flat_map(|framework| framework.code).flat_map(PhaseRule::of_code);
+        let code = TrainingPhase::ALL.into_iter().map(PhaseRule::of_code);
         Self { rules: spans.chain(code).chain(general.rules).collect(), ..general }
     }
 }
@@ -190,18 +207,15 @@ impl Default for PhaseRules {
 impl PhaseRules {
     /// The rule for what has this name, by names alone.
     pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
-        let fits = |rule: &&PhaseRule| {
-            let of_kind = rule.kinds.is_empty() || rule.kinds.contains(&kind);
-            of_kind && rule.name.as_ref().is_some_and(|pattern| matches(pattern, name))
-        };
-        self.rules.iter().find(fits)
+        let code = LazyCell::new(|| phase_of_frame(name));
+        self.rules.iter().find(|rule| rule.fits(name, kind, || *code))
     }
 
     /// The rule of those that hold for names of every kind: those that PyTorch's own libraries and frameworks give. A program may call
     /// its spans anything.
     pub fn of_library_name(&self, name: &str) -> Option<&PhaseRule> {
         let fits = |rule: &&PhaseRule| {
-            rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| matches(pattern, name))
+            rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| fits_pattern(pattern, name))
         };
         self.rules.iter().find(fits)
     }
@@ -246,11 +260,8 @@ impl<'a> RuleBook<'a> {
         let (trace, rules) = (self.trace, self.rules);
         let named = *self.by_name.entry((name, kind)).or_insert_with(|| {
             let text = trace.strings.get(name);
-            let fits = |r: &PhaseRule| {
-                let of_kind = r.kinds.is_empty() || r.kinds.contains(&kind);
-                of_kind && r.link.is_none() && r.name.as_ref().is_some_and(|pattern| matches(pattern, text))
-            };
-            rules.rules.iter().position(fits)
+            let code = LazyCell::new(|| phase_of_frame(text));
+            rules.rules.iter().position(|rule| rule.link.is_none() && rule.fits(text, kind, || *code))
         });
         let linked = link.and_then(|side| self.by_link[side as usize]);
         let best = match (named, linked) {
@@ -265,7 +276,7 @@ impl<'a> RuleBook<'a> {
         let (trace, rules) = (self.trace, self.rules);
         *self.waits.entry(name).or_insert_with(|| {
             let text = trace.strings.get(name);
-            rules.waits.iter().any(|pattern| matches(pattern, text))
+            rules.waits.iter().any(|pattern| fits_pattern(pattern, text))
         })
     }
 }
@@ -326,7 +337,18 @@ mod tests {
         ] {
             assert_eq!(phase(frame, RuleKind::Python), Some(told), "{frame}");
         }
-        assert_eq!(phase("deepspeed/runtime/engine.py(1): train", RuleKind::Python), None);
+        for frame in [
+            "deepspeed/runtime/engine.py(1): train",
+            // Folders of the user's that are called like a package, or end like one.
+            "/data/me/optax/train.py(3): main",
+            "mydeepspeed/runtime/engine.py(9): step",
+            "mytorch/optim/adam.py(226): step",
+        ] {
+            assert_eq!(phase(frame, RuleKind::Python), None, "{frame}");
+        }
+        assert_eq!(phase("/v/site-packages/torch/optim/adam.py(226): step", RuleKind::Python), Some(Phase::Update));
+        let optax = "/v/site-packages/optax/_src/transform.py(7): update_fn";
+        assert_eq!(phase(optax, RuleKind::Python), Some(Phase::Update));
     }
 
     #[test]

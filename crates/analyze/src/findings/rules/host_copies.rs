@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, Unit, words};
 use std::collections::BTreeMap;
 
@@ -43,13 +44,12 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Directions as Kineto and rocprof write them. Copies to the GPU from memory that is not pinned are SL011's.
-const DIRECTIONS: &[&str] = &["HtoD", "DtoH", "HostToDevice", "DeviceToHost"];
-
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let least = (subject.setting("kib") * 1024.0) as i64;
+    // Copies to the GPU from memory that is not pinned are SL011's.
     let is_host_copy = |name: &str| {
-        DIRECTIONS.iter().any(|direction| name.contains(direction)) && !name.contains("Pageable -> Device")
+        copy_direction(name).is_some_and(|direction| direction != CopyDirection::OnDevice)
+            && !name.contains("Pageable -> Device")
     };
     let mut copies = subject.named(&[EventKind::Memcpy], is_host_copy);
     copies.retain(|&copy| bytes(subject, copy).is_none_or(|bytes| bytes >= least));

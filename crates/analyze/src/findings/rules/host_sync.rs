@@ -107,7 +107,7 @@ fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
             gone.push(operator);
             gone.extend(subject.launched_in(operator));
         } else if let Some(operator) = around(aten::READS_SIZE) {
-            gone.extend(subject.launched_in(operator).filter(|&work| trace.name(work).contains("DtoH")));
+            gone.extend(subject.launched_in(operator).filter(|&work| subject.is_copy_to_host(work)));
         }
     }
     gone.sort_unstable();

@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::aten;
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::BTreeMap;
 
@@ -73,7 +74,8 @@ fn small_copies(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let columns = ["bytes", "Bytes"].map(|key| trace.attr(key));
     let bytes = |copy: EventId| columns.iter().find_map(|column| column.i64(copy));
     let mut found: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
-    for copy in subject.named(&[EventKind::Memcpy], |name| name.contains("HtoD")) {
+    let is_upload = |name: &str| copy_direction(name) == Some(CopyDirection::ToDevice);
+    for copy in subject.named(&[EventKind::Memcpy], is_upload) {
         let launch = trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         let to = launch.and_then(|launch| trace.ancestors(launch).find(|&e| trace.name(e) == aten::TO));
         if let Some(to) = to.filter(|_| bytes(copy).is_some_and(|bytes| bytes <= most)) {
