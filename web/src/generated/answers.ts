@@ -187,6 +187,8 @@ export type Comparison = {
   readonly before: readonly [string];
   readonly after: readonly [string];
   readonly method: string;
+  /** What times are compared per: `step`, `run` without steps, `call` where runs without steps hold other numbers of calls. */
+  readonly per: string;
   /** Share of false alarms that is accepted, in percent. */
   readonly level_percent: number;
   readonly kernels_by: string;
