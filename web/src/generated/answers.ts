@@ -511,6 +511,7 @@ export type LargeCallShare = {
 /** Events of one name that take much time and that no finding is about. */
 export type LargeGroup = {
   readonly kind: string;
+  readonly rank: number | null;
   readonly name: string;
   readonly file: string | null;
   readonly line: number | null;
