@@ -45,6 +45,7 @@ mod findings_real;
 mod findings_recordings;
 mod findings_repeated;
 mod findings_samples;
+mod findings_scale;
 mod findings_support;
 mod findings_uncovered;
 mod findings_waits;
