@@ -75,7 +75,7 @@ fn a_large_call_is_named_beside_many_that_gain_more() {
     for number in 0..4 {
         program.step(number, |p| {
             (0..6).for_each(|i| p.op(&format!("my::part{i}"), |p| p.work(800)));
-            p.op("my::decode", |p| p.kernel("spin", 6000));
+            p.op("my::decode", |p| p.kernel("spin", 3000));
             p.op("my::copy", |p| p.pageable(2, 4096));
         });
     }
@@ -83,7 +83,7 @@ fn a_large_call_is_named_beside_many_that_gain_more() {
     let groups = &found.uncovered.groups;
     let call = groups.iter().find(|group| group.name == "cudaMemcpyAsync");
     let call = call.unwrap_or_else(|| panic!("{:?}", named(&found)));
-    assert!(call.percent > 50.0 && call.path_percent < 5.0, "{call:?}");
+    assert!(call.percent > 30.0 && call.path_percent < 5.0, "{call:?}");
     assert_eq!(groups.len(), 5, "{:?}", named(&found));
     assert!(groups.iter().filter(|group| group.name.starts_with("my::part")).count() >= 3, "{:?}", named(&found));
     let gains: Vec<i64> = groups.iter().map(|group| group.gain.map_or(0, |gain| gain.ns)).collect();
