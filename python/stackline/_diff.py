@@ -22,10 +22,10 @@ def diff(
     level: float = 5.0,
     kernels_by: Literal["auto", "name", "family"] = "auto",
 ) -> dict[str, Table]:
-    """What changed between two runs, or several of each, per step, and what of it is more than noise.
+    """What changed between two runs, or several of each, per step (without steps in all), and what of it is more than noise.
 
     The tables ``steps``, ``operators``, ``kernels``, ``paths`` (each with ``verdict``, ``before_ns``, ``after_ns``, the interval of the
-    change in percent and ``q``) and ``step_lengths``, by name; notes are those of ``steps``. ``level`` is the share of false alarms
+    change in percent and ``q``, and all but ``steps`` the times of a call) and ``step_lengths``, by name; notes are those of ``steps``. ``level`` is the share of false alarms
     that is accepted, in percent. With several runs on a side, what differs is told from the spread between them.
 
     Recordings without single calls and profiles are compared by their sums, those of one run.

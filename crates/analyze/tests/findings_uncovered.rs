@@ -6,7 +6,7 @@ use findings_support::{Program, text};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
-use stackline_analyze::findings::{Findings, LargeKind};
+use stackline_analyze::findings::{Findings, LargeKind, Options, merge};
 use stackline_analyze::steps::Looked;
 
 /// Steps of one product of 2 ms that the host waits for, and what `inside` adds to each.
@@ -68,14 +68,84 @@ fn a_call_that_only_waits_is_named_with_what_it_gains() {
     assert!(call.unwrap().gain.is_some_and(|gain| gain.ns < 500_000), "{call:?}");
 }
 
-/// What findings are about is not told again, and what is short is nothing.
+/// The copy waits while the GPU computes, so that its removal gains nothing: what gains more does not push it out of the list.
+#[test]
+fn a_large_call_is_named_beside_many_that_gain_more() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            (0..6).for_each(|i| p.op(&format!("my::part{i}"), |p| p.work(800)));
+            p.op("my::decode", |p| p.kernel("spin", 3000));
+            p.op("my::copy", |p| p.pageable(2, 4096));
+        });
+    }
+    let found = program.findings();
+    let groups = &found.uncovered.groups;
+    let call = groups.iter().find(|group| group.name == "cudaMemcpyAsync");
+    let call = call.unwrap_or_else(|| panic!("{:?}", named(&found)));
+    assert!(call.percent > 30.0 && call.path_percent < 5.0, "{call:?}");
+    assert_eq!(groups.len(), 5, "{:?}", named(&found));
+    assert!(groups.iter().filter(|group| group.name.starts_with("my::part")).count() >= 3, "{:?}", named(&found));
+    let gains: Vec<i64> = groups.iter().map(|group| group.gain.map_or(0, |gain| gain.ns)).collect();
+    assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
+}
+
+/// An operator has most of what the call takes of the path, which is little: it says nothing of all of the call's time.
+#[test]
+fn a_large_call_is_not_told_by_an_operator_with_a_part_of_its_path() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.work(400);
+            p.op("my::decode", |p| p.kernel("spin", 4500));
+            // On the path are only the ends of the copies; of the second one, which is short, all of it.
+            p.pageable(2, 4096);
+            p.op("my::copy", |p| p.pageable(60, 4096));
+        });
+    }
+    let found = program.findings();
+    let call = found.uncovered.groups.iter().find(|group| group.name == "cudaMemcpyAsync");
+    assert!(call.is_some_and(|call| call.percent > 80.0), "{:?}", named(&found));
+}
+
+/// What one of several ranks spends its time on is told of that rank, though another one is the slowest.
+#[test]
+fn large_calls_of_other_ranks_are_named_with_the_rank() {
+    let of = |call: &str, work: i64| {
+        let mut program = Program::new();
+        for number in 0..4 {
+            program.step(number, |p| {
+                p.op("aten::mm", |p| p.kernel("gemm", 200));
+                p.op("my::op", |p| p.call(call, 5000));
+                p.op("my::part", |p| p.work(work));
+            });
+        }
+        program.findings()
+    };
+    let all = || vec![(0, of("hipMystery", 100)), (1, of("hipOther", 9000)), (2, of("hipMystery", 2000))];
+    let merged = merge(all(), &Options::default(), &|_| true).unwrap();
+    let ranks: Vec<_> = merged.uncovered.groups.iter().map(|group| (group.rank, group.name.as_str())).collect();
+    assert!(ranks.contains(&(Some(1), "hipOther")), "the slowest one: {ranks:?}");
+    // Of rank 0 it takes most.
+    assert_eq!(ranks.last(), Some(&(Some(0), "hipMystery")), "{ranks:?}");
+    assert_eq!(ranks.iter().filter(|(rank, _)| *rank != Some(1)).count(), 1, "{ranks:?}");
+    let single = merge(all().into_iter().take(1).collect(), &Options::default(), &|_| true).unwrap();
+    assert!(single.uncovered.groups.iter().all(|group| group.rank.is_none()), "{:?}", single.uncovered);
+}
+
+/// What findings are about is not told again, and of what is short only a large call is told.
 #[test]
 fn nothing_is_named_twice() {
     let covered = steps(|p| p.op("aten::nonzero", |p| p.sync("cudaStreamSynchronize")));
     assert!(!named(&covered).iter().any(|(_, name)| *name == "cudaStreamSynchronize"), "{:?}", named(&covered));
     let mut short = Program::new();
     short.step(0, |p| p.op("my::op", |p| p.call("hipMystery", 400)));
-    assert_eq!(named(&short.findings()), []);
+    let short = short.findings();
+    assert_eq!(named(&short), [(LargeKind::Call, "hipMystery")]);
+    assert_eq!(short.uncovered.covered_percent, None, "in so short a window nobody looks for the rest");
+    let mut quick = Program::new();
+    quick.step(0, |p| p.op("my::op", |p| p.work(400)));
+    assert_eq!(named(&quick.findings()), []);
 }
 
 /// Where rules cover most of the time small things are not named.

@@ -360,3 +360,29 @@ fn traces_that_are_no_ranks_of_one_job() {
     // As before each can be chosen by its position.
     assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
 }
+
+/// What no rule covers is told of the slowest rank, by its number; a large call of another one is told of that.
+#[test]
+fn what_no_rule_covers_is_told_of_its_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    for (rank, call, us) in [(0, "hipMystery", 6000), (1, "hipOther", 9000)] {
+        let mut trace = MiniTrace::new(&format!("file distributedInfo={{\"rank\": {rank}, \"world_size\": 2}}"));
+        for step in 0..4 {
+            let lines = format!(
+                "1/1     user_annotation  ProfilerStep#{step}  0+{}
+                 1/1     cuda_runtime     hipLaunchKernel      1+5       correlation={}
+                 gpu0/7  kernel           gemm                 10+30     correlation={}
+                 1/1     cuda_runtime     {call}               20+{us}",
+                us + 30,
+                step + 1,
+                step + 1
+            );
+            trace.add_at(1000 + step * (us + 40), &lines);
+        }
+        fs::write(folder.path().join(format!("{rank}.json")), trace.json()).unwrap();
+    }
+    let shown = stdout(&["findings", folder.path().to_str().unwrap()]);
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("No rule covers it; most time on rank 1, the slowest, is in: - hipOther (4 "), "{shown}");
+    assert!(shown.contains("- hipMystery (4 GPU API calls, rank 0): "), "{shown}");
+}

@@ -14,6 +14,7 @@ mod calls;
 mod common;
 mod consumers;
 mod diff;
+mod diff_without_steps;
 mod docs;
 mod errors;
 mod fault_handlers;

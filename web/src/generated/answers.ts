@@ -187,6 +187,8 @@ export type Comparison = {
   readonly before: readonly [string];
   readonly after: readonly [string];
   readonly method: string;
+  /** What times are compared per: `step`, `run` without steps, `call` where runs without steps hold other numbers of calls. */
+  readonly per: string;
   /** Share of false alarms that is accepted, in percent. */
   readonly level_percent: number;
   readonly kernels_by: string;
@@ -509,6 +511,7 @@ export type LargeCallShare = {
 /** Events of one name that take much time and that no finding is about. */
 export type LargeGroup = {
   readonly kind: string;
+  readonly rank: number | null;
   readonly name: string;
   readonly file: string | null;
   readonly line: number | null;

@@ -1,4 +1,4 @@
-/** Two runs side by side: what changed per step, and what of it is more than noise. */
+/** Two runs side by side: what changed per step (without steps as a whole, or per call), and what of it is more than noise. */
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
@@ -84,7 +84,7 @@ function Changes({ compared }: { compared: Comparison }) {
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
         <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Flame graph of the differences</button>
       </div>
-      {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} all={all} isJudged={compared.warnings.length === 0} />)}
+      {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} />)}
     </>
   );
 }
@@ -113,17 +113,23 @@ function MemoryPeaks() {
 
 const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
 
-function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; all: boolean; isJudged: boolean }) {
+function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Table; per: string; all: boolean; isJudged: boolean }) {
   const isNoise = (row: Row) => isJudged && row.verdict === "noise";
   // What occurs on one side only is no judgement, and has no time on the other that could be more or less.
   const isOnly = (row: Row) => `${row.verdict}`.startsWith("only");
-  const side = (row: Row, name: string, other: string) => (row.verdict === `only in ${other}` ? "–" : time(row[name]));
+  const isOfCalls = (row: Row) => per === "call" && typeof row.before_ns_per_call === "number";
+  const side = (row: Row, name: string, other: string) =>
+    row.verdict === `only in ${other}` ? "–" : isOfCalls(row) ? `${time(row[`${name}_per_call`])} a call` : time(row[name]);
+  const share = (row: Row) => (isOfCalls(row) ? row.change_percent_per_call : row.change_percent);
+  const moved = (row: Row) => (isOfCalls(row) ? Number(row.after_ns_per_call) - Number(row.before_ns_per_call) : changeOf(row));
   const verdict = (row: Row) => (isJudged || isOnly(row) ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
   // Of steps as a whole, steps are counted.
   const isCounted = table.columns.some(({ name }) => name === "calls");
   const kept = table.rows.filter((row) => all || !isNoise(row));
   const hidden = table.rows.length - kept.length;
-  const rows = kept.toSorted((a, b) => Math.abs(Number(b.change_ns ?? 0)) - Math.abs(Number(a.change_ns ?? 0))).slice(0, MOST);
+  // Of calls, those come first that change most with as many of them as before: so they are answered.
+  const sorted = per === "call" ? kept : kept.toSorted((a, b) => Math.abs(Number(b.change_ns ?? 0)) - Math.abs(Number(a.change_ns ?? 0)));
+  const rows = sorted.slice(0, MOST);
   const names = table.columns.map((column) => column.name).filter((name) => ["rank", "name", "operator", "measure"].includes(name));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={table.title}>
@@ -137,7 +143,7 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
               <th scope="col" class="number">B</th>
               <th scope="col" class="number">Change from A to B</th>
               <th scope="col" class="number">Between</th>
-              {isCounted && <th scope="col" class="number">How often a step</th>}
+              {isCounted && <th scope="col" class="number">{per === "step" ? "How often a step" : "How often"}</th>}
               <th scope="col">Verdict</th>
             </tr>
           </thead>
@@ -145,10 +151,10 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
         <tbody>
           {rows.map((row, at) => (
             <tr key={at} class={isNoise(row) ? "quiet" : undefined}>
-              {names.map((name) => <td key={name}><Name text={name === "measure" ? measureOf(`${row[name]}`, of) : `${row[name] ?? "–"}`} /></td>)}
+              {names.map((name) => <td key={name}><Name text={name === "measure" ? measureOf(`${row[name]}`, of, per) : `${row[name] ?? "–"}`} /></td>)}
               <td class="number">{side(row, "before_ns", "B")}</td>
               <td class="number">{side(row, "after_ns", "A")}</td>
-              <td class="number">{signed(changeOf(row))} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
+              <td class="number">{signed(moved(row))} {typeof share(row) === "number" && `(${signedPercent(Number(share(row)))})`}</td>
               <td class="number">{row.low_percent === null || row.low_percent === undefined || isOnly(row) ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
               {isCounted && <td class="number">{often(row)}</td>}
               <td class="nowrap">{verdict(row)}</td>
@@ -170,7 +176,10 @@ export const changeOf = (row: Row): Row[string] | undefined =>
 const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work (mean without the slowest and the fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };
 
 /** What a row of a table is of: of operators, CPU time is told with and without what they call. */
-const measureOf = (name: string, table: string) => (name === "cpu" && table === "operators" ? "CPU time, itself" : (MEASURES[name] ?? name));
+const measureOf = (name: string, table: string, per: string) =>
+  name === "cpu" && table === "operators" ? "CPU time, itself"
+  : name === "step" && per !== "step" ? "the whole run"
+  : (MEASURES[name] ?? name);
 
 /** How many rows are seen of how many, and why not all. */
 function toldRows(shown: number, total: number, hidden: number): string {
@@ -182,7 +191,7 @@ function toldRows(shown: number, total: number, hidden: number): string {
   return [counted(shown, "row"), ...rest].join("; ");
 }
 
-/** How often it is in a step of A, and of B where that differs. */
+/** How often it is in a step of A (or all of it), and of B where that differs. */
 function often(row: Row): string {
   const [before, after] = [row.count_before, row.count_after].map((value) => (typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : "–"));
   return before === after ? `${before}` : `${before} → ${after}`;

@@ -1,6 +1,6 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{slow_steps, warnings};
+use super::comparable::{Per, slow_steps, warnings};
 use super::functions;
 use super::pair::Pair;
 use super::profile::{Measure, Profile};
@@ -190,6 +190,8 @@ pub struct Diff {
     pub options: Options,
     /// What the spread was taken from.
     pub method: Method,
+    /// What times are compared per.
+    pub per: Per,
     /// Whether kernels are aligned by operator and family.
     pub by_family: bool,
     /// How it is known what Python functions take, where both sides know it the same way.
@@ -214,6 +216,53 @@ impl Diff {
             Method::None => Confidence::Low,
         }
     }
+
+    /// Time of a call in a row on both sides, in ns; none where calls are not counted, or a side has none. Of a step as a whole
+    /// and of functions by samples, counts are not those of calls.
+    #[must_use]
+    pub fn call_ns(&self, table: Table, change: &Change) -> Option<(f64, f64)> {
+        let counts_calls = match table {
+            Table::Steps => false,
+            Table::Functions => self.functions_by == Some(functions::BY_CALLS),
+            Table::Operators | Table::Kernels | Table::Paths => true,
+        };
+        let is_on_both = change.count_before > 0.0 && change.count_after > 0.0;
+        (counts_calls && is_on_both)
+            .then(|| (change.before_ns / change.count_before, change.after_ns / change.count_after))
+    }
+
+    /// How much more time a row takes, in ns: per step or run, or with as many calls as before where calls are compared.
+    #[must_use]
+    pub fn change_ns(&self, table: Table, change: &Change) -> f64 {
+        match self.call_ns(table, change).filter(|_| self.per == Per::Call) {
+            Some((before, after)) => (after - before) * change.count_before,
+            None => change.change_ns(),
+        }
+    }
+
+    /// How much longer calls take that both sides have, in percent, each as often as before: of GPU operations where there are
+    /// any, else of operators without the operators in them. None if no call is on both sides.
+    #[must_use]
+    pub fn percent_of_calls(&self) -> Option<(Table, f64)> {
+        [(Table::Kernels, Measure::Gpu), (Table::Operators, Measure::Cpu)].into_iter().find_map(|(table, measure)| {
+            let rows = self.changes.get(&table)?.iter().filter(|change| change.measure == measure);
+            let (mut before_ns, mut change_ns) = (0.0, 0.0);
+            for (change, (before, after)) in rows.filter_map(|change| Some((change, self.call_ns(table, change)?))) {
+                before_ns += change.before_ns;
+                change_ns += (after - before) * change.count_before;
+            }
+            (before_ns > 0.0).then(|| (table, 100.0 * change_ns / before_ns))
+        })
+    }
+
+    /// Puts the rows first whose calls changed most.
+    fn sort_by_calls(&mut self) {
+        let mut changes = std::mem::take(&mut self.changes);
+        for (table, rows) in changes.iter_mut().filter(|(table, _)| **table != Table::Steps) {
+            rows.sort_by(|a, b| self.change_ns(*table, b).abs().total_cmp(&self.change_ns(*table, a).abs()));
+        }
+        self.changes = changes;
+    }
 }
 
 /// Of the steps, the share left out at each end.
@@ -229,7 +278,8 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let warnings = warnings(before, after, by_family);
     let (method, changes) = (Method::None, BTreeMap::new());
     let functions_by = functions_by(before, after);
-    let mut diff = Diff { options, method, by_family, functions_by, changes, warnings, notes: Vec::new() };
+    let per = Per::of(before, after);
+    let mut diff = Diff { options, method, per, by_family, functions_by, changes, warnings, notes: Vec::new() };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
@@ -266,6 +316,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         steps.filter(|change| change.measure == Measure::Step).map(|change| (change.rank, mean_ns(change))).collect();
     for (table, changes) in &mut diff.changes {
         judge(*table, changes, options.level, &steps);
+    }
+    if diff.per == Per::Call {
+        diff.sort_by_calls();
     }
     diff.notes.extend(notes(&diff, before, after));
     diff
@@ -348,7 +401,10 @@ fn mean_ns(change: &Change) -> f64 {
 fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {
-        Method::None => out.push("One step: no spread, so nothing can be told from noise.".to_owned()),
+        Method::None => {
+            let what = if diff.per == Per::Step { "One step" } else { "One run each, without steps" };
+            out.push(format!("{what}: no spread, so nothing can be told from noise."));
+        }
         Method::Steps => out.push(
             "One run each: changes are told from the spread between steps, not from that between runs; give several runs \
              of each to know that too."

@@ -1,4 +1,4 @@
-//! Whether two sides can be compared at all: what makes the differences say little of a change.
+//! Whether two sides can be compared at all, and per what: what makes the differences say little of a change.
 
 use super::align::{Side, TRIM};
 use super::profile::{Measure, Profile, Row};
@@ -11,9 +11,42 @@ const SHARED: f64 = 20.0;
 /// Runs without steps whose numbers of calls differ by more than this factor are windows of other lengths.
 const OTHER_COUNTS: f64 = 1.02;
 
-/// Why differences say little of a change, a sentence each; none where the sides are alike.
+/// What times and calls are compared per.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// A step.
+    Step,
+    /// A run as a whole: neither side has steps.
+    Run,
+    /// A call: neither side has steps, and each holds another number of calls, so that wholes say nothing.
+    Call,
+}
+
+impl Per {
+    /// Stable text name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Run => "run",
+            Self::Call => "call",
+        }
+    }
+
+    /// What two sides have in common.
+    pub(super) fn of(before: &Side, after: &Side) -> Self {
+        let mut profiles = before.iter().chain(after).flatten().peekable();
+        match () {
+            () if profiles.peek().is_none() || profiles.any(|profile| !profile.steps.is_empty()) => Self::Step,
+            () if other_counts(before, after).is_some() => Self::Call,
+            () => Self::Run,
+        }
+    }
+}
+
+/// Why differences say little of a change, a sentence each; none where the sides are alike. What times are compared per comes first.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut out: Vec<String> = other_counts(before, after).into_iter().collect();
     let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
     out.extend(
         differ(formats)
@@ -26,7 +59,6 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     );
     out.extend(without_steps(before, after));
     out.extend(steps(before, after));
-    out.extend(other_counts(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
         Some(format!(
@@ -83,7 +115,7 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
     Some(format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ."))
 }
 
-/// Runs without steps that hold other numbers of calls: windows of other lengths, whose times are to be compared per call.
+/// Runs without steps that hold other numbers of calls: windows of other lengths, whose times are compared per call.
 fn other_counts(before: &Side, after: &Side) -> Option<String> {
     let is_whole = |side: &Side| side.iter().flatten().all(|profile| profile.steps.is_empty());
     if !is_whole(before) || !is_whole(after) {
@@ -95,7 +127,7 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         of_kernels => ("GPU operations", of_kernels),
     };
     (a.max(b) > OTHER_COUNTS * a.min(b)).then(|| {
-        format!("A holds {a:.0} {what} and B {b:.0}, and neither has steps: compare the times of a call, not those of the whole.")
+        format!("A holds {a:.0} {what} and B {b:.0}, and neither has steps: times of a call are compared, not those of the whole.")
     })
 }
 

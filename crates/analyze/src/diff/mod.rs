@@ -1,5 +1,5 @@
-//! Two programs, or one before and after a change, compared: steps, operators, kernels and call paths, per step, with what
-//! is beyond the spread told from noise.
+//! Two programs, or one before and after a change, compared: steps, operators, kernels and call paths, per step (without steps
+//! as wholes, or per call), with what is beyond the spread told from noise.
 //!
 //! A [`Profile`] is what stays of one rank of one run: for each thing its time in each step. [`compare`] puts the
 //! profiles of two sides beside each other and tests every difference (see [`statistics`]).
@@ -18,6 +18,7 @@ mod tables;
 
 pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
 pub use alike::alike;
+pub use comparable::Per;
 pub use families::family;
 pub use profile::{Cell, Measure, Profile, Row, StepLength};
 pub use tables::tables;

@@ -24,7 +24,7 @@ impl Profile {
         let total = Cell { cpu: ns(down.total.sum), cpu_total: ns(lasted), ..Cell::default() };
         profile.totals = vec![total];
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "operator") {
-            let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..cell(&flat, row) };
+            let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..of_calls(&flat, row) };
             profile.operators.entry(flat.label(row).name.clone()).or_default().add(0, &own);
         }
         let mut texts = vec![String::new(); down.nodes.len()];
@@ -32,7 +32,7 @@ impl Profile {
             let label = text(down.label(row));
             let above = &texts[down.nodes[row].parent];
             texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
-            profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &cell(&down, row));
+            profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &of_calls(&down, row));
         }
         profile.functions(tree);
         Ok(profile)
@@ -65,13 +65,20 @@ impl Profile {
         }
         let flat = view(tree, &ViewOptions { shape: Shape::Flat, ..options });
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "python") {
-            add(flat.label(row), &Cell { cpu: 0, ..cell(&flat, row) });
+            add(flat.label(row), &Cell { cpu: 0, ..of_samples(&flat, row) });
         }
         self.functions_by = Some(BY_SAMPLES);
     }
 }
 
-fn cell(view: &CallView, row: usize) -> Cell {
+/// With the number of calls; 0 where that was not counted.
+fn of_calls(view: &CallView, row: usize) -> Cell {
+    let count = i64::try_from(view.nodes[row].calls).unwrap_or(i64::MAX);
+    Cell { count, ..of_samples(view, row) }
+}
+
+/// With the number of samples.
+fn of_samples(view: &CallView, row: usize) -> Cell {
     let node = &view.nodes[row];
     let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);
     Cell { count, gpu: 0, cpu: ns(node.inclusive.sum), cpu_total: ns(node.inclusive.sum) }

@@ -1,6 +1,7 @@
 //! A comparison as tables.
 
 use super::align::{Change, Diff, Side, Table as Compared};
+use super::comparable::Per;
 use stackline_model::{Table, Unit};
 
 /// `steps`, `operators`, `kernels`, `paths`, `functions` where they are known, and `step_lengths` with each step of each run.
@@ -27,15 +28,17 @@ fn test(diff: &Diff) -> String {
 }
 
 fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
+    let per = if diff.per == Per::Step { "per step" } else { "in all" };
     let title = match table {
-        Compared::Steps => "Steps: before and after",
-        Compared::Operators => "Operators per step",
-        Compared::Kernels if diff.by_family => "GPU work per step, by operator and family",
-        Compared::Kernels => "GPU work per step, by name",
-        Compared::Paths => "Call paths per step, with all below them",
-        Compared::Functions => "Python functions per step",
+        Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
+        Compared::Steps => "The whole: before and after".to_owned(),
+        Compared::Operators => format!("Operators {per}"),
+        Compared::Kernels if diff.by_family => format!("GPU work {per}, by operator and family"),
+        Compared::Kernels => format!("GPU work {per}, by name"),
+        Compared::Paths => format!("Call paths {per}, with all below them"),
+        Compared::Functions => format!("Python functions {per}"),
     };
-    let mut out = Table::new(table.name(), title);
+    let mut out = Table::new(table.name(), &title);
     if changes.iter().any(|change| change.rank != changes[0].rank) {
         out = out.i64("rank", Unit::None, changes.iter().map(|change| change.rank));
     }
@@ -62,8 +65,21 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("count_before", Unit::None, changes.iter().map(|change| change.count_before))
         .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after));
     // Of the step as a whole the steps are counted.
-    let calls = changes.iter().map(|change| calls(change).to_owned());
-    if table == Compared::Steps { out } else { out.text("calls", calls) }
+    if table == Compared::Steps {
+        return out;
+    }
+    let call = |get: fn((f64, f64)) -> Option<f64>| {
+        changes.iter().map(move |change| get(diff.call_ns(table, change)?)).collect::<Vec<_>>()
+    };
+    out.text("calls", changes.iter().map(|change| calls(change).to_owned()))
+        .f64("before_ns_per_call", Unit::Ns, call(|(before, _)| Some(before)))
+        .f64("after_ns_per_call", Unit::Ns, call(|(_, after)| Some(after)))
+        .f64("change_percent_per_call", Unit::Percent, call(percent))
+}
+
+/// How much more the second one is, in percent of the first; none of nothing.
+fn percent((before, after): (f64, f64)) -> Option<f64> {
+    (before > 0.0).then(|| 100.0 * (after - before) / before)
 }
 
 /// Whether the number of calls is the same in all steps, another one in all steps of one side, or none that all steps share.

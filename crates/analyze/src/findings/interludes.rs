@@ -10,9 +10,9 @@ use super::finding::{Confidence, Fact, Worth};
 use super::place::Place;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a thread does between two operators of the program, in all steps together.
 #[derive(Debug, Default)]
@@ -45,6 +45,8 @@ pub(super) struct Interludes {
     pub(super) looks_ns: Option<f64>,
     /// Per thread of them whether samples of CPU time and of wall-clock time were taken on it.
     pub(super) sampled: BTreeMap<TrackId, (bool, bool)>,
+    /// Of stretches of those that are one, the position in `all`.
+    of_stretch: FxHashMap<(EventId, EventId), usize>,
 }
 
 /// What is done between operators from one place of the program.
@@ -162,7 +164,17 @@ impl Interludes {
             found.sampled.insert(track, (has(Of::Cpu), has(Of::Wall)));
             found.all.extend(of_thread(trace, window, (track, &operators), samples));
         }
+        for (at, interlude) in found.all.iter().enumerate().filter(|(_, interlude)| interlude.is_one) {
+            found.of_stretch.extend(interlude.stretches.iter().map(|&stretch| (stretch, at)));
+        }
         found
+    }
+
+    /// Those that are one and have any of some stretches, each once.
+    pub(super) fn with_any_of(&self, stretches: &[(EventId, EventId)]) -> impl Iterator<Item = &Interlude> {
+        let found: BTreeSet<usize> =
+            stretches.iter().filter_map(|stretch| self.of_stretch.get(stretch).copied()).collect();
+        found.into_iter().map(|at| &self.all[at])
     }
 
     /// Whether threads were looked at that wait.

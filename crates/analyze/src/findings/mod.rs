@@ -12,6 +12,7 @@ mod identity;
 mod interludes;
 mod measured;
 mod memory;
+mod nesting;
 mod others;
 mod page;
 mod path;
@@ -29,6 +30,7 @@ mod subject;
 mod tables;
 mod uncovered;
 mod waits;
+mod within;
 mod work;
 
 pub use crate::recording::{OperatorCost, RecordedProcess, Recording};

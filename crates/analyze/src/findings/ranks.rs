@@ -8,6 +8,7 @@ use super::rank_effects::joined;
 use super::rule::Need;
 use super::rules::{are_alike, find_straggler};
 use super::subject::Ground;
+use super::uncovered;
 use crate::host_collectives::host_collectives;
 use crate::intervals;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
@@ -124,6 +125,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
     let base = Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), ..slowest.1.clone() };
+    let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()));
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
@@ -157,7 +159,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut notes = notes(&all);
     notes.extend(effects);
     notes.extend(not_compared(&ranks));
-    Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, ..base })
+    Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
 fn times((rank, found): &(i64, Findings)) -> RankTimes {

@@ -6,11 +6,10 @@ use super::place::{Place, PlaceKey, Places};
 use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
+use super::within::Indexes;
 use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Hop, LoaderWorkers, Window};
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::critical_path::value_reads::is_read;
 use crate::kernel_type::{NameTypes, RULES};
 use crate::launch_times::LaunchTimes;
 use crate::recording::Recording;
@@ -35,6 +34,7 @@ pub(super) struct Ground<'a> {
     recorded: OnceLock<Option<RecordedOperators>>,
     interludes: OnceLock<Interludes>,
     launch_times: OnceLock<LaunchTimes<'a>>,
+    indexes: Indexes,
 }
 
 impl<'a> Ground<'a> {
@@ -55,6 +55,7 @@ impl<'a> Ground<'a> {
             recorded,
             interludes,
             launch_times,
+            indexes: Indexes::default(),
         }
     }
 
@@ -205,24 +206,6 @@ impl<'a> Subject<'a> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
-    /// Calls of the window that wait for the GPU: those made to wait, copies to memory that is not pinned, which return when they are
-    /// done, and spans in which JAX reads a value.
-    pub fn waiting_calls(&self) -> Vec<EventId> {
-        let trace = self.trace();
-        let waits = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
-        let mut calls = self.named(&[EventKind::Runtime, EventKind::Driver], waits);
-        let to_pageable = self.named(&[EventKind::Memcpy], |name| name.contains("Device -> Pageable"));
-        let call = |copy: &EventId| {
-            let launch = trace.gpu.of_event(*copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some())?;
-            (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
-        };
-        calls.extend(to_pageable.iter().filter_map(call));
-        calls.extend(self.named(&[EventKind::Other, EventKind::PythonFunction], is_read));
-        calls.sort_unstable();
-        calls.dedup();
-        calls
-    }
-
     /// What names of operations say that they do.
     pub fn kernel_types(&self) -> NameTypes<'a> {
         NameTypes::new(self.trace(), RULES)
@@ -231,14 +214,6 @@ impl<'a> Subject<'a> {
     /// Operators of the window.
     pub fn operators(&self) -> Vec<EventId> {
         self.named(&[EventKind::Operator], is_operators_name)
-    }
-
-    /// Operators of the window within some spans.
-    pub fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
-        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
-        let mut operators = self.operators();
-        operators.retain(|&operator| trace.ancestors(operator).any(|around| all.contains(&around)));
-        operators
     }
 
     /// Length of an event in ns.
@@ -282,6 +257,11 @@ impl<'a> Subject<'a> {
         *self.ground.gpu_ns.get_or_init(|| self.total(&self.gpu_work()))
     }
 
+    /// Indexes of what lies within spans.
+    pub(super) fn indexes(&self) -> &'a Indexes {
+        &self.ground.indexes
+    }
+
     /// Whether an event is a call of a function of the user's own code.
     pub fn is_own_frame(&self, event: EventId) -> bool {
         self.places().is_own_frame(event)
@@ -312,20 +292,6 @@ impl<'a> Subject<'a> {
         events.iter().copied().filter(|&e| !trace.ancestors(e).any(|around| all.contains(&around))).collect()
     }
 
-    /// Time of the path in each of some spans and all that they enclose, in ns; spans that lie in others get none.
-    pub fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
-        let trace = self.trace();
-        let at: FxHashMap<EventId, usize> = spans.iter().enumerate().map(|(i, &span)| (span, i)).collect();
-        let mut inside = vec![0; spans.len()];
-        for hop in self.path().hops.iter().filter(ran) {
-            let around = std::iter::once(hop.event).chain(trace.ancestors(hop.event));
-            if let Some(&i) = around.filter_map(|e| at.get(&e)).last() {
-                inside[i] += hop.end - hop.start;
-            }
-        }
-        inside
-    }
-
     /// Spans by the place that they come from, with the sum of what is said of each of them (such as its time on the path).
     pub fn sums_by_place(&self, mut spans: Vec<(EventId, i64)>) -> Vec<(Place, i64, Vec<EventId>)> {
         spans.sort_unstable();
@@ -335,29 +301,10 @@ impl<'a> Subject<'a> {
         by_place.map(|(place, of)| (place, of.iter().map(ns).sum(), of)).collect()
     }
 
-    /// The calls that wait for the GPU within some spans, or are one of them.
-    pub(super) fn waiting_calls_in(&self, spans: &[EventId]) -> Vec<EventId> {
-        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
-        let mut calls = self.waiting_calls();
-        calls.retain(|&call| all.contains(&call) || trace.ancestors(call).any(|around| all.contains(&around)));
-        calls
-    }
-
     /// Whether an event is a copy from a device to the host.
     pub fn is_copy_to_host(&self, event: EventId) -> bool {
         let trace = self.trace();
         trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
-    }
-
-    /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if
-    /// they go.
-    pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
-        let inside = self.waiting_calls_in(spans);
-        let read = spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| self.is_copy_to_host(work));
-        let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
     }
 
     /// The steps of the window behind the first one of the trace, which does what is done once.

@@ -171,20 +171,6 @@ impl<'a> Subject<'a> {
         std::iter::successors(first, |s| stacks.parent[s.index()].some()).map(|s| stacks.frame[s.index()]).collect()
     }
 
-    /// Operators of the backward of some forward operators, with what autograd's engine does around them.
-    pub fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
-        let trace = self.trace();
-        let forward: FxHashSet<EventId> = operators.iter().copied().collect();
-        let is_theirs =
-            |from: EventId| std::iter::once(from).chain(trace.ancestors(from)).any(|e| forward.contains(&e));
-        let links = trace.links.of(LinkKind::Backward).filter(|(from, ..)| is_theirs(*from));
-        let around = |to: EventId| trace.ancestors(to).take_while(|&e| self.is_operator(e)).last().unwrap_or(to);
-        let mut found: Vec<EventId> = links.map(|(_, to, _)| around(to)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
     /// What would go with loops that call these operators. Calls that begin within `gap` ns of the end of the one before
     /// are one run of a loop, with what Python does between them.
     pub fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
@@ -217,48 +203,6 @@ impl<'a> Subject<'a> {
         loops
     }
 
-    /// Runs of some outermost operators, with what is done between them.
-    pub fn runs_of(&self, some: &[EventId]) -> Runs {
-        let events = &self.trace().events;
-        let wanted: FxHashSet<EventId> = some.iter().copied().collect();
-        let mut operators = self.outermost(&self.operators());
-        operators.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
-        let is_together = |a: &EventId, b: &EventId| events.track[a.index()] == events.track[b.index()];
-        let goes_on = |a: &EventId, b: &EventId| is_together(a, b) && wanted.contains(a) == wanted.contains(b);
-        let (mut found, mut at) = (Runs::default(), 0);
-        for run in operators.chunk_by(goes_on) {
-            let (from, to) = (at, at + run.len());
-            at = to;
-            let (first, last) = (operators[from], operators[to - 1]);
-            if wanted.contains(&first) {
-                found.ns += events.end(last) - events.start[first.index()];
-                found.runs.push((first, last));
-                let before = from.checked_sub(1).map(|before| operators[before]).filter(|e| is_together(e, &first));
-                let behind = operators.get(to).copied().filter(|e| is_together(e, &first));
-                found.neighbours.push((before, behind));
-            }
-        }
-        found
-    }
-
-    /// Of each operator of the backward the time from the end of all of that backward to the next operator of its thread: the graph
-    /// that autograd kept is freed there.
-    pub fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
-        let trace = self.trace();
-        let is_engine = |&e: &EventId| crate::vocabulary::autograd::is_node(trace.name(e));
-        let all: Vec<EventId> = self.outermost(&self.operators()).into_iter().filter(is_engine).collect();
-        let backward = self.runs_of(&all);
-        let events = &trace.events;
-        let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
-        let mut moments: Vec<_> = some.iter().map(|&e| moment(e)).collect();
-        moments.sort_unstable();
-        let ends = backward.runs.iter().zip(&backward.neighbours).filter_map(|(&(first, last), &(_, behind))| {
-            let next = moments.get(moments.partition_point(|&at| at < moment(first)));
-            next.is_some_and(|&at| at <= moment(last)).then_some((last, behind?))
-        });
-        ends.collect()
-    }
-
     /// The forward operator whose backward an event belongs to.
     pub fn forward_of(&self, event: EventId) -> Option<EventId> {
         let links = &self.trace().links;
@@ -288,7 +232,7 @@ impl<'a> Subject<'a> {
 
     /// Whether the program has a GPU, whose work may have been lost.
     pub fn uses_gpu(&self) -> bool {
-        uses_gpu(self.trace())
+        self.indexes().uses_gpu(|| uses_gpu(self.trace()))
     }
 
     /// Devices that the trace describes.

@@ -15,6 +15,8 @@ pub(super) struct ComparisonKeys<'a> {
     before: [&'a str; 1],
     after: [&'a str; 1],
     method: &'static str,
+    /// What times are compared per: `step`, `run` without steps, `call` where runs without steps hold other numbers of calls.
+    per: &'static str,
     /// Share of false alarms that is accepted, in percent.
     level_percent: f64,
     kernels_by: &'static str,
@@ -38,6 +40,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         before: [&baseline.name],
         after: [&opened.name],
         method: diff.method.name(),
+        per: diff.per.name(),
         level_percent: diff.options.level * 100.0,
         kernels_by: if diff.by_family { "family" } else { "name" },
         confidence: diff.confidence().name(),

@@ -228,6 +228,7 @@ struct Uncovered {
 #[serde(deny_unknown_fields)]
 struct LargeGroup {
     kind: String,
+    rank: Option<i64>,
     name: String,
     file: Option<String>,
     line: Option<u32>,

@@ -106,7 +106,7 @@ fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>
         return waits;
     }
     let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && aten::is_gpu_convolution(trace.name(e));
-    for call in subject.waiting_calls() {
+    for &call in subject.waiting_calls() {
         if let Some(convolution) = trace.ancestors(call).filter(|&e| is_operator(e)).last() {
             waits.entry(convolution).or_default().push(call);
         }

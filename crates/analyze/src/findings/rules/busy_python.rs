@@ -8,7 +8,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting,
 use crate::vocabulary::packages::TORCH;
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
 use stackline_model::vocabulary::{is_framework_code, is_in_package};
-use stackline_model::{EventId, EventKind, Key, StrId, Unit};
+use stackline_model::{EventId, EventKind, Key, StrId, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -63,8 +63,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let lists = rebuilt_constants::list_lines(subject);
     let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&subject.line_of(sample));
     let plain = |sample: EventId| names.own(subject.frames_of_sample(sample)).is_some() && !is_of_list(sample);
-    let seen = subject.computing_between(least_ns, plain).into_iter();
-    seen.filter_map(|(place, seen)| of_samples(subject, place, &seen)).collect()
+    let (seen, times) = (subject.computing_between(least_ns, plain), CpuTimes::of(subject));
+    seen.into_iter().filter_map(|(place, seen)| of_samples(subject, place, (&seen, &times))).collect()
 }
 
 /// What is known of each name of the trace.
@@ -113,10 +113,10 @@ fn is_other(name: &str) -> bool {
 }
 
 /// Where samples tell what is done between operators.
-fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
+fn of_samples(subject: &Subject<'_>, place: Place, (seen, times): (&Seen, &CpuTimes)) -> Option<Draft> {
     // Threads do it beside each other: no more goes than what one of them does.
     let of_time = subject.percent(seen.of_one_thread() as i64);
-    let share = share_of_processor(subject, seen).max(of_time);
+    let share = times.share_of_processor(subject, seen).max(of_time);
     if share < subject.setting("share") || is_start(subject, seen.stretches.len()) {
         return None;
     }
@@ -142,28 +142,45 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
 /// Where threads wait for processors for longer than this part of the time, it is told, in percent.
 const NOTED_PERCENT: f64 = 2.0;
 
-/// The part that it takes of the time in which its thread had a processor or waited for anything else, in percent. Other programs on the
-/// machine make steps longer, and what is done in them no smaller: what a thread waits for processors is left out, as far as the system
-/// counted it for the process, by the thread's part of the process's CPU time.
-fn share_of_processor(subject: &Subject<'_>, seen: &Seen) -> f64 {
-    let (from, to) = subject.window();
-    let (trace, window) = (subject.trace(), (to - from) as f64);
-    let most = seen.by_thread.iter().max_by(|a, b| a.1.total_cmp(b.1));
-    let Some((Some(track), ns)) = most else { return 0.0 };
-    let (Some(recording), Key::Int(pid)) = (subject.recording(), trace.tracks.pid(*track)) else { return 0.0 };
-    let times = trace.attr("cpu_time_ns");
-    let (mut own, mut all) = (0.0, 0.0);
-    for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
-        let at = event.index();
-        if !(from..to).contains(&trace.events.start[at]) || trace.tracks.pid(trace.events.track[at]) != Key::Int(pid) {
-            continue;
+/// CPU time in the window by samples, in ns.
+#[derive(Default)]
+struct CpuTimes {
+    by_thread: BTreeMap<TrackId, f64>,
+    by_process: BTreeMap<i64, f64>,
+}
+
+impl CpuTimes {
+    /// Those of a recording; nothing of other traces.
+    fn of(subject: &Subject<'_>) -> Self {
+        let (trace, (from, to)) = (subject.trace(), subject.window());
+        let (events, times, mut found) = (&trace.events, trace.attr("cpu_time_ns"), Self::default());
+        let is_sample =
+            |e: &EventId| trace.kind(*e) == EventKind::Sample && (from..to).contains(&events.start[e.index()]);
+        for sample in events.ids().filter(|e| subject.recording().is_some() && is_sample(e)) {
+            let (track, ns) = (events.track[sample.index()], times.i64(sample).unwrap_or(0) as f64);
+            if let Key::Int(pid) = trace.tracks.pid(track) {
+                *found.by_thread.entry(track).or_default() += ns;
+                *found.by_process.entry(pid).or_default() += ns;
+            }
         }
-        let ns = times.i64(event).unwrap_or(0) as f64;
-        all += ns;
-        own += if trace.events.track[at] == *track { ns } else { 0.0 };
+        found
     }
-    let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
-    100.0 * ns / (window - delayed).max(own).clamp(1.0, window)
+
+    /// The part that it takes of the time in which its thread had a processor or waited for anything else, in percent. Other programs on
+    /// the machine make steps longer, and what is done in them no smaller: what a thread waits for processors is left out, as far as the
+    /// system counted it for the process, by the thread's part of the process's CPU time.
+    fn share_of_processor(&self, subject: &Subject<'_>, seen: &Seen) -> f64 {
+        let (from, to) = subject.window();
+        let window = (to - from) as f64;
+        let most = seen.by_thread.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        let Some((Some(track), ns)) = most else { return 0.0 };
+        let pid = subject.trace().tracks.pid(*track);
+        let (Some(recording), Key::Int(pid)) = (subject.recording(), pid) else { return 0.0 };
+        let own = self.by_thread.get(track).copied().unwrap_or(0.0);
+        let all = self.by_process.get(&pid).copied().unwrap_or(0.0);
+        let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
+        100.0 * ns / (window - delayed).max(own).clamp(1.0, window)
+    }
 }
 
 /// What happens once, in a trace without steps, is how a program begins.

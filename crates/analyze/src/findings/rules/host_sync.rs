@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let least = (subject.setting("wait_us") * 1e3) as i64;
-    let mut calls = subject.waiting_calls();
+    let mut calls = subject.waiting_calls().to_vec();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
     let of_searches = super::autotuning::events_of_searches(subject);

@@ -105,17 +105,23 @@ type Loop = Vec<(Place, Vec<Vec<EventId>>)>;
 /// Lines of one function that take turns are one loop.
 fn loops(subject: &Subject<'_>, by_place: BTreeMap<Place, Vec<Vec<EventId>>>) -> Vec<Loop> {
     let mut found: Vec<Loop> = Vec::new();
+    let mut of_functions: BTreeMap<(String, Option<String>), Vec<usize>> = BTreeMap::new();
     for (place, calls) in by_place {
         let of = |line: &(Place, Vec<Vec<EventId>>)| line.1.iter().flatten().copied().collect::<Vec<EventId>>();
-        let same = |line: &&(Place, Vec<Vec<EventId>>)| {
-            place.file.is_some() && (&line.0.file, &line.0.function) == (&place.file, &place.function)
+        let function = place.file.clone().map(|file| (file, place.function.clone()));
+        let line = (place, calls);
+        let Some(function) = function else {
+            found.push(vec![line]);
+            continue;
         };
-        let line = (place.clone(), calls);
-        let takes_turns =
-            |known: &&mut Loop| known.iter().filter(same).any(|other| turns(subject, &of(other), &of(&line)));
-        match found.iter_mut().find(takes_turns) {
-            Some(known) => known.push(line),
-            None => found.push(vec![line]),
+        let (known, own) = (of_functions.entry(function).or_default(), of(&line));
+        let takes_turns = |at: &&usize| found[**at].iter().any(|other| turns(subject, &of(other), &own));
+        match known.iter().find(takes_turns) {
+            Some(&at) => found[at].push(line),
+            None => {
+                known.push(found.len());
+                found.push(vec![line]);
+            }
         }
     }
     found

@@ -1,9 +1,9 @@
 //! SL024: memory of the GPU is still allocated from the driver in later steps.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Unit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL024",
@@ -96,21 +96,21 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let found = format!("in {} of the {} steps after the first", of_steps.len(), steps.len());
     let runs_already = subject.trace().steps.first().is_some_and(|step| step.number > 0);
-    let early = subject.by_place(&before);
+    let early: BTreeMap<Place, Vec<EventId>> = subject.by_place(&before).into_iter().collect();
     let by_place = subject.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, mut of)| {
             let each = of.len().div_ceil(of_steps.len());
             // The first step of the trace, if it is not the first of the program, allocates for the same reason as the others.
-            let first = early.iter().find(|(p, first)| runs_already && *p == place && first.len() <= each);
-            of.extend(first.iter().flat_map(|(_, first)| first));
+            let first = early.get(&place).filter(|first| runs_already && first.len() <= each);
+            of.extend(first.into_iter().flatten());
             of.sort_unstable();
             draft(subject, place, of, &found)
         })
         .collect()
 }
 
-fn draft(subject: &Subject<'_>, place: crate::findings::Place, calls: Vec<EventId>, found: &str) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, place: Place, calls: Vec<EventId>, found: &str) -> Option<Draft> {
     let names = subject.by_name(&calls);
     let edit = subject.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
     let what: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();

@@ -4,10 +4,11 @@ use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::steps::spans;
+use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::words::duration;
 use stackline_model::{EventId, INFERRED, Key, StrId, Trace, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL031",
@@ -71,16 +72,35 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // The first step of a process fills caches and allocators: it is longer, and by how much differs from run to run.
     let (first, last) = (first_steps(subject.trace()), last_steps(subject.trace()));
     let is_slow = |s: &Timed| !first.contains(&s.3) && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
-    let slow: Vec<Timed> = steps.iter().copied().filter(is_slow).collect();
+    let (slow, others): (Vec<Timed>, Vec<Timed>) = steps.iter().partition(|s| is_slow(s));
     // Where every third step is slow, that is how the program is.
-    if steps.len() < LEAST_STEPS || slow.is_empty() || slow.len() * 3 > steps.len() {
+    if steps.len() < LEAST_STEPS || slow.len() * 3 > steps.len() {
         return Vec::new();
     }
-    vec![draft(subject, &steps, &slow, usual)]
+    let Some(&worst) = slow.iter().max_by_key(|s| length(s)) else { return Vec::new() };
+    let are_slow = slow.iter().copied().collect();
+    vec![draft(subject, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
+}
+
+/// The steps of the window.
+struct Steps {
+    all: Vec<Timed>,
+    slow: Vec<Timed>,
+    /// Those that are not slow.
+    others: Vec<Timed>,
+    are_slow: FxHashSet<Timed>,
+    /// The slowest one.
+    worst: Timed,
+}
+
+impl Steps {
+    fn is_slow(&self, step: &Timed) -> bool {
+        self.are_slow.contains(step)
+    }
 }
 
 /// The first step of each process.
-fn first_steps(trace: &Trace) -> Vec<EventId> {
+fn first_steps(trace: &Trace) -> BTreeSet<EventId> {
     let mut first: BTreeMap<Key, EventId> = BTreeMap::new();
     for step in &trace.steps {
         first.entry(trace.process_of(step)).or_insert(step.event);
@@ -89,7 +109,7 @@ fn first_steps(trace: &Trace) -> Vec<EventId> {
 }
 
 /// The last step of each process.
-fn last_steps(trace: &Trace) -> Vec<EventId> {
+fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
     let mut last: BTreeMap<Key, (i64, EventId)> = BTreeMap::new();
     for step in &trace.steps {
         let known = last.entry(trace.process_of(step)).or_insert((step.start, step.event));
@@ -119,21 +139,20 @@ fn median(mut values: Vec<i64>) -> i64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> Draft {
+fn draft(subject: &Subject<'_>, of: &Steps, usual: i64) -> Draft {
+    let Steps { all: steps, slow, worst, .. } = of;
     // The step behind a slow one begins with an idle GPU, and is longer for it.
-    let behind =
-        steps.windows(2).filter(|pair| slow.contains(&pair[0]) && !slow.contains(&pair[1])).map(|pair| &pair[1]);
+    let behind = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
     let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
-    let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
-    let grown = grown(subject, steps, slow, worst);
+    let grown = grown(subject, of);
     let Grown { category, name, event, ns } = grown;
     // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
-    let is_all = |event: EventId| 10 * subject.dur(event) >= 9 * length(&worst);
-    let is_known = 2 * ns >= length(&worst) - usual && !event.is_some_and(is_all);
+    let is_all = |event: EventId| 10 * subject.dur(event) >= 9 * length(worst);
+    let is_known = 2 * ns >= length(worst) - usual && !event.is_some_and(is_all);
     // Recordings are made on machines at work: what may be their noise gains nothing.
-    let is_noise = subject.recording().is_some() && !(is_known && grown.is_more_work(subject, steps, slow, worst));
+    let is_noise = subject.recording().is_some() && !(is_known && grown.is_more_work(subject, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
     let others =
         if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
@@ -142,7 +161,7 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         title: format!(
             "step {} takes {}, the median step {}{others}: more {}{in_what}",
             worst.0,
-            duration(length(&worst)),
+            duration(length(worst)),
             duration(usual),
             category.name().replace('_', " "),
         ),
@@ -153,14 +172,14 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
             Fact::count("steps", steps.len()),
             Fact {
                 name: "longer by",
-                value: 100.0 * (length(&worst) - usual) as f64 / usual.max(1) as f64,
+                value: 100.0 * (length(worst) - usual) as f64 / usual.max(1) as f64,
                 unit: Unit::Percent,
             },
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
         worth: if is_noise {
-            Worth::Chance(if runs_more(subject, steps, slow, worst) { MORE_WORK } else { NOISE })
+            Worth::Chance(if runs_more(subject, of) { MORE_WORK } else { NOISE })
         } else {
             let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
             Worth::Model { gain, model: MODEL }
@@ -169,15 +188,29 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
 }
 
 /// Whether the worst step runs more operators than any usual one, by half as much as it is longer.
-fn runs_more(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], worst: Timed) -> bool {
-    let mut begun: Vec<i64> = subject.operators().iter().map(|e| subject.trace().events.start[e.index()]).collect();
-    begun.sort_unstable();
-    let before = |at: i64| begun.partition_point(|&start| start < at);
-    let starts = |s: &Timed| (before(s.2) - before(s.1)) as f64;
-    let usual: Vec<&Timed> = steps.iter().filter(|s| !slow.contains(s)).collect();
-    let most = usual.iter().map(|s| starts(s)).fold(0.0, f64::max);
-    let longest = usual.iter().map(|s| length(s)).max().unwrap_or(0).max(1) as f64;
-    starts(&worst) > most * (1.0 + (length(&worst) as f64 / longest - 1.0) / 2.0)
+fn runs_more(subject: &Subject<'_>, Steps { others, worst, .. }: &Steps) -> bool {
+    let begun = Starts::of(subject.trace(), subject.operators());
+    let starts = |s: &Timed| begun.in_step(s) as f64;
+    let most = others.iter().map(starts).fold(0.0, f64::max);
+    let longest = others.iter().map(length).max().unwrap_or(0).max(1) as f64;
+    starts(worst) > most * (1.0 + (length(worst) as f64 / longest - 1.0) / 2.0)
+}
+
+/// Starts of events, ascending.
+struct Starts(Vec<i64>);
+
+impl Starts {
+    fn of(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
+        let mut starts: Vec<i64> = events.into_iter().map(|e| trace.events.start[e.index()]).collect();
+        starts.sort_unstable();
+        Self(starts)
+    }
+
+    /// How many lie in a step.
+    fn in_step(&self, step: &Timed) -> usize {
+        let before = |at: i64| self.0.partition_point(|&start| start < at);
+        before(step.2) - before(step.1)
+    }
 }
 
 /// What the critical path of the worst step has more of than that of the usual steps.
@@ -194,7 +227,7 @@ struct Grown<'a> {
 impl Grown<'_> {
     /// Whether the worst step does something that usual ones do not, or do less often. Computing that only takes longer is what a busy
     /// machine does to any step, and what samples saw is seen in some steps by chance.
-    fn is_more_work(&self, subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], worst: Timed) -> bool {
+    fn is_more_work(&self, subject: &Subject<'_>, Steps { others, worst, .. }: &Steps) -> bool {
         let (trace, Some(event)) = (subject.trace(), self.event) else { return false };
         if trace.attr(INFERRED).get(event).is_some() {
             return false;
@@ -203,21 +236,17 @@ impl Grown<'_> {
             return true;
         }
         let same = |e: &EventId| trace.events.name[e.index()] == trace.events.name[event.index()];
-        let of_name: Vec<EventId> = trace.events.ids().filter(|e| same(e) && trace.events.is_timed(*e)).collect();
-        let calls = |s: &Timed| {
-            let starts = |e: &&EventId| (s.1..s.2).contains(&trace.events.start[e.index()]);
-            of_name.iter().filter(starts).count()
-        };
-        let usual = steps.iter().filter(|s| !slow.contains(s)).map(calls).max().unwrap_or(0);
-        calls(&worst) > usual
+        let calls = Starts::of(trace, trace.events.ids().filter(|e| same(e) && trace.events.is_timed(*e)));
+        calls.in_step(worst) > others.iter().map(|s| calls.in_step(s)).max().unwrap_or(0)
     }
 }
 
-fn grown<'a>(subject: &Subject<'a>, steps: &[Timed], slow: &[Timed], worst: Timed) -> Grown<'a> {
-    let usual = (steps.len() - slow.len()).max(1) as i64;
+fn grown<'a>(subject: &Subject<'a>, of: &Steps) -> Grown<'a> {
+    let Steps { others, worst, .. } = of;
+    let usual = others.len().max(1) as i64;
     // The worst step as often as there are usual ones, less those.
-    let weight = |s: &Timed| if *s == worst { usual } else { -i64::from(!slow.contains(s)) };
-    let weighed: Vec<(Timed, i64)> = steps.iter().map(|s| (*s, weight(s))).collect();
+    let weight = |s: &Timed| if s == worst { usual } else { -i64::from(!of.is_slow(s)) };
+    let weighed: Vec<(Timed, i64)> = of.all.iter().map(|s| (*s, weight(s))).collect();
     let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();
     let mut longest: BTreeMap<StrId, (i64, EventId)> = BTreeMap::new();
     let trace = subject.trace();
@@ -227,7 +256,7 @@ fn grown<'a>(subject: &Subject<'a>, steps: &[Timed], slow: &[Timed], worst: Time
         for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < hop.end) {
             let ns = hop.end.min(step.2) - hop.start.max(step.1);
             *more.entry((hop.category, name)).or_default() += ns * weight;
-            if *step == worst && hop.event.is_some() {
+            if step == worst && hop.event.is_some() {
                 let known = longest.entry(name).or_default();
                 *known = (*known).max((ns, hop.event));
             }

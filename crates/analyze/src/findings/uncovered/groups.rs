@@ -181,19 +181,24 @@ impl Groups {
         Self { all, path_ns, covered_ns }
     }
 
-    /// Groups without those that a narrower one tells of, largest first.
-    pub(super) fn distinct(&self) -> Vec<Group> {
+    /// Groups without those that a narrower one tells of, largest first. A call that `is_large` is kept: the narrower one tells of what
+    /// it takes of the path, which may be little of its time.
+    pub(super) fn distinct(&self, is_large: &dyn Fn(&Group) -> bool) -> Vec<Group> {
         // What is far down the list is never named.
         const LOOKED_AT: usize = 64;
         let first = &self.all[..self.all.len().min(LOOKED_AT)];
-        let is_told = |group: &&Group| !first.iter().any(|other| group.is_told_by(other));
-        first.iter().filter(is_told).cloned().collect()
+        let is_call = |group: &Group| group.kind == LargeKind::Call && is_large(group);
+        let is_new = |group: &&Group| is_call(group) || !first.iter().any(|other| group.is_told_by(other));
+        first.iter().filter(is_new).cloned().collect()
     }
 }
 
-/// Of groups in their order those that share less than half of their path with one before them; of what a function calls also what
-/// takes so much of the path that it is to be named in any case.
-pub(super) fn apart(groups: Vec<(&Group, Option<Gain>)>, large_ns: i64) -> Vec<(&Group, Option<Gain>)> {
+/// Of groups in their order those that share less than half of their path with one before them, and calls that are large; of what a
+/// function calls also what takes so much of the path that it is to be named in any case.
+pub(super) fn apart<'g>(
+    groups: Vec<(&'g Group, Option<Gain>)>,
+    (large_ns, is_large): (i64, &dyn Fn(&Group) -> bool),
+) -> Vec<(&'g Group, Option<Gain>)> {
     let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
     for (group, gain) in groups {
         let is_large_in = |function: &Group| {
@@ -204,7 +209,7 @@ pub(super) fn apart(groups: Vec<(&Group, Option<Gain>)>, large_ns: i64) -> Vec<(
                 || group.path_ns == 0
                 || is_large_in(before)
         };
-        if kept.iter().all(is_new) {
+        if (group.kind == LargeKind::Call && is_large(group)) || kept.iter().all(is_new) {
             kept.push((group, gain));
         }
     }

@@ -4,6 +4,7 @@
 
 mod groups;
 mod meanwhile;
+mod of_ranks;
 mod waits;
 
 use super::finding::Draft;
@@ -18,6 +19,7 @@ use crate::critical_path::exact::{Category, WindowChoice};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::vocabulary::{aten, python, recorders};
 use groups::{Group, Groups};
+pub(super) use of_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind};
 
@@ -103,6 +105,8 @@ impl LargeKind {
 pub struct LargeGroup {
     /// What they are.
     pub kind: LargeKind,
+    /// Of several ranks that which they are of; none of a single one.
+    pub rank: Option<i64>,
     /// Their name.
     pub name: String,
     /// Where the longest of them is; of sums of calls, where most of their time is.
@@ -130,6 +134,11 @@ pub struct LargeGroup {
 }
 
 impl LargeGroup {
+    /// Whether it is a call that takes so much of the window or of its path that it is named in any case.
+    fn is_large_call(&self) -> bool {
+        self.kind == LargeKind::Call && self.percent.max(self.path_percent) >= LARGE_PERCENT
+    }
+
     /// Whether most of its time on the path is waits of unknown cause.
     pub fn is_wait(&self) -> bool {
         self.kind == LargeKind::Wait || self.wait_percent > self.path_percent
@@ -158,13 +167,13 @@ const LARGE_PERCENT: f64 = 20.0;
 const MOST_PERCENT: f64 = 50.0;
 /// down to this, in percent,
 const LEAST_PERCENT: f64 = 3.0;
-/// and so many in all.
+/// and so many in all, if there are not more that are named in any case.
 const NAMED: usize = 5;
 /// A function that runs for this part of the window is the program's main loop, in percent.
 const ALL_PERCENT: f64 = 90.0;
 /// So many groups are replayed, the largest first.
 const REPLAYED: usize = 16;
-/// In shorter windows (a test, a single kernel) everything is large, in ns.
+/// In shorter windows (a test, a single kernel) everything is large: only calls are named, in ns.
 const SHORTEST_NS: i64 = 1_000_000;
 
 /// The rule that says which function is slow, and not why.
@@ -211,24 +220,36 @@ pub(super) fn find<'a>(
     // Groups need nothing of a rule.
     let Some(rule) = rules::of_traces().next() else { return Ok(Uncovered::default()) };
     let subject = Subject::new(ground, rule);
-    if ground.window.length_ns() < SHORTEST_NS {
-        return Ok(Uncovered::default());
-    }
+    let is_short = ground.window.length_ns() < SHORTEST_NS;
     let groups = Groups::of(&subject, (&covered.events, &covered.functions));
     let by_path = 100.0 * groups.covered_ns as f64 / groups.path_ns.max(1) as f64;
     let by_gain = 100.0 * covered.gain_ns as f64 / step_ns.max(1) as f64;
     let covered_percent = by_path.max(by_gain).min(100.0);
-    let is_most = covered_percent < MOST_PERCENT;
+    let is_most = covered_percent < MOST_PERCENT && !is_short;
     let least = if is_most { LEAST_PERCENT } else { LARGE_PERCENT };
-    let wanted = wanted(&subject, covered, (groups.distinct(), least));
+    let is_large = |group: &Group| is_large(&subject, group);
+    let mut wanted = wanted(&subject, covered, (groups.distinct(&is_large), least));
+    if is_short {
+        wanted.retain(|group| group.kind == LargeKind::Call && is_large(group));
+    }
     let large_ns = (groups.path_ns as f64 * LARGE_PERCENT / 100.0) as i64;
-    let found = groups::apart(priced((ground, &subject), &wanted, replay, (step_ns, threads))?, large_ns);
+    let priced = priced((ground, &subject), &wanted, replay, (step_ns, threads))?;
+    let found = groups::apart(priced, (large_ns, &is_large));
     let gains_much =
         |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
-    let named = found.into_iter().filter(|(group, gain)| is_large(&subject, group) || is_small_named(group, *gain));
+    // What removing gains little may be large all the same: small ones have what room is left.
+    let mut room = NAMED.saturating_sub(found.iter().filter(|(group, _)| is_large(group)).count());
+    let mut has_room = || {
+        let has = room > 0;
+        room = room.saturating_sub(1);
+        has
+    };
+    let named =
+        found.into_iter().filter(|(group, gain)| is_large(group) || (is_small_named(group, *gain) && has_room()));
     let row = |(group, gain): (&Group, Option<Gain>)| large_group(&subject, (group, groups.path_ns), gain);
-    Ok(Uncovered { covered_percent: Some(covered_percent), groups: named.take(NAMED).map(row).collect() })
+    let covered_percent = Some(covered_percent).filter(|_| !is_short);
+    Ok(Uncovered { covered_percent, groups: named.map(row).collect() })
 }
 
 /// Of groups those that take this much of the window, in percent, and that tell something new.
@@ -289,6 +310,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
     let is_of_events = group.kind.is_of_events();
     let mut row = LargeGroup {
         kind: group.kind,
+        rank: None,
         name: group.kind.title().map_or_else(named, str::to_owned),
         place: if is_of_events { subject.place(group.longest(subject)) } else { Place::default() },
         place_percent: None,

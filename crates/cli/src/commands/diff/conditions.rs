@@ -5,7 +5,7 @@ use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
 use stackline_analyze::critical_path::matches;
 use stackline_analyze::diff::statistics::any_adjusted;
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Verdict};
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
 use std::collections::BTreeSet;
 
 /// What a condition is about.
@@ -239,12 +239,13 @@ impl Condition {
     }
 
     fn words(&self, diff: &Diff, change: &Change, verdict: Verdict) -> String {
+        let (whole, unit) = if diff.per == Per::Step { ("the step", "step") } else { ("the whole", "run") };
         let what = match (&change.operator, &*change.name) {
             (Some(operator), family) => format!("{operator} ({family})"),
-            (None, "") => format!("{} of the step", change.measure.name()),
+            (None, "") if change.measure == Measure::Step => whole.to_owned(),
+            (None, "") => format!("{} of {whole}", change.measure.name()),
             (None, name) => name.to_owned(),
         };
-        let what = if what == "step of the step" { "the step".to_owned() } else { what };
         let Some(percent) = change.percent() else {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
@@ -257,7 +258,7 @@ impl Condition {
         let ends = match (verdict, ends) {
             (Verdict::Noise, _) if self.is_called_more(diff, change) => {
                 let [before, after] = [change.count_before, change.count_after];
-                format!(", called {after:.1} times in every step instead of {before:.1}")
+                format!(", called {after:.1} times in every {unit} instead of {before:.1}")
             }
             (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
             (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {

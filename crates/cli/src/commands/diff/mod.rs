@@ -178,6 +178,7 @@ fn write(
         ("before", json!(before).into()),
         ("after", json!(after).into()),
         ("method", json!(diff.method.name()).into()),
+        ("per", json!(diff.per.name()).into()),
         ("level_percent", json!(diff.options.level * 100.0).into()),
         ("kernels_by", json!(if diff.by_family { "family" } else { "name" }).into()),
         ("confidence", json!(diff.confidence().name()).into()),

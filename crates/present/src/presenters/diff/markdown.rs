@@ -2,27 +2,33 @@
 
 use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Verdict};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Per, Verdict};
 
 /// A comparison as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
-    let mut out = format!("### Stackline: {}\n\n", escaped(&headline(shown)));
+    let counts = if shown.diff.per == Per::Call { "other numbers of calls: " } else { "" };
+    let mut out = format!("### Stackline: {counts}{}\n\n", escaped(&headline(shown)));
+    for warning in &shown.diff.warnings {
+        out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
+    }
     for held in shown.held {
         out.push_str(&format!("**Failed:** {}\n\n", escaped(held)));
     }
     out.push_str(&format!("A: {}, B: {}\n\n", code(&before), code(&after)));
-    for warning in &shown.diff.warnings {
-        out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
-    }
     let sure = (1000.0 * (1.0 - shown.diff.options.level)).round() / 10.0;
-    out.push_str(&format!("| per step | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
+    let per = if shown.diff.per == Per::Step { "per step" } else { "in all" };
+    out.push_str(&format!("| {per} | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
     let ranks = shown.has_ranks();
     for change in shown.changes(ChangeTable::Steps) {
         let rank = if ranks { format!("rank {}: ", change.rank) } else { String::new() };
         let [before, after] = times(change);
         let times = format!("{before} | {after} | {}", share(change));
-        out.push_str(&format!("| {rank}{} | {times} | {} |\n", measure(change.measure), verdict(change)));
+        out.push_str(&format!(
+            "| {rank}{} | {times} | {} |\n",
+            measure(change.measure, shown.diff.per),
+            verdict(change)
+        ));
     }
     for table in BELOW {
         below(&mut out, shown, table);
@@ -52,14 +58,11 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     }
     for change in largest {
         let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
-        let times = times(change).join(" → ");
-        let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
-        let share = share(change);
-        let times = if only || share.is_empty() { times } else { format!("{times}, {share}") };
         out.push_str(&format!(
-            "| {} | {on} | {} | {times} | {} | {} |\n",
-            signed(change.change_ns()),
+            "| {} | {on} | {} | {} | {} | {} |\n",
+            signed(shown.change_ns(table, change)),
             code(&name(table, change)),
+            shown.row_times(table, change),
             shown.counts(table, change),
             verdict(change),
         ));

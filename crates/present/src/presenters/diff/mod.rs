@@ -7,7 +7,7 @@ pub use markdown::markdown;
 pub use text::text;
 
 use super::human::duration;
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Verdict};
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Per, Verdict};
 use std::collections::BTreeSet;
 
 /// What is shown of a comparison.
@@ -33,7 +33,8 @@ impl Shown<'_> {
     /// What a table is called.
     fn title(&self, table: ChangeTable) -> &'static str {
         match table {
-            ChangeTable::Steps => "Steps",
+            ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
+            ChangeTable::Steps => "The whole",
             ChangeTable::Operators => "Operators",
             ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
             ChangeTable::Kernels => "GPU work",
@@ -42,10 +43,47 @@ impl Shown<'_> {
         }
     }
 
-    /// How often a row is called, or seen.
+    /// How often a row is called, or seen: `24 a step`, `24 → 25 a step`, `68 → 60 calls`; empty where that was not counted.
     fn counts(&self, table: ChangeTable, change: &Change) -> String {
         let sampled = table == ChangeTable::Functions && self.diff.functions_by != Some("calls");
-        counts(change).replace("a step", if sampled { "samples a step" } else { "a step" })
+        let what = match (sampled, self.diff.per) {
+            (true, Per::Step) => "samples a step",
+            (false, Per::Step) => "a step",
+            (true, _) => "samples",
+            (false, _) => "calls",
+        };
+        let number = |count: f64| {
+            let text = format!("{count:.1}");
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        };
+        let (a, b) = (number(change.count_before), number(change.count_after));
+        match a == b {
+            true if change.count_before == 0.0 => String::new(),
+            true => format!("{a} {what}"),
+            false => format!("{a} → {b} {what}"),
+        }
+    }
+
+    /// Times of a row on both sides and its change in percent, of a call where calls are compared: `1.20 ms → 1.30 ms, +8.3 %`.
+    fn row_times(&self, table: ChangeTable, change: &Change) -> String {
+        if let (Per::Call, Some((before, after))) = (self.diff.per, self.diff.call_ns(table, change)) {
+            let share =
+                if before > 0.0 { format!(", {}", percent(100.0 * (after / before - 1.0))) } else { String::new() };
+            return format!("{} → {} a call{share}", time(before), time(after));
+        }
+        let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
+        let (times, share) = (times(change).join(" → "), share(change));
+        if only || share.is_empty() { times } else { format!("{times}, {share}") }
+    }
+
+    /// How much more time a row takes, in ns: of calls as many as before, where those are compared.
+    fn change_ns(&self, table: ChangeTable, change: &Change) -> f64 {
+        self.diff.change_ns(table, change)
+    }
+
+    /// The warning that is shown first: that the sides hold other numbers of calls, without steps.
+    fn first_warning(&self) -> Option<&str> {
+        self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
 
     fn changes(&self, table: ChangeTable) -> &[Change] {
@@ -59,13 +97,14 @@ impl Shown<'_> {
         let counts = |change: &&Change| {
             let real = change.verdict.is_change() || untested;
             // What an operator does with what it calls shows at those.
-            real && change.change_ns() != 0.0 && change.measure != Measure::CpuTotal
+            real && self.change_ns(table, change) != 0.0 && change.measure != Measure::CpuTotal
         };
         let real: Vec<&Change> = all.iter().filter(counts).collect();
         let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
         let alone = if untested { 0 } else { alone };
         let count = Count { tested: real.len() - alone, alone };
-        let shown = real.iter().copied().filter(|change| table != ChangeTable::Paths || !told_below(change, &real));
+        let shown =
+            real.iter().copied().filter(|change| table != ChangeTable::Paths || !self.told_below(change, &real));
         let top = if self.top == 0 { usize::MAX } else { self.top };
         (shown.take(top).collect(), count)
     }
@@ -94,8 +133,20 @@ impl Shown<'_> {
         let told: Vec<String> = all.iter().take(top).map(one).collect();
         let more =
             if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
-        let how = "Called another number of times in every step, though their time is within noise";
+        let unit = if self.diff.per == Per::Step { "step" } else { "run" };
+        let how = format!("Called another number of times in every {unit}, though their time is within noise");
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
+    }
+
+    /// Whether most of a path's change is that of one path below it.
+    fn told_below(&self, change: &Change, all: &[&Change]) -> bool {
+        let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
+        let below = |other: &&&Change| {
+            let rest = other.name.strip_prefix(&*change.name);
+            let same = other.measure == change.measure && other.rank == change.rank;
+            same && rest.is_some_and(|rest| rest.starts_with(" > ")) && ns(other) / ns(change) >= 0.8
+        };
+        all.iter().find(below).is_some()
     }
 
     /// Whether there are several ranks.
@@ -113,20 +164,11 @@ struct Count {
     alone: usize,
 }
 
-/// Whether most of a path's change is that of one path below it.
-fn told_below(change: &Change, all: &[&Change]) -> bool {
-    let below = |other: &&&Change| {
-        let rest = other.name.strip_prefix(&*change.name);
-        let same = other.measure == change.measure && other.rank == change.rank;
-        same && rest.is_some_and(|rest| rest.starts_with(" > ")) && other.change_ns() / change.change_ns() >= 0.8
-    };
-    all.iter().find(below).is_some()
-}
-
-/// What a measure of the step is for people.
-fn measure(measure: Measure) -> &'static str {
+/// What a measure of the step, or of the whole, is for people.
+fn measure(measure: Measure, per: Per) -> &'static str {
     match measure {
-        Measure::Step => "step",
+        Measure::Step if per == Per::Step => "step",
+        Measure::Step => "the whole",
         Measure::StepAndBetween => "up to the next",
         Measure::Gpu => "GPU busy",
         Measure::Cpu | Measure::CpuTotal => "operators on host",
@@ -164,16 +206,6 @@ fn share(change: &Change) -> String {
     }
 }
 
-/// `24 a step`, or `24 → 25 a step`.
-fn counts(change: &Change) -> String {
-    let number = |count: f64| {
-        let text = format!("{count:.1}");
-        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-    };
-    let (a, b) = (number(change.count_before), number(change.count_after));
-    if a == b { format!("{a} a step") } else { format!("{a} → {b} a step") }
-}
-
 /// What a row is called: a kernel by family with its operator, a path by its end.
 fn name(table: ChangeTable, change: &Change) -> String {
     match (&change.operator, table) {
@@ -202,28 +234,45 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
     [list(shown.before), list(shown.after)]
 }
 
-/// The headline: what happened to the step.
+/// The headline: what happened to the step, to the whole where there are no steps, or to calls where those are compared.
 fn headline(shown: &Shown<'_>) -> String {
+    if shown.diff.per == Per::Call {
+        return headline_of_calls(shown);
+    }
     let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
     let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
     let Some(step) = largest else { return "not both sides say how long the whole took".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
-    let rank = match step.measure {
-        Measure::StepAndBetween => format!("{rank}, with the time up to the next one,"),
-        _ => rank,
+    let what = match step.measure {
+        Measure::StepAndBetween => format!("the step{rank}, with the time up to the next one,"),
+        _ if shown.diff.per == Per::Step => format!("the step{rank}"),
+        _ => format!("the whole{rank}"),
     };
     match step.verdict {
-        Verdict::Slower => format!("the step{rank} is {share:.1} % slower"),
-        Verdict::Faster => format!("the step{rank} is {:.1} % faster", -share),
-        Verdict::Untested => format!("the step{rank} changes by {share:+.1} % (untested)"),
+        Verdict::Slower => format!("{what} is {share:.1} % slower"),
+        Verdict::Faster => format!("{what} is {:.1} % faster", -share),
+        Verdict::Untested => format!("{what} changes by {share:+.1} % (untested)"),
         _ => match spread(step) {
             Some((low, high)) if low < -NARROW || high > NARROW => format!(
-                "the step{rank} changes by {share:+.1} %, which cannot be told from noise: the change may be {low:+.1} % to {high:+.1} %"
+                "{what} changes by {share:+.1} %, which cannot be told from noise: the change may be {low:+.1} % to {high:+.1} %"
             ),
-            _ => format!("the step{rank} is the same within noise ({share:+.1} %)"),
+            _ => format!("{what} is the same within noise ({share:+.1} %)"),
         },
+    }
+}
+
+/// The same of sides that hold other numbers of calls and have no steps.
+fn headline_of_calls(shown: &Shown<'_>) -> String {
+    match shown.diff.percent_of_calls() {
+        Some((ChangeTable::Kernels, share)) => {
+            format!("a GPU operation that both sides have takes {} in the mean (untested)", percent(share))
+        }
+        Some((_, share)) => {
+            format!("an operator call that both sides have takes {} in the mean (untested)", percent(share))
+        }
+        None => "no call is on both sides".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
 use crate::presenters::paragraph::{remark, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Verdict};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 
 /// Cells of a bar.
 const BAR: usize = 10;
@@ -13,19 +13,23 @@ const BAR: usize = 10;
 const UNTESTED: &str = "Not tested from run to run: there is one run on each side. Intervals and \"noise\" are those of steps within a run; \
                         two runs of one program often differ by more. Give several runs of each to test.";
 
+/// The same of runs without steps.
+const UNTESTED_WHOLE: &str =
+    "Not tested: there is one run on each side, without steps, so that nothing can be told from noise.";
+
+const SEVERAL: &str = "Give several runs of each to test.";
+
 /// A comparison as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
-    let mut out = match shown.diff.method {
-        Method::Runs => String::new(),
-        Method::Steps | Method::None => remark(UNTESTED, style),
-    };
+    let mut out = first(shown, style);
     out.push_str(&remark(&format!("A: {before}"), style));
     out.push_str(&remark(&format!("B: {after}"), style));
     out.push_str(&wrapped(&format!("{}.", capital(&headline(shown))), ("", ""), style));
     out.push('\n');
-    if !shown.diff.warnings.is_empty() {
-        let lines = shown.diff.warnings.iter().map(|warning| remark(&format!("Warning: {warning}"), style));
+    let others = shown.diff.warnings.iter().skip(usize::from(shown.first_warning().is_some()));
+    if others.len() > 0 {
+        let lines = others.map(|warning| remark(&format!("Warning: {warning}"), style));
         out.push_str(&colored(&(lines.collect::<String>() + "\n"), Verdict::Slower, style));
     }
     steps(&mut out, shown, style);
@@ -37,6 +41,18 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
         out.push_str(&dim(&format!("\n{notes}"), style));
     }
     out
+}
+
+/// What is said before all else: that nothing is tested from run to run, and that the sides hold other numbers of calls.
+fn first(shown: &Shown<'_>, style: &Style) -> String {
+    let is_tested = shown.diff.method == Method::Runs;
+    match (shown.first_warning(), shown.diff.per) {
+        (Some(warning), _) if is_tested => remark(&format!("Other numbers of calls. {warning}"), style),
+        (Some(warning), _) => remark(&format!("Not tested, and other numbers of calls. {warning} {SEVERAL}"), style),
+        (None, _) if is_tested => String::new(),
+        (None, Per::Step) => remark(UNTESTED, style),
+        (None, _) => remark(&format!("{UNTESTED_WHOLE} {SEVERAL}"), style),
+    }
 }
 
 fn dim(text: &str, style: &Style) -> String {
@@ -60,12 +76,15 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
         let rank = if ranks { format!("rank {:<4} ", change.rank) } else { String::new() };
         let [before, after] = times(change);
         let (share, verdict) = (share(change), change.verdict.name());
-        let what = format!("{rank}{:<17} {before:>10} → {after:>10}", measure(change.measure));
+        let what = format!("{rank}{:<17} {before:>10} → {after:>10}", measure(change.measure, shown.diff.per));
         let mut line = Line { width: what.chars().count(), text: what, room: style.width };
         line.push(&format!("{share:<shares$}"), |text| text.to_owned());
         line.push(verdict, |text| colored(text, change.verdict, style));
         if matches!(change.measure, Measure::Step | Measure::StepAndBetween) {
-            line.push(&format!("({} and {} steps)", change.count_before, change.count_after), |text| dim(text, style));
+            let units = if shown.diff.per == Per::Step { "steps" } else { "runs" };
+            line.push(&format!("({} and {} {units})", change.count_before, change.count_after), |text| {
+                dim(text, style)
+            });
         }
         out.push_str(&format!("{}\n", line.text));
     }
@@ -103,8 +122,13 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
     let end = if largest.is_empty() { "." } else { "" };
     out.push('\n');
+    let end = if shown.diff.per == Per::Call {
+        format!("; changes are of as many calls as in A{end}")
+    } else {
+        end.to_owned()
+    };
     out.push_str(&wrapped(&format!("{title}: {many} of {rows} {what}{alone}{end}"), ("", "  "), style));
-    let most = largest.iter().map(|change| change.change_ns().abs()).fold(0.0, f64::max);
+    let most = largest.iter().map(|change| shown.change_ns(table, change).abs()).fold(0.0, f64::max);
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));
     }
@@ -114,20 +138,17 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
 }
 
 fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, style: &Style) -> String {
-    let full = ((change.change_ns().abs() / most) * BAR as f64).ceil() as usize;
+    let ns = shown.change_ns(table, change);
+    let full = ((ns.abs() / most) * BAR as f64).ceil() as usize;
     let bar = format!("{}{}", "█".repeat(full.clamp(1, BAR)), " ".repeat(BAR - full.clamp(1, BAR)));
     let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
     let rank = if shown.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
-    let head = format!("  {:>10} {} {rank}{on} ", signed(change.change_ns()), colored(&bar, change.verdict, style));
+    let head = format!("  {:>10} {} {rank}{on} ", signed(ns), colored(&bar, change.verdict, style));
     let room = style.width.saturating_sub(30).max(30);
     let first = format!("{head}{}\n", shortened(&clean(&name(table, change)), room));
-    let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
-    let share = Some(share(change)).filter(|share| !only && !share.is_empty());
-    let share = share.map_or_else(String::new, |share| format!(", {share}"));
-    let [before, after] = times(change);
-    let (counts, verdict) = (shown.counts(table, change), change.verdict.name());
+    let parts = [shown.row_times(table, change), shown.counts(table, change), change.verdict.name().to_owned()];
+    let rest = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     let indent = " ".repeat(24);
-    let rest = format!("{before} → {after}{share}, {counts}, {verdict}");
     first + &dim(&wrapped(&rest, (&indent, &indent), style), style)
 }
 

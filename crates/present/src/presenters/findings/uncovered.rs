@@ -16,7 +16,10 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
     }
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     let head = match found.uncovered.is_most() {
-        true if found.findings.is_empty() => "No rule covers it; most time is in:".to_owned(),
+        true if found.findings.is_empty() => match of_slowest(found).as_str() {
+            "" => "No rule covers it; most time is in:".to_owned(),
+            rank => format!("No rule covers it; most time{rank}, is in:"),
+        },
         true => {
             let all = whole(found);
             format!(
@@ -24,7 +27,10 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
                 of_slowest(found)
             )
         }
-        false => "Large, and no rule covers it:".to_owned(),
+        false => match of_slowest(found).as_str() {
+            "" => "Large, and no rule covers it:".to_owned(),
+            rank => format!("Large{rank}, and no rule covers it:"),
+        },
     };
     std::iter::once(head).chain(groups.iter().map(|group| format!("- {}", line(found, group)))).collect()
 }
@@ -80,13 +86,20 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         true => "samples",
         false => group.kind.words(group.count),
     };
-    format!("{name} ({} {words}{place}): {share}{gain}{advice}", count(group.count as u64))
+    let rank = of_other_rank(found, group);
+    format!("{name} ({} {words}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
 /// Of several ranks, the one that is told of.
 fn of_slowest(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
     slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
+}
+
+/// The rank of a group where it is not the one of which the list is.
+fn of_other_rank(found: &Findings, group: &LargeGroup) -> String {
+    let slowest = RankTimes::slowest(&found.ranks).map(|times| times.rank);
+    group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }
 
 /// What shares are parts of.
@@ -108,6 +121,7 @@ pub(super) fn document(found: &Findings) -> Value {
     let row = |group: &LargeGroup| {
         json!({
             "kind": group.kind.name(),
+            "rank": group.rank,
             "name": group.name,
             "file": group.place.file,
             "line": group.place.line,

@@ -62,6 +62,7 @@ fn keys_of_findings_are_what_is_declared() {
     }];
     let group = LargeGroup {
         kind: LargeKind::Call,
+        rank: Some(1),
         name: "f".to_owned(),
         place: Place::default(),
         place_percent: Some(1.5),

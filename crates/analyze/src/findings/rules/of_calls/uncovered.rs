@@ -84,6 +84,7 @@ fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> La
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
     LargeGroup {
         kind,
+        rank: None,
         name,
         place: group.place,
         place_percent: Some(called.percent(group.there_ns)),

@@ -164,10 +164,8 @@ impl Lists {
 
 /// The largest part of the time between some operators that a line takes, as far as samples there tell.
 fn seen_at(subject: &Subject<'_>, place: &Place, between: &[(EventId, EventId)]) -> f64 {
-    let wanted: FxHashSet<_> = between.iter().copied().collect();
     let (mut seen, mut all) = (0, 0);
-    let interludes = subject.interludes().all.iter();
-    for interlude in interludes.filter(|i| i.is_one && i.stretches.iter().any(|stretch| wanted.contains(stretch))) {
+    for interlude in subject.interludes().with_any_of(between) {
         all += interlude.cpu.events.len();
         seen += interlude.cpu.events.iter().filter(|&&sample| subject.line_of(sample) == *place).count();
     }

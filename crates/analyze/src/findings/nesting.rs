@@ -1,0 +1,127 @@
+//! Events in the order of a walk down the spans around them: those within a span are one range.
+//!
+//! Rules ask of hundreds of places what lies within their spans. With this a span costs two look-ups, and not a pass over all events.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, Trace};
+use std::cmp::Reverse;
+use std::ops::Range;
+
+/// Some events, ordered by the spans around them.
+#[derive(Debug, Default)]
+pub(super) struct Nesting {
+    events: Vec<EventId>,
+    /// Of each of them and of each span around them.
+    within: FxHashMap<EventId, Within>,
+}
+
+/// What of the events lies within a span.
+#[derive(Clone, Copy, Debug)]
+struct Within {
+    /// Number of the span in the walk: spans come before those that lie in them.
+    number: usize,
+    first: usize,
+    end: usize,
+}
+
+impl Nesting {
+    /// An index of some events, each of which is there once.
+    pub(super) fn of(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
+        let mut wanted: Vec<EventId> = events.into_iter().collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut inside: FxHashMap<EventId, Vec<EventId>> = FxHashMap::default();
+        let (mut roots, mut known) = (Vec::new(), FxHashSet::default());
+        for &event in &wanted {
+            let mut at = event;
+            while known.insert(at) {
+                let Some(around) = trace.events.parent[at.index()].some() else {
+                    roots.push(at);
+                    break;
+                };
+                inside.entry(around).or_default().push(at);
+                at = around;
+            }
+        }
+        let mut found = Self::default();
+        // Those with a begin were entered, and are left.
+        let mut ahead: Vec<(EventId, Option<Within>)> = roots.into_iter().rev().map(|root| (root, None)).collect();
+        let mut number = 0;
+        while let Some((event, begun)) = ahead.pop() {
+            if let Some(begun) = begun {
+                found.within.insert(event, Within { end: found.events.len(), ..begun });
+                continue;
+            }
+            let first = found.events.len();
+            ahead.push((event, Some(Within { number, first, end: first })));
+            number += 1;
+            if wanted.binary_search(&event).is_ok() {
+                found.events.push(event);
+            }
+            ahead.extend(inside.remove(&event).into_iter().flatten().rev().map(|inner| (inner, None)));
+        }
+        found
+    }
+
+    /// All events, in the order of the walk.
+    pub(super) fn events(&self) -> &[EventId] {
+        &self.events
+    }
+
+    /// Positions of those that are within each of some spans, or are it; nothing for spans that lie in others of them.
+    pub(super) fn ranges(&self, spans: &[EventId]) -> Vec<Range<usize>> {
+        let mut found = vec![0..0; spans.len()];
+        let of = |(at, span): (usize, &EventId)| self.within.get(span).map(|within| (*within, at));
+        let mut known: Vec<(Within, usize)> = spans.iter().enumerate().filter_map(of).collect();
+        known.sort_unstable_by_key(|(within, at)| (within.number, Reverse(*at)));
+        let mut end = 0;
+        for (within, at) in known {
+            // Ranges of spans lie within each other or apart.
+            if within.first >= end {
+                found[at] = within.first..within.end;
+                end = within.end;
+            }
+        }
+        found
+    }
+
+    /// Those that are within any of some spans, or are one of them, ascending.
+    pub(super) fn inside(&self, spans: &[EventId]) -> Vec<EventId> {
+        let mut found: Vec<EventId> =
+            self.ranges(spans).into_iter().flat_map(|range| &self.events[range]).copied().collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Trace;
+
+    /// Spans around each other, by the position of that around each.
+    fn nested(around: &[Option<usize>]) -> Trace {
+        let mut trace = Trace::default();
+        for around in around {
+            trace.events.parent.push(around.map_or(EventId::NONE, EventId::new));
+        }
+        trace
+    }
+
+    #[test]
+    fn events_within_a_span_are_one_range() {
+        // 0 (1 (3 4) 2) 5 (6)
+        let trace = nested(&[None, Some(0), Some(0), Some(1), Some(1), None, Some(5)]);
+        let id = EventId::new;
+        let ids = |all: &[usize]| all.iter().map(|&at| id(at)).collect::<Vec<_>>();
+        let nesting = Nesting::of(&trace, ids(&[4, 2, 3, 6, 3]));
+        assert_eq!(nesting.events(), ids(&[3, 4, 2, 6]));
+        assert_eq!(nesting.ranges(&ids(&[0, 5])), [0..3, 3..4]);
+        assert_eq!(nesting.ranges(&ids(&[3, 1, 0])), [0..0, 0..0, 0..3], "the outermost one has all");
+        assert_eq!(nesting.ranges(&ids(&[2, 1])), [2..3, 0..2]);
+        assert_eq!(nesting.inside(&ids(&[2, 1, 6])), ids(&[2, 3, 4, 6]));
+        let deep = Nesting::of(&nested(&[None, Some(0), Some(1)]), ids(&[2]));
+        assert_eq!(deep.ranges(&ids(&[1, 0, 2])), [0..0, 0..1, 0..0], "of equal ranges that of the outermost");
+        assert_eq!(nesting.ranges(&ids(&[0, 0])), [0..0, 0..3], "the last one of equal spans");
+    }
+}

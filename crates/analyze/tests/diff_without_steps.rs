@@ -1,0 +1,96 @@
+//! Comparisons of runs without steps: as wholes, or per call where both hold other numbers of calls.
+
+use crate::support::read;
+
+use stackline_analyze::Scope;
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Options, Per, Profile, compare, tables};
+use stackline_model::{Table, Values};
+use stackline_testkit::mini::MiniTrace;
+
+/// Calls of `attend` with a kernel of so many µs, each followed by an `aten::mm` with one of 560 µs.
+fn run(calls: i64, us: i64) -> Profile {
+    let mut trace = MiniTrace::new("");
+    for call in 0..calls {
+        let (a, b) = (2 * call + 1, 2 * call + 2);
+        let lines = format!(
+            "1/1     cpu_op        attend            0+40
+             1/1     cuda_runtime  cudaLaunchKernel  5+10      correlation={a}
+             gpu0/7  kernel        attend_kernel     30+{us}   correlation={a}
+             1/1     cpu_op        aten::mm          50+40
+             1/1     cuda_runtime  cudaLaunchKernel  55+10     correlation={b}
+             gpu0/7  kernel        gemm              {}+560    correlation={b}",
+            us + 35
+        );
+        trace.add_at(1000 + call * (us + 640), &lines);
+    }
+    Profile::of(&read(trace.json()), 0, &Scope::default())
+}
+
+fn between(before: Profile, after: Profile) -> Diff {
+    compare(&vec![vec![before]], &vec![vec![after]], Options::default())
+}
+
+fn kernel<'d>(diff: &'d Diff, name: &str) -> &'d Change {
+    diff.changes[&ChangeTable::Kernels].iter().find(|change| &*change.name == name).unwrap()
+}
+
+#[test]
+fn windows_of_other_lengths_are_compared_per_call() {
+    let diff = between(run(68, 4005), run(60, 4013));
+    assert_eq!(diff.per, Per::Call);
+    let told = "A holds 136 GPU operations and B 120, and neither has steps: times of a call are compared, not those of the whole.";
+    assert_eq!(diff.warnings, [told]);
+    let attend = kernel(&diff, "attend_kernel");
+    assert_eq!(diff.call_ns(ChangeTable::Kernels, attend), Some((4_005e3, 4_013e3)));
+    // As a whole it takes less: there are fewer of them.
+    assert!(attend.change_ns() < 0.0);
+    assert!((diff.change_ns(ChangeTable::Kernels, attend) - 68.0 * 8e3).abs() < 1.0);
+    assert_eq!(
+        &*diff.changes[&ChangeTable::Kernels][0].name,
+        "attend_kernel",
+        "what changed most per call comes first"
+    );
+    assert_eq!(diff.change_ns(ChangeTable::Kernels, kernel(&diff, "gemm")), 0.0);
+    let (table, share) = diff.percent_of_calls().unwrap();
+    assert_eq!(table, ChangeTable::Kernels);
+    assert!((share - 100.0 * 8.0 / (4005.0 + 560.0)).abs() < 1e-9, "{share}");
+}
+
+#[test]
+fn calls_that_one_side_lacks_have_no_time_of_a_call() {
+    let (mut before, after) = (run(40, 300), run(20, 300));
+    before.kernels.remove("gemm");
+    let diff = between(before, after);
+    assert_eq!(diff.per, Per::Run, "40 GPU operations on each side");
+    assert_eq!(diff.call_ns(ChangeTable::Kernels, kernel(&diff, "gemm")), None);
+    let whole = &diff.changes[&ChangeTable::Steps][0];
+    assert_eq!((whole.measure, diff.call_ns(ChangeTable::Steps, whole)), (Measure::Step, None));
+}
+
+#[test]
+fn as_many_calls_are_compared_as_wholes() {
+    let diff = between(run(60, 4005), run(60, 4013));
+    assert_eq!((diff.per, diff.warnings.len()), (Per::Run, 0));
+    let attend = kernel(&diff, "attend_kernel");
+    assert_eq!(diff.change_ns(ChangeTable::Kernels, attend), attend.change_ns());
+    assert_eq!(diff.call_ns(ChangeTable::Kernels, attend), Some((4_005e3, 4_013e3)));
+}
+
+#[test]
+fn tables_have_times_of_calls_and_no_steps_where_there_are_none() {
+    let sides = [68, 60].map(|calls| vec![vec![run(calls, 4005)]]);
+    let diff = compare(&sides[0], &sides[1], Options::default());
+    let tables = tables(&diff, &sides[0], &sides[1]);
+    let titles: Vec<&str> = tables.iter().take(4).map(|table| table.title.as_str()).collect();
+    assert!(titles.iter().all(|title| !title.contains("step")), "{titles:?}");
+    let column = |table: &Table, name: &str| match table.column(name).map(|column| &column.values) {
+        Some(Values::F64(values)) => values.clone(),
+        _ => Vec::new(),
+    };
+    let kernels = tables.iter().find(|table| table.name == "kernels").unwrap();
+    let times =
+        ["before_ns_per_call", "after_ns_per_call", "change_percent_per_call"].map(|name| column(kernels, name));
+    assert_eq!(times[0], times[1], "each call takes as long as before");
+    assert_eq!(times[2], [Some(0.0), Some(0.0)]);
+    assert!(tables[0].column("before_ns_per_call").is_none(), "of the whole the runs are counted");
+}

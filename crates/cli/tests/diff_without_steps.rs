@@ -1,0 +1,66 @@
+//! `diff` of runs without steps: what people read first, and times of calls.
+
+use crate::common;
+
+use common::{run, stdout};
+use serde_json::Value;
+use stackline_testkit::mini::MiniTrace;
+use std::fs;
+use std::path::Path;
+
+/// Writes a trace with so many calls of attention, each of so many µs on the GPU.
+fn trace(folder: &Path, name: &str, (calls, us): (i64, i64)) -> String {
+    let mut trace = MiniTrace::new("");
+    for call in 0..calls {
+        let lines = format!(
+            "1/1     cpu_op        attend            0+40
+             1/1     cuda_runtime  cudaLaunchKernel  5+10      correlation={}
+             gpu0/7  kernel        attend_kernel     30+{us}   correlation={}",
+            call + 1,
+            call + 1
+        );
+        trace.add_at(1000 + call * (us + 80), &lines);
+    }
+    let path = folder.join(name).to_str().unwrap().to_owned();
+    fs::write(&path, trace.json()).unwrap();
+    path
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn other_numbers_of_calls_are_said_first_and_calls_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, of)| trace(folder.path(), name, of));
+    let shown = stdout(&["diff", &a, &b]);
+    let first = shown.lines().next().unwrap();
+    assert!(first.starts_with("Not tested, and other numbers of calls. A holds 68 GPU operations and B 60"), "{shown}");
+    let text = one_line(&shown);
+    assert!(text.contains("A GPU operation that both sides have takes +0.2 % in the mean (untested)."), "{text}");
+    assert!(text.contains("4005 µs → 4013 µs a call, +0.2 %, 68 → 60 calls, untested"), "{text}");
+    assert!(!text.contains(" a step") && !text.contains("he step ") && !text.contains("1 steps"), "{text}");
+    let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
+    let lines: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(2).collect();
+    assert!(lines[0].starts_with("### Stackline: other numbers of calls: a GPU operation"), "{markdown}");
+    assert!(lines[1].starts_with("**Warning:** A holds 68 GPU operations and B 60"), "{markdown}");
+    assert!(markdown.contains("| in all | A | B |") && !markdown.contains(" a step"), "{markdown}");
+    let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
+    let row = &document["tables"]["kernels"]["rows"][0];
+    assert_eq!((&document["per"], &row["before_ns_per_call"]), (&"call".into(), &4_005_000.0.into()), "{row}");
+    assert_eq!(row["after_ns_per_call"], 4_013_000.0, "{row}");
+}
+
+#[test]
+fn runs_without_steps_are_called_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, of)| trace(folder.path(), name, of));
+    let text = one_line(&stdout(&["diff", &a, &b]));
+    assert!(text.starts_with("Not tested: there is one run on each side, without steps"), "{text}");
+    assert!(text.contains("The whole changes by +") && text.contains(", 60 calls, untested"), "{text}");
+    assert!(!text.contains(" a step") && !text.contains("he step "), "{text}");
+    let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
+    let said = String::from_utf8(judged.stderr).unwrap();
+    assert!(judged.status.code() == Some(4) && said.contains("step>3%: the whole is "), "{said}");
+}
