@@ -79,7 +79,7 @@ class Run(AnalysisMethods):
     Made by :func:`open`. Immutable; methods may be called from several threads, and long ones release the GIL.
     Where there are several traces, tables have a column ``rank`` in front; ``rank=`` picks one trace.
     ``steps`` picks a step by number, or a range ``(first, last)`` with both ends included. ``None`` means, where a trace has
-    steps, all but a first one that warms up (as in ``stackline report``; a table's notes say which), ``whole=True`` all of the
+    steps, all but first ones that warm up (as in ``stackline report``; a table's notes say which), ``whole=True`` all of the
     trace. Tables that reproduce HTA's are of the whole trace unless steps are chosen.
     Times are integers in ns wherever a column name ends in ``_ns``.
 
@@ -236,7 +236,7 @@ class Run(AnalysisMethods):
         start before its launch. ``data_load_events``: texts; events whose name contains one count as data loading.
         ``include_last_profiler_step``: HTA drops the last of several profiler steps, this keeps it.
         These three are for ``"hta"`` only. Not for ``"hta"``: ``steps`` picks steps by number. By default ``"exact"`` looks at all
-        steps with the GPU work that they launched, but for a first one that warms up, as :meth:`findings` does; ``whole`` at all of the
+        steps with the GPU work that they launched, but for first ones that warm up, as :meth:`findings` does; ``whole`` at all of the
         trace, as it does where there are no steps. For ``"ctda"`` only:
         ``phase_rules``, a JSON file with rules for phases of training that come before the built-in ones.
 

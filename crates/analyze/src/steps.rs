@@ -12,13 +12,17 @@ use crate::imports::end_of_imports;
 use crate::launch_times::LaunchTimes;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
 use stackline_model::words::duration;
-use stackline_model::{GpuId, Key, Step, Trace};
-use std::collections::BTreeMap;
+use stackline_model::{EventId, GpuId, Key, Step, Trace};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So many first steps may warm up.
 const MOST_WARM_UPS: usize = 5;
 /// Of so few steps beside the first none is left out.
 const LEAST_OTHERS: usize = 2;
+/// Why a first step is left out that warms up.
+pub(crate) const WARM_UP: &str = "warm-up";
+/// Why steps are left out between which and those that are looked at the recording pauses.
+pub(crate) const OTHER_CYCLE: &str = "another cycle of the recording";
 
 /// What a command looks at of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +75,20 @@ impl Looked {
         }
         let note = format!("the first {} are left out: the program imports modules until then", duration(end - start));
         Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note], warm_ups: Vec::new() }
+    }
+
+    /// Why each of [`Trace::steps`] is none of those looked at; none for those that are.
+    pub(crate) fn left_out(&self, trace: &Trace) -> Vec<Option<&'static str>> {
+        let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
+            return vec![None; trace.steps.len()];
+        };
+        let looked_at: BTreeSet<EventId> = numbered(trace, (from, to)).iter().map(|step| step.event).collect();
+        let why = |step: &Step| match () {
+            () if looked_at.contains(&step.event) => None,
+            () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
+            () => Some(OTHER_CYCLE),
+        };
+        trace.steps.iter().map(why).collect()
     }
 
     /// From when to when its steps take, with their GPU work, in ns since the trace's base: the window of the critical path, too.

@@ -23,6 +23,7 @@ mod ctda_figures;
 mod demo_snapshots;
 mod diff;
 mod diff_without_steps;
+mod diff_steps;
 mod exact_corpus;
 mod exact_doubt;
 mod exact_hop_names;

@@ -31,9 +31,9 @@ fn sides_of_other_numbers_of_steps_are_compared_by_step() {
 }
 
 #[test]
-fn a_warm_up_of_either_side_is_left_out_of_both() {
+fn warm_ups_of_either_side_are_left_out_of_both() {
     let folder = tempfile::tempdir().expect("a folder");
-    let open = |name: &str, lengths: [u32; 5]| {
+    let open = |name: &str, lengths: [u32; 6]| {
         let path = folder.path().join(name);
         let mut at = 0;
         let lines = lengths.iter().enumerate().map(|(step, length)| {
@@ -43,11 +43,14 @@ fn a_warm_up_of_either_side_is_left_out_of_both() {
         std::fs::write(&path, mini::trace(&lines.collect::<String>())).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     };
-    let [warm, even] = [[5000, 100, 100, 100, 100], [105, 100, 100, 100, 100]];
-    for (a, b) in [(warm, even), (even, warm), (even, even)] {
+    let warm = [5000, 100, 100, 100, 100, 100];
+    let warmer = [5000, 900, 100, 100, 100, 100];
+    let even = [105, 100, 100, 100, 100, 100];
+    for (a, b, many) in
+        [(warm, even, 5), (even, warm, 5), (warmer, even, 4), (even, warmer, 4), (warm, warmer, 4), (even, even, 6)]
+    {
         let both = open("b.json", b).compared_with(open("a.json", a));
         let calls = document(&ask(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
-        let many = if a == b { 5 } else { 4 };
         assert_eq!(calls["steps"], serde_json::json!({"before": many, "after": many}), "{a:?} beside {b:?}");
     }
 }

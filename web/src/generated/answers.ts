@@ -1036,7 +1036,7 @@ export type TraceMeta = {
   readonly info: TraceInfo;
   /** Number, start and end of each step, in ns since the start of the trace. */
   readonly steps: ReadonlyArray<readonly [number, number, number]>;
-  /** First and last of the steps that findings look at: all but a first one that warms up. */
+  /** First and last of the steps that findings look at: all but first ones that warm up. */
   readonly chosen: readonly [number, number] | null;
   /** Key and value. */
   readonly environment: ReadonlyArray<readonly [string, string]>;

@@ -99,7 +99,7 @@ function told(trace: Meta["traces"][number], isWhole: boolean): string {
   const all = `of ${stepsOf(trace)}`;
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > least;
-  return `These steps alone, ${all}${leavesOut ? "; a first one that warms up is left out" : ""}.`;
+  return `These steps alone, ${all}${leavesOut ? "; first ones that warm up are left out" : ""}.`;
 }
 
 function Groups() {

@@ -39,7 +39,7 @@ pub type Continued = Vec<(CallNodeId, CallThreadId, u64)>;
 /// The counter of samples of instructions that stalled, by reason: the reasons stand as spans below their kernel.
 pub const STALLS: &str = "stalls";
 
-/// The calls of the steps that findings look at: those of `scope`, or all but a first one that warms up; the whole trace
+/// The calls of the steps that findings look at: those of `scope`, or all but first ones that warm up; the whole trace
 /// if it has no steps. What was running before counts nothing, but stays in the paths of what it called.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
     let looked = Looked::at(trace, scope);
@@ -59,7 +59,7 @@ pub enum Stretch {
     Steps(i64, i64),
 }
 
-/// The steps that findings look at, both ends included: all but a first one that warms up; none if the trace has no steps.
+/// The steps that findings look at, both ends included: all but first ones that warm up; none if the trace has no steps.
 pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
     match Looked::at(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),

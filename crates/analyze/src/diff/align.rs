@@ -414,10 +414,7 @@ fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     }
     for (side, name) in [(before, "A"), (after, "B")] {
         for profile in side.iter().flatten() {
-            let left_out = profile.steps.iter().filter_map(|step| Some((step.number, step.left_out?)));
-            out.extend(
-                left_out.map(|(step, why)| format!("{name}: step {step} of {} is left out ({why}).", profile.name)),
-            );
+            out.extend(left_out(profile).map(|what| format!("{name}: {what}.")));
             if profile.implausible > 0 {
                 let (count, file) = (profile.implausible, &profile.name);
                 out.push(format!("{name}: {count} events of {file} have times that cannot be and are not counted."));
@@ -438,6 +435,25 @@ fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
         out.push("There are no steps: all of a run counts as one.".to_owned());
     }
     out
+}
+
+/// Which steps are left out and why: those that follow one another for one reason together.
+fn left_out(profile: &Profile) -> impl Iterator<Item = String> {
+    let mut runs: Vec<(&str, i64, i64)> = Vec::new();
+    for (number, why) in profile.steps.iter().filter_map(|step| Some((step.number, step.left_out?))) {
+        match runs.last_mut() {
+            // Of several processes some have the same numbers.
+            Some((of, _, last)) if *of == why && (number == *last || last.checked_add(1) == Some(number)) => {
+                *last = number;
+            }
+            _ => runs.push((why, number, number)),
+        }
+    }
+    let name = &profile.name;
+    runs.into_iter().map(move |(why, first, last)| match first == last {
+        true => format!("step {first} of {name} is left out ({why})"),
+        false => format!("steps {first} to {last} of {name} are left out ({why})"),
+    })
 }
 
 #[cfg(test)]

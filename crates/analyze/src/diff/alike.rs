@@ -1,38 +1,80 @@
 //! Makes both sides of a comparison leave out the same.
 
 use super::Side;
-use super::profile::{Profile, Row, WARM_UP};
+use super::profile::{Profile, Row, StepLength, UNLIKE, compared};
+use crate::steps::WARM_UP;
 use std::collections::BTreeMap;
 
 /// Why a step is left out that is no warm-up itself.
-const LIKE_THE_OTHER: &str = "warm-up of another run";
+const LIKE_THE_OTHER: &str = "as in another run";
+/// So many steps stay of each process.
+const LEAST: usize = 2;
 
-/// Where the first step of any run is left out as a warm-up, that of each other run is, too, if enough steps stay: it may be one
-/// that does not stand out, and what happens in it alone would seem to be gone, or new.
+/// Where first steps of any run are left out, as many of each process of all runs are, if enough steps stay: they may not stand out
+/// there, and what happens in them alone would seem to be gone, or new.
 pub fn alike(before: &mut Side, after: &mut Side) {
     let profiles = || before.iter().chain(after.iter()).flatten();
-    if !profiles().any(|profile| profile.steps.first().is_some_and(|step| step.left_out == Some(WARM_UP))) {
-        return;
-    }
+    let first_ones = |profile: &Profile| left_out_first(&profile.steps).into_iter().max();
+    let Some(most @ 1..) = profiles().filter_map(first_ones).max() else { return };
     for profile in before.iter_mut().chain(after.iter_mut()).flatten() {
-        let is_kept = profile.steps.first().is_some_and(|step| step.left_out.is_none());
-        if is_kept && profile.totals.len() > 2 {
-            leave_first_out(profile);
-        }
+        let spare = |(own, done): (Vec<usize>, usize)| {
+            let more = most.saturating_sub(done).min(own.len().saturating_sub(LEAST));
+            own.into_iter().take(more).collect::<Vec<_>>()
+        };
+        let done = left_out_first(&profile.steps);
+        let mut steps: Vec<usize> = compared(&profile.steps).into_iter().zip(done).flat_map(spare).collect();
+        steps.sort_unstable();
+        leave_out(profile, &steps);
     }
 }
 
-fn leave_first_out(profile: &mut Profile) {
-    profile.steps[0].left_out = Some(LIKE_THE_OTHER);
-    profile.totals.remove(0);
-    drop_first(&mut profile.operators);
-    drop_first(&mut profile.kernels);
-    drop_first(&mut profile.families);
-    drop_first(&mut profile.paths);
-    drop_first(&mut profile.functions);
+/// Of each process, how many first steps are left out.
+fn left_out_first(steps: &[StepLength]) -> Vec<usize> {
+    let mut of_processes = vec![0; steps.iter().map(|step| step.process + 1).max().unwrap_or(0)];
+    for step in steps.iter().filter(|step| matches!(step.left_out, Some(WARM_UP | UNLIKE))) {
+        of_processes[step.process] += 1;
+    }
+    of_processes
 }
 
-fn drop_first<K: Ord>(rows: &mut BTreeMap<K, Row>) {
-    rows.values_mut().for_each(Row::drop_first);
+/// Leaves out compared steps, by their places in the list of steps, in ascending order.
+fn leave_out(profile: &mut Profile, places: &[usize]) {
+    // All fields are named, so that a new one that has values by step is not forgotten.
+    let Profile {
+        steps,
+        totals,
+        totals_with_between,
+        operators,
+        kernels,
+        families,
+        paths,
+        functions,
+        name: _,
+        format: _,
+        device: _,
+        rank: _,
+        vendor: _,
+        functions_by: _,
+        path_kind: _,
+        implausible: _,
+    } = profile;
+    let is_compared = |place: &usize| steps[*place].left_out.is_none();
+    let units: Vec<usize> = places.iter().map(|&place| (0..place).filter(is_compared).count()).collect();
+    for &place in places {
+        steps[place].left_out = Some(LIKE_THE_OTHER);
+    }
+    for cells in [totals, totals_with_between] {
+        let mut unit = 0..;
+        cells.retain(|_| unit.next().is_none_or(|unit| units.binary_search(&unit).is_err()));
+    }
+    drop_units(operators, &units);
+    drop_units(kernels, &units);
+    drop_units(families, &units);
+    drop_units(paths, &units);
+    drop_units(functions, &units);
+}
+
+fn drop_units<K: Ord>(rows: &mut BTreeMap<K, Row>, units: &[usize]) {
+    rows.values_mut().for_each(|row| row.leave_out(units));
     rows.retain(|_, row| !row.is_empty());
 }

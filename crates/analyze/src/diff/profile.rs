@@ -7,7 +7,7 @@ use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
-use crate::steps::{FAR_OFF, between, is_warm_up, middle, spans};
+use crate::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
@@ -108,10 +108,10 @@ impl Row {
         self.0.iter().map(|(step, cell)| (*step as usize, cell))
     }
 
-    /// Forgets the first compared step; the second one becomes the first.
-    pub(super) fn drop_first(&mut self) {
-        self.0.retain(|(of, _)| *of > 0);
-        self.0.iter_mut().for_each(|(of, _)| *of -= 1);
+    /// Forgets some compared steps, given in ascending order; those after them move up.
+    pub(super) fn leave_out(&mut self, steps: &[usize]) {
+        self.0.retain(|(of, _)| steps.binary_search(&(*of as usize)).is_err());
+        self.0.iter_mut().for_each(|(of, _)| *of -= steps.partition_point(|&step| step < *of as usize) as u32);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -137,6 +137,8 @@ impl<'c> FromIterator<&'c Cell> for Row {
 pub struct StepLength {
     /// Its number.
     pub number: i64,
+    /// Its process: by their first steps these count from 0.
+    pub process: usize,
     /// From the end of the step before (or its start, if that is later) to the end of all its work, in ns.
     pub ns: i64,
     /// From when it begins to when the next step of its process does, in ns; of the last one as far as those before it tell.
@@ -182,8 +184,10 @@ pub struct Profile {
     pub implausible: usize,
 }
 
-/// Why a first step that is no steady state is left out.
-pub(super) const WARM_UP: &str = "warm-up";
+/// Why a first step is left out that is no warm-up, but unlike all others.
+pub(super) const UNLIKE: &str = "first, unlike the others";
+/// Why a short last step is left out.
+const CUT_OFF: &str = "cut off";
 
 /// What stands for the operator of GPU work that no operator launched.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
@@ -215,7 +219,7 @@ impl Units {
     }
 }
 
-/// The steps in scope, those that are no steady state marked.
+/// The steps in scope. Compared are those that all commands look at ([`Looked`]), without a first and a last one that would blur the mean.
 fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
@@ -223,29 +227,25 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
     // A last one is followed by as much as the middle one of the others.
     let known: Vec<i64> = gaps.iter().copied().flatten().collect();
     let usual = middle(&known).unwrap_or(0);
+    let left_out = Looked::at(trace, scope).left_out(trace);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths: Vec<StepLength> = Vec::new();
     let mut position = Vec::new();
-    let mut of_processes: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    let mut processes: BTreeMap<Key, usize> = BTreeMap::new();
     for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
-        let with_between_ns = ns[at].saturating_add(gaps[at].unwrap_or(usual));
-        of_processes.entry(trace.process_of(step)).or_default().push(lengths.len());
-        lengths.push(StepLength { number: step.number, ns: ns[at], with_between_ns, left_out: None });
+        let next = processes.len();
+        lengths.push(StepLength {
+            number: step.number,
+            process: *processes.entry(trace.process_of(step)).or_insert(next),
+            ns: ns[at],
+            with_between_ns: ns[at].saturating_add(gaps[at].unwrap_or(usual)),
+            left_out: left_out[at],
+        });
         position.push(at);
     }
-    // Who names steps wants those.
-    let own = if scope.steps.is_none() { of_processes } else { BTreeMap::new() };
-    for own in own.values().filter(|own| own.len() > 2) {
-        let (first, last) = (own[0], own[own.len() - 1]);
-        // Neither end speaks for the others, as far as there are enough.
-        let inner = if own.len() > 3 { 1..own.len() - 1 } else { 0..own.len() };
-        let others: Vec<i64> = own[inner].iter().map(|&at| lengths[at].ns).collect();
-        if is_odd(lengths[first].ns, &others, true) {
-            lengths[first].left_out = Some(WARM_UP);
-        }
-        if is_odd(lengths[last].ns, &others, false) {
-            lengths[last].left_out = Some("cut off");
-        }
+    // Who names steps, or wants all, wants those.
+    if scope.steps.is_none() && !scope.whole {
+        leave_out_odd_ends(&mut lengths);
     }
     let mut of_step = vec![None; trace.steps.len()];
     let kept = lengths.iter().zip(&position).filter(|(length, _)| length.left_out.is_none());
@@ -255,8 +255,36 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
     (lengths, Units { of_step, whole: trace.steps.is_empty() })
 }
 
+/// Leaves out the first and the last compared step of each process that is unlike its others.
+fn leave_out_odd_ends(lengths: &mut [StepLength]) {
+    for own in compared(lengths).into_iter().filter(|own| own.len() > 2) {
+        let (first, last) = (own[0], own[own.len() - 1]);
+        // Neither end speaks for the others, as far as there are enough.
+        let inner = if own.len() > 3 { 1..own.len() - 1 } else { 0..own.len() };
+        let others: Vec<i64> = own[inner].iter().map(|&at| lengths[at].ns).collect();
+        if is_odd(lengths[first].ns, &others, true) {
+            lengths[first].left_out = Some(UNLIKE);
+        }
+        if is_odd(lengths[last].ns, &others, false) {
+            lengths[last].left_out = Some(CUT_OFF);
+        }
+    }
+}
+
+/// The compared steps of each process, in order of time.
+pub(super) fn compared(lengths: &[StepLength]) -> Vec<Vec<usize>> {
+    let mut of_processes: Vec<Vec<usize>> = Vec::new();
+    for (at, step) in lengths.iter().enumerate() {
+        of_processes.resize_with(of_processes.len().max(step.process + 1), Vec::new);
+        if step.left_out.is_none() {
+            of_processes[step.process].push(at);
+        }
+    }
+    of_processes
+}
+
 /// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU
-/// until its queue is full.
+/// until its queue is full. One that is as long as a warm-up is none only where its number does not tell it from other steps.
 fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
     let mut sorted = others.to_vec();
     sorted.sort_unstable();

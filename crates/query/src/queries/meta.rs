@@ -51,7 +51,7 @@ struct TraceMeta<'a> {
     info: &'a TraceInfo,
     /// Number, start and end of each step, in ns since the start of the trace.
     steps: Vec<(i64, i64, i64)>,
-    /// First and last of the steps that findings look at: all but a first one that warms up.
+    /// First and last of the steps that findings look at: all but first ones that warm up.
     chosen: Option<(i64, i64)>,
     /// Key and value.
     environment: Vec<(&'static str, String)>,

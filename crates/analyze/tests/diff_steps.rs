@@ -1,0 +1,114 @@
+//! Which steps a comparison compares: those that other commands look at, the same on both sides.
+
+use crate::support::read_mini;
+use stackline_analyze::Scope;
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, alike, compare};
+use stackline_analyze::steps::Looked;
+use stackline_model::Trace;
+
+/// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
+fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
+    let mut at = from;
+    let mut lines = String::new();
+    for (number, &length) in (first..).zip(lengths) {
+        let half = length / 2;
+        lines += &format!(
+            "{pid}/{pid} user_annotation ProfilerStep#{number} {at}+{length}\n{pid}/{pid} cpu_op aten::mm {at}+{half}\n"
+        );
+        at += length + between;
+    }
+    lines
+}
+
+fn of_lengths(lengths: &[i64]) -> Trace {
+    read_mini(&steps(1, (0, 0), lengths, 0))
+}
+
+fn profile(trace: &Trace) -> Profile {
+    Profile::of(trace, 0, &Scope::default())
+}
+
+fn compared(profile: &Profile) -> Vec<i64> {
+    profile.steps.iter().filter(|step| step.left_out.is_none()).map(|step| step.number).collect()
+}
+
+fn looked_at(trace: &Trace) -> Vec<i64> {
+    let Some((from, to)) = Scope::default().resolved(trace).steps else { panic!() };
+    trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number)).collect()
+}
+
+fn notes(before: &Profile, after: &Profile) -> Vec<String> {
+    compare(&vec![vec![before.clone()]], &vec![vec![after.clone()]], Options::default()).notes
+}
+
+#[test]
+fn time_between_steps_is_compared_where_one_side_warms_up() {
+    let changes = |first: i64| {
+        let before = profile(&read_mini(&steps(1, (0, 0), &[first, 100, 100, 100, 100, 100], 0)));
+        let after = profile(&read_mini(&steps(1, (0, 0), &[100; 6], 90)));
+        let [mut before, mut after]: [Side; 2] = [vec![vec![before]], vec![vec![after]]];
+        alike(&mut before, &mut after);
+        let diff = compare(&before, &after, Options::default());
+        let of =
+            |change: &Change| (change.measure, [change.before_ns, change.after_ns].map(|ns| ns.round() as i64 / 1000));
+        let changes = diff.changes[&ChangeTable::Steps].iter().map(of);
+        changes.filter(|(measure, _)| *measure != Measure::Cpu).collect::<Vec<_>>()
+    };
+    let expected = [(Measure::Step, [100, 100]), (Measure::StepAndBetween, [100, 190])];
+    assert_eq!(changes(100), expected, "none warms up");
+    assert_eq!(changes(900), expected);
+}
+
+/// Each comparison leaves out the warm-ups that `report` does, of the other side as many.
+#[test]
+fn all_warm_ups_are_left_out_of_both_sides() {
+    let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(of_lengths);
+    let [mut before, mut after]: [Side; 2] = [&slow, &even].map(|trace| vec![vec![profile(trace)]]);
+    assert_eq!((compared(&before[0][0]), looked_at(&slow)), ((3..8).collect(), (3..8).collect()));
+    alike(&mut before, &mut after);
+    assert_eq!(compared(&after[0][0]), [3, 4, 5, 6, 7]);
+    for profile in [&before[0][0], &after[0][0]] {
+        let units = [profile.totals.len(), profile.totals_with_between.len()];
+        assert_eq!((units, profile.operators["aten::mm"].iter().count()), ([5, 5], 5));
+    }
+    let notes = notes(&before[0][0], &after[0][0]);
+    let said = |start: &str| notes.iter().any(|note| note.starts_with(start));
+    assert!(said("A: steps 0 to 2 of ") && said("B: steps 0 to 2 of "), "{notes:?}");
+    // Two stay.
+    let [mut few, mut after]: [Side; 2] = [&of_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
+    alike(&mut few, &mut after);
+    assert_eq!(compared(&few[0][0]), [1, 2]);
+}
+
+#[test]
+fn first_steps_of_all_processes_are_left_out_alike() {
+    let of = |first: i64| {
+        let of = |pid: i64, lengths: &[i64]| steps(pid, (pid, 10 * pid), lengths, 0);
+        let lengths = [first, 100, 101, 99, 100];
+        profile(&read_mini(&(of(1, &[100; 5]) + &of(2, &lengths))))
+    };
+    let [mut before, mut after]: [Side; 2] = [100, 900].map(|first| vec![vec![of(first)]]);
+    alike(&mut before, &mut after);
+    for side in [&before, &after] {
+        let mut numbers = compared(&side[0][0]);
+        numbers.sort_unstable();
+        assert_eq!(numbers, [11, 12, 13, 14, 21, 22, 23, 24]);
+    }
+    let operator = |side: &Side| side[0][0].operators["aten::mm"].iter().map(|(_, cell)| cell.count).sum::<i64>();
+    assert_eq!((operator(&before), operator(&after)), (8, 8));
+}
+
+#[test]
+fn steps_of_one_recorded_cycle_are_compared() {
+    let trace = read_mini(&(steps(1, (0, 3), &[100; 4], 0) + &steps(1, (9000, 9), &[104, 100, 102, 98, 100], 0)));
+    let alone = profile(&trace);
+    assert_eq!((compared(&alone), looked_at(&trace)), ((9..14).collect(), (9..14).collect()));
+    let said = "A: steps 3 to 6 of ";
+    let notes = notes(&alone, &alone);
+    let note = notes.iter().find(|note| note.starts_with(said)).unwrap();
+    assert!(note.ends_with("are left out (another cycle of the recording)."), "{note}");
+    let all = Profile::of(&trace, 0, &Scope { whole: true, ..Scope::default() });
+    assert_eq!(compared(&all).len(), 9);
+    let warm_ups = Looked::at(&trace, &Scope::default()).warm_ups;
+    assert!(warm_ups.is_empty(), "{warm_ups:?}");
+}
