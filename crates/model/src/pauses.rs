@@ -2,8 +2,10 @@
 //!
 //! A profiler with a schedule (`torch.profiler.schedule(..., repeat=2)`) records a cycle of steps, pauses, and records the next cycle. A
 //! file that holds several cycles has no event of the pause, so nobody knows whether the GPU was busy or idle then. The profiler numbers
-//! the steps that it does not record, too: silence between steps whose numbers follow one another is a program that waits.
+//! the steps that it does not record, too: silence between steps whose numbers follow one another is a program that waits. So is silence
+//! between marks that are not the profiler's: no schedule wrote their numbers.
 
+use crate::names::STEP_PREFIX;
 use crate::{EventKind, Key, RECORDING_FORMAT, Step, Trace};
 use std::collections::BTreeMap;
 
@@ -38,8 +40,8 @@ struct Candidate {
 }
 
 impl Trace {
-    /// Pauses of the recording between [`Self::steps`] whose numbers jump or begin again, of whatever processes, in time order: silence
-    /// for longer than the median step. Recordings of `stackline record` have none: they say themselves which steps they left out.
+    /// Pauses of the recording between [`Self::steps`] of a profiler's schedule (`ProfilerStep#n`) whose numbers jump or begin again, of
+    /// whatever processes, in time order: silence for longer than the median step. Recordings of `stackline record` have none: they say themselves which steps they left out.
     /// Found at the first call; call it once all events and steps are in.
     #[must_use]
     pub fn pauses(&self) -> &[Pause] {
@@ -58,7 +60,7 @@ impl Trace {
         candidates.iter().zip(events).filter_map(|(between, events)| longest_silence(between, events)).collect()
     }
 
-    /// Gaps between steps that are longer than the median step, and whose numbers do not follow one another.
+    /// Gaps between steps of a schedule that are longer than the median step, and whose numbers do not follow one another.
     fn candidates(&self) -> Vec<Candidate> {
         let mut lengths: Vec<i64> =
             self.steps.iter().map(|step| step.end.saturating_sub(step.start)).filter(|&ns| ns > 0).collect();
@@ -67,7 +69,7 @@ impl Trace {
         let mut numbers: BTreeMap<Key, i64> = BTreeMap::new();
         let mut last: Option<(i64, i64)> = None;
         let mut found = Vec::new();
-        for step in &self.steps {
+        for step in self.steps.iter().filter(|step| self.name(step.event).starts_with(STEP_PREFIX)) {
             let number = numbers.insert(self.process_of(step), step.number);
             let follows = number.is_some_and(|number| number.checked_add(1) == Some(step.number));
             let is_long = |end: &i64| step.start.saturating_sub(*end) > median;
@@ -125,15 +127,16 @@ mod tests {
     use crate::{EventId, NewEvent, Phase, StrId, TrackKind, flags};
 
     /// A trace with spans of one process from start to end; those with a number are steps.
-    fn trace(spans: &[(Option<i64>, i64, i64)]) -> Trace {
+    fn trace(mark: &str, spans: &[(Option<i64>, i64, i64)]) -> Trace {
         let mut trace = Trace::default();
         let track = trace.tracks.track(Key::Int(1), Key::Int(1), TrackKind::Thread);
+        let [mark, work] = [format!("{mark}7").as_str(), "aten::mm"].map(|name| trace.strings.intern(name));
         for &(number, start, end) in spans {
             let event: EventId = trace.events.push(NewEvent {
                 start,
                 dur: end - start,
                 track,
-                name: StrId::NONE,
+                name: if number.is_some() { mark } else { work },
                 category: StrId::NONE,
                 kind: EventKind::Operator,
                 phase: Phase::Complete,
@@ -147,9 +150,13 @@ mod tests {
     }
 
     fn steps(numbers: [i64; 4], silence: i64, inside: &[(i64, i64)]) -> Trace {
+        marked(STEP_PREFIX, numbers, silence, inside)
+    }
+
+    fn marked(mark: &str, numbers: [i64; 4], silence: i64, inside: &[(i64, i64)]) -> Trace {
         let at = [0, 100, 200 + silence, 300 + silence];
         let steps = numbers.into_iter().zip(at).map(|(number, at)| (Some(number), at, at + 100));
-        trace(&steps.chain(inside.iter().map(|&(start, end)| (None, start, end))).collect::<Vec<_>>())
+        trace(mark, &steps.chain(inside.iter().map(|&(start, end)| (None, start, end))).collect::<Vec<_>>())
     }
 
     #[test]
@@ -160,6 +167,7 @@ mod tests {
         assert_eq!(found([0, 1, 0, 1], 150), [Pause { before: 1, after: 0, ..pause }], "numbers begin again");
         assert_eq!(found([3, 4, 9, 10], 100), [], "no longer than a step");
         assert_eq!(found([3, 4, 5, 6], 100_000), [], "the program waits");
+        assert_eq!(marked("request ", [3, 4, 9, 10], 150, &[]).pauses(), [], "no schedule left out numbers");
         let mut recording = steps([3, 4, 9, 10], 150, &[]);
         recording.meta.format = RECORDING_FORMAT.to_owned();
         assert_eq!(recording.pauses(), []);
