@@ -76,7 +76,7 @@ codes! {
     REPEATED_MARK "step_mark_repeated" Note
         "marks of steps stand in the file more than once, with the same times: each counts once";
     RECORDING_PAUSED "recording_paused" Note
-        "nothing was recorded between two steps for longer than steps take, as between two cycles of a profiler: what ran then is not known, and no window of steps spans it";
+        "nothing was recorded between two steps of a profiler (ProfilerStep#n) for longer than steps take, as between two cycles of its schedule: what ran then is not known, and no window of steps spans it";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note

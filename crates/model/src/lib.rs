@@ -39,6 +39,7 @@ pub mod native_names;
 mod pauses;
 mod read_report;
 mod repeats;
+mod step_index;
 mod strings;
 mod table;
 mod trace;
@@ -73,6 +74,7 @@ pub use memory::{
 };
 pub use pauses::Pause;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
+pub use step_index::StepIndex;
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};
 pub use trace::{Step, Trace, TraceMeta, TraceSet};

@@ -166,15 +166,6 @@ impl Trace {
         }
     }
 
-    /// The step of a process that was running at a time: index into [`Self::steps`]. Steps of other processes (merged
-    /// ranks) do not count.
-    pub fn step_at(&self, at: i64, pid: Key) -> Option<u32> {
-        let after = self.steps.partition_point(|s| s.start <= at);
-        let own = |s: &Step| self.tracks.pid(self.events.track[s.event.index()]) == pid;
-        let step = self.steps[..after].iter().rposition(own)?;
-        (at < self.steps[step].end).then_some(step as u32)
-    }
-
     /// Name of an event.
     pub fn name(&self, event: EventId) -> &str {
         self.strings.get(self.events.name[event.index()])

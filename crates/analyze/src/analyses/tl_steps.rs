@@ -7,7 +7,7 @@ use crate::steps::{between, with_gpu_work};
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::names::is_fill_launch;
-use stackline_model::{EventId, EventKind, GpuId, Step, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, GpuId, Step, StepIndex, Table, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -96,10 +96,11 @@ fn work(trace: &Trace) -> Vec<Work> {
     };
     let untimed = trace.gpu.ids().filter(is_without_time).filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
     let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
+    let index = StepIndex::new(trace);
     let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
     for call in without.chain(untimed) {
         let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
-        if let Some(step) = trace.step_at(at, trace.tracks.pid(track)) {
+        if let Some(step) = index.running(at, trace.tracks.pid(track)) {
             work[step as usize].unrecorded += 1;
         }
     }
@@ -203,13 +204,12 @@ fn spread(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Wor
     let measures: Vec<Measure> = match &processes {
         None => of_all(None, &all),
         Some(names) => {
-            let mut by_process: BTreeMap<(usize, &String), Vec<usize>> = BTreeMap::new();
-            for &at in &all {
-                // In the order of their first steps.
-                let first = names.iter().position(|name| *name == names[at]).unwrap_or(at);
-                by_process.entry((first, &names[at])).or_default().push(at);
-            }
-            by_process.iter().flat_map(|((_, name), at)| of_all(Some(*name), at)).collect()
+            let mut by_process: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
+            all.iter().for_each(|&at| by_process.entry(&names[at]).or_default().push(at));
+            let mut by_process: Vec<(&String, Vec<usize>)> = by_process.into_iter().collect();
+            // In the order of their first steps.
+            by_process.sort_by_key(|(_, at)| at.first().copied());
+            by_process.iter().flat_map(|(name, at)| of_all(Some(*name), at)).collect()
         }
     };
     let stats: Vec<Summary> = measures.iter().map(|measure| Summary::of(&measure.us)).collect();

@@ -11,7 +11,7 @@ use crate::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, GpuId, Key, StrId, Trace, Vendor, flags};
+use stackline_model::{EventId, GpuId, Key, StepIndex, StrId, Trace, Vendor, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -199,6 +199,7 @@ const ODD_RANGES: i64 = 4;
 
 /// Which compared step events belong to.
 pub(super) struct Units {
+    index: StepIndex,
     /// By position in [`Trace::steps`]; none for those that are not compared. Empty: all of the trace is one.
     of_step: Vec<Option<usize>>,
     whole: bool,
@@ -210,7 +211,7 @@ impl Units {
             return Some(0);
         }
         let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
-        let step = trace.step_at(start, trace.tracks.pid(track))?;
+        let step = self.index.running(start, trace.tracks.pid(track))?;
         *self.of_step.get(step as usize)?
     }
 
@@ -252,7 +253,7 @@ fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Un
     for (unit, (_, &at)) in kept.enumerate() {
         of_step[at] = Some(unit);
     }
-    (lengths, Units { of_step, whole: trace.steps.is_empty() })
+    (lengths, Units { index: StepIndex::new(trace), of_step, whole: trace.steps.is_empty() })
 }
 
 /// Leaves out the first and the last compared step of each process that is unlike its others.

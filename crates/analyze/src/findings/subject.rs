@@ -15,7 +15,7 @@ use crate::launch_times::LaunchTimes;
 use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
-use stackline_model::{EventId, EventKind, Step, StrId, Trace};
+use stackline_model::{EventId, EventKind, Step, StepIndex, StrId, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
@@ -35,13 +35,14 @@ pub(super) struct Ground<'a> {
     interludes: OnceLock<Interludes>,
     launch_times: OnceLock<LaunchTimes<'a>>,
     indexes: Indexes,
+    step_index: OnceLock<StepIndex>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (launches, gpu_ns, recorded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (interludes, launch_times) = (OnceLock::new(), OnceLock::new());
+        let (interludes, launch_times, step_index) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self {
             exact,
             window,
@@ -56,6 +57,7 @@ impl<'a> Ground<'a> {
             interludes,
             launch_times,
             indexes: Indexes::default(),
+            step_index,
         }
     }
 
@@ -318,7 +320,8 @@ impl<'a> Subject<'a> {
     /// The place in a list of steps of the one of its own process in which an event starts.
     pub fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
         let (trace, at) = (self.trace(), event.index());
-        let step = trace.step_at(trace.events.start[at], trace.tracks.pid(trace.events.track[at]))?;
+        let index = self.ground.step_index.get_or_init(|| StepIndex::new(trace));
+        let step = index.running(trace.events.start[at], trace.tracks.pid(trace.events.track[at]))?;
         let step = &trace.steps[step as usize];
         let from = steps.partition_point(|s| s.start < step.start);
         let together = steps[from..].iter().take_while(|s| s.start == step.start);

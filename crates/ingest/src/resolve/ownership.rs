@@ -1,7 +1,7 @@
 //! Who launched a GPU operation: operator, Python frame, module, annotation and step around its launch call.
 
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Trace, names};
+use stackline_model::{EventId, EventKind, StepIndex, Trace, names};
 
 /// Owners of one launch call.
 #[derive(Clone, Copy, Default)]
@@ -17,6 +17,7 @@ struct Owners {
 pub(super) fn fill(trace: &mut Trace) {
     let modules = names_with_prefix(trace, names::MODULE_PREFIX);
     let steps = names_with_prefix(trace, names::STEP_PREFIX);
+    let index = StepIndex::new(trace);
     let mut memo: (EventId, Owners) = (EventId::NONE, none());
     let by_external_id = operators_by_external_id(trace);
     let external = trace.attr("External id");
@@ -35,7 +36,7 @@ pub(super) fn fill(trace: &mut Trace) {
             continue;
         };
         if memo.0 != anchor {
-            memo = (anchor, owners(trace, anchor, &modules, &steps));
+            memo = (anchor, owners(trace, anchor, &index, [&modules, &steps]));
         }
         all.push(memo.1);
     }
@@ -58,10 +59,10 @@ fn names_with_prefix(trace: &Trace, prefix: &str) -> Vec<bool> {
     trace.strings.iter().map(|s| s.starts_with(prefix)).collect()
 }
 
-fn owners(trace: &Trace, anchor: EventId, modules: &[bool], steps: &[bool]) -> Owners {
+fn owners(trace: &Trace, anchor: EventId, index: &StepIndex, [modules, steps]: [&[bool]; 2]) -> Owners {
     let mut found = none();
     let start = trace.events.start[anchor.index()];
-    found.step = trace.step_at(start, trace.tracks.pid(trace.events.track[anchor.index()])).unwrap_or(u32::MAX);
+    found.step = index.running(start, trace.tracks.pid(trace.events.track[anchor.index()])).unwrap_or(u32::MAX);
     for event in std::iter::once(anchor).chain(trace.ancestors(anchor)) {
         let name = trace.events.name[event.index()].index();
         let flagged = |set: &[bool]| set.get(name).copied().unwrap_or(false);

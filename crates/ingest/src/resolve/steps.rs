@@ -10,7 +10,9 @@ use regex_lite::Regex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stackline_model::vocabulary::{FRAMEWORKS, Framework, StepRole};
 use stackline_model::words::duration;
-use stackline_model::{AttrValue, EventId, EventKind, Key, Step, StrId, Trace, TrackId, TrackKind, flags, names};
+use stackline_model::{
+    AttrValue, EventId, EventKind, Key, Step, StepIndex, StrId, Trace, TrackId, TrackKind, flags, names,
+};
 use stackline_recording::OPTIMIZER_STEP;
 use std::hash::BuildHasher;
 
@@ -233,14 +235,14 @@ fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
 /// Marks that are no steps, as they lie within a step of another thread of their process.
 fn within_steps_of_other_threads(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<EventId> {
     let track = |event: EventId| trace.events.track[event.index()];
-    let process = |event: EventId| trace.tracks.pid(track(event));
+    let index = StepIndex::new(trace);
     let is_step: FxHashSet<EventId> = trace.steps.iter().map(|step| step.event).collect();
     let is_within = |&event: &EventId| {
         let (start, end) = span(trace, event);
-        let begun = trace.steps.partition_point(|step| step.start <= start);
-        let is_around = |step: &&Step| end <= step.end && process(step.event) == process(event);
-        let around = || trace.steps[..begun].iter().rev().find(is_around);
-        !is_step.contains(&event) && around().is_some_and(|step| track(step.event) != track(event))
+        // Of the steps of a process, those that begin later end later.
+        let around = || index.last_begun(start, trace.tracks.pid(track(event))).map(|at| &trace.steps[at as usize]);
+        let is_around = |step: &Step| end <= step.end && track(step.event) != track(event);
+        !is_step.contains(&event) && around().is_some_and(is_around)
     };
     marks.iter().filter(|(_, mark)| *mark != Mark::End).map(|&(event, _)| event).filter(is_within).collect()
 }

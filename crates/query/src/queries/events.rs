@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Number;
 use stackline_analyze::findings::place_of;
-use stackline_model::{AttrValue, EventId, EventKind, StrId, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, EventKind, StepIndex, StrId, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// Most names that a summary lists.
@@ -96,7 +96,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let caller = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some().or(trace.gpu.operator[gpu.index()].some()));
     let callers = caller.map_or_else(Vec::new, |up| trace.ancestors(up).map(|up| brief(trace, origin, up)).collect());
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
-    let step = trace.step_at(trace.events.start[event.index()], trace.tracks.pid(track));
+    let step = StepIndex::new(trace).running(trace.events.start[event.index()], trace.tracks.pid(track));
     let argument = |(key, value)| (trace.strings.get(key), attribute(trace, value));
     Answer::document(&EventDetail {
         event: brief(trace, origin, event),

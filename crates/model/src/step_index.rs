@@ -1,0 +1,76 @@
+//! Steps by process, to find the one that runs at a moment.
+
+use crate::{Key, Trace};
+use rustc_hash::FxHashMap;
+
+/// The steps of each process, in time order.
+#[derive(Clone, Debug, Default)]
+pub struct StepIndex {
+    /// Start, end, both in ns since the trace's base, and index into [`Trace::steps`].
+    of_processes: FxHashMap<Key, Vec<(i64, i64, u32)>>,
+}
+
+impl StepIndex {
+    /// The index of a trace's steps as they are now.
+    #[must_use]
+    pub fn new(trace: &Trace) -> Self {
+        let mut of_processes: FxHashMap<Key, Vec<(i64, i64, u32)>> = FxHashMap::default();
+        for (at, step) in (0..).zip(&trace.steps) {
+            of_processes.entry(trace.process_of(step)).or_default().push((step.start, step.end, at));
+        }
+        Self { of_processes }
+    }
+
+    /// The last step of a process that begins at a time (ns since the trace's base) or before: index into [`Trace::steps`]. Steps of
+    /// other processes (merged ranks) do not count.
+    #[must_use]
+    pub fn last_begun(&self, at: i64, process: Key) -> Option<u32> {
+        self.begun(at, process).map(|(.., step)| step)
+    }
+
+    /// The same, if it has not ended by then.
+    #[must_use]
+    pub fn running(&self, at: i64, process: Key) -> Option<u32> {
+        self.begun(at, process).filter(|(_, end, _)| at < *end).map(|(.., step)| step)
+    }
+
+    fn begun(&self, at: i64, process: Key) -> Option<(i64, i64, u32)> {
+        let steps = self.of_processes.get(&process)?;
+        let after = steps.partition_point(|&(start, ..)| start <= at);
+        after.checked_sub(1).and_then(|last| steps.get(last)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EventId, EventKind, NewEvent, Phase, Step, StrId, TrackKind, flags};
+
+    #[test]
+    fn steps_are_found_by_their_process() {
+        let mut trace = Trace::default();
+        let [one, two] = [1, 2].map(|pid| trace.tracks.track(Key::Int(pid), Key::Int(pid), TrackKind::Thread));
+        for (track, start, end) in [(one, 0, 100), (two, 50, 150), (one, 100, 200), (one, 300, 400)] {
+            let event: EventId = trace.events.push(NewEvent {
+                start,
+                dur: end - start,
+                track,
+                name: StrId::NONE,
+                category: StrId::NONE,
+                kind: EventKind::Annotation,
+                phase: Phase::Complete,
+                flags: flags::HAS_DURATION,
+                source_index: 0,
+            });
+            trace.steps.push(Step { number: 0, event, start, end });
+        }
+        let steps = StepIndex::new(&trace);
+        let running = |at| [1, 2, 3].map(|pid| steps.running(at, Key::Int(pid)));
+        assert_eq!(running(-1), [None; 3]);
+        assert_eq!(running(99), [Some(0), Some(1), None]);
+        assert_eq!(running(100), [Some(2), Some(1), None]);
+        assert_eq!(running(250), [None; 3]);
+        assert_eq!([250, 450].map(|at| steps.last_begun(at, Key::Int(1))), [Some(2), Some(3)]);
+        assert_eq!(steps.last_begun(450, Key::Int(2)), Some(1));
+    }
+}
