@@ -147,7 +147,7 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
 /// The lane of each process that runs its steps, else the one whose thread number is that of the process, else the
 /// one with most spans of Python and operators.
 fn main_lanes(trace: &Trace, lanes: &[Lane]) -> FxHashMap<Key, usize> {
-    let steps: Vec<TrackId> = trace.steps.iter().map(|s| trace.events.track[s.event.index()]).collect();
+    let steps: FxHashSet<TrackId> = trace.steps.iter().map(|s| trace.events.track[s.event.index()]).collect();
     let mut best: FxHashMap<Key, ((bool, bool, u32), usize)> = FxHashMap::default();
     for (i, lane) in lanes.iter().enumerate() {
         let (pid, tid) = (trace.tracks.pid(lane.track), trace.tracks.get(lane.track).tid);

@@ -9,7 +9,7 @@ use crate::vocabulary::packages::TORCH;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
-use stackline_model::vocabulary::is_in_package;
+use stackline_model::vocabulary::{FRAMEWORKS, Framework, is_in_package};
 use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallStats, CallTree, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,6 +81,13 @@ fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
 /// Whether a node is a span that marks steps.
 pub(super) fn is_mark(tree: &CallTree, node: CallNodeId) -> bool {
     [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
+        || FRAMEWORKS.iter().any(|framework| is_mark_of(tree, node, framework))
+}
+
+/// Whether a node is a span by which a framework marks steps.
+fn is_mark_of(tree: &CallTree, node: CallNodeId, framework: &Framework) -> bool {
+    let name = tree.frame(node).and_then(|frame| span_name(tree, frame));
+    name.is_some_and(|name| framework.step_role(name).is_some())
 }
 
 pub(super) fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
@@ -88,9 +95,13 @@ pub(super) fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
 }
 
 fn is_span_frame(tree: &CallTree, frame: &CallFrame, prefix: &str) -> bool {
+    span_name(tree, frame).is_some_and(|name| name.starts_with(prefix))
+}
+
+fn span_name<'t>(tree: &'t CallTree, frame: &CallFrame) -> Option<&'t str> {
     match *frame {
-        CallFrame::Span { name } | CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(prefix),
-        _ => false,
+        CallFrame::Span { name } | CallFrame::Operator { name, .. } => Some(tree.strings.get(name)),
+        _ => None,
     }
 }
 
@@ -101,12 +112,13 @@ struct Mark {
     calls: u64,
 }
 
-/// The spans that mark steps: those of a profiler's schedule, else those of optimizers, each of which may have its own.
+/// The spans that mark steps, in the order in which traces look for them: those of a profiler's schedule, else those of a framework,
+/// else those of optimizers, each of which may have its own.
 fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
-    let of = |prefix: &str| -> Vec<CallNodeId> {
-        let is_called = |node: &CallNodeId| thread.calls[node.index()] > 0 && is_span(tree, *node, prefix);
-        tree.nodes.ids().skip(1).filter(is_called).collect()
+    let called = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
+        tree.nodes.ids().skip(1).filter(|node| thread.calls[node.index()] > 0 && is_it(*node)).collect()
     };
+    let of = |prefix: &str| called(&|node| is_span(tree, node, prefix));
     let mark = |name: String, nodes: Vec<CallNodeId>| {
         let calls = nodes.iter().map(|node| thread.calls[node.index()]).sum();
         Mark { name, nodes, calls }
@@ -115,6 +127,14 @@ fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
     if !of_profiler.is_empty() {
         // Each has its number.
         return vec![mark(STEP_PREFIX.to_owned(), of_profiler)];
+    }
+    for framework in FRAMEWORKS.iter().filter(|framework| !framework.steps.is_empty()) {
+        let is_it = |node| is_mark_of(tree, node, framework);
+        // A mark within another one is none of its own.
+        let outer = called(&|node| is_it(node) && !upwards(tree, node).skip(1).any(is_it));
+        if !outer.is_empty() {
+            return vec![mark(framework.steps.iter().map(|step| step.name).collect::<Vec<_>>().join(" or "), outer)];
+        }
     }
     // A GAN has two of one class, at two lines; and one line may be called from several.
     let mut by_line: BTreeMap<(String, CallFrameId), Vec<CallNodeId>> = BTreeMap::new();

@@ -25,6 +25,26 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
     assert_eq!(groups, [("aten::mm", 20, 80.0)]);
 }
 
+/// Traces of the same program have these steps, too.
+#[test]
+fn marks_of_frameworks_are_steps() {
+    for (spans, marks) in [
+        (["[pl][profile]run_training_batch"; 2], "[pl][profile]run_training_batch"),
+        (["step[DECODE bs=31]", "step[EXTEND bs=1]"], "step[*] or execute_*context_*_generation_*"),
+    ] {
+        let mut made = Made::new();
+        let main = "train.py:50 <module> > train.py:24 main";
+        for span in spans {
+            made.calls(&format!("{main} > {span} > Optimizer.step#SGD.step"), 15, 0);
+            made.calls(&format!("{main} > {span}"), 5, 500);
+            made.cpu(&format!("{main} > {span}"), 500);
+        }
+        let found = made.found();
+        assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{marks}");
+        assert!(found.notes[0].ends_with(&format!("10 recorded steps, marked by {marks}")), "{:?}", found.notes);
+    }
+}
+
 #[test]
 fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
     let mut made = training();
