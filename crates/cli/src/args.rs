@@ -56,7 +56,7 @@ pub(crate) struct Common {
     /// Form of the output: tables for people, JSON or CSV for programs.
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Only these steps (ProfilerStep numbers), both ends included: 5 or 5..8.
+    /// Only steps of these numbers, both ends included: 5 or 5..8.
     #[arg(long, value_name = "A..B", value_parser = parse_range, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<Range>,
     /// All of the trace, also where it has steps: with warm-up, start-up and what comes between steps.

@@ -8,7 +8,7 @@ use crate::{
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// A training or inference step (`ProfilerStep#n`).
+/// A training or inference step, as a mark of a profiler, a framework or an optimizer tells it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Its number.

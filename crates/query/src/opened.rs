@@ -288,7 +288,7 @@ impl Opened {
             Stretch::Steps(first, last) => {
                 let scope = Scope::of_steps(Some((first, last)));
                 stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
-                walk(&WindowChoice::StepsWithWork(first, last)).map(Cow::Owned).map_err(QueryError::unavailable)
+                walk(&Looked::at(trace, &scope).choice).map(Cow::Owned).map_err(QueryError::unavailable)
             }
             Stretch::Chosen => {
                 let chosen = || walk(&Looked::at(trace, &Scope::default()).choice);

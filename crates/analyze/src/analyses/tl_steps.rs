@@ -162,13 +162,24 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
         )
         .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| launched(i).map(|work| work.kernels)));
     if selected.is_empty() {
-        return table.note("The trace has no steps (ProfilerStep annotations) in this scope.");
+        return table.note(no_steps(trace));
     }
     table.note(
         "time_us: the step's span on the CPU. with_gpu_us: from when the GPU work of the step before is done to when its own is. \
          gpu_busy_us: time in the span in which any GPU of the trace runs anything. launched_gpu_us: durations of what the step \
          launched, which may run after the step's end.",
     )
+}
+
+/// Why a table of steps is empty.
+fn no_steps(trace: &Trace) -> &'static str {
+    match trace.steps.is_empty() {
+        true => {
+            "The trace has no steps: no mark of a profiler, a framework or an optimizer tells them (--step-annotation takes spans of other \
+             names)."
+        }
+        false => "The trace has none of these steps.",
+    }
 }
 
 /// What of steps spreads: a measure, its values in µs, and the process whose steps they are, where there are several.

@@ -164,7 +164,7 @@ fn offer_names(nearest: &[String]) -> String {
 fn step_numbers(numbers: &[i64]) -> String {
     match (numbers.iter().min(), numbers.iter().max()) {
         (Some(first), Some(last)) => format!("the trace has steps from {first} to {last}"),
-        _ => "the trace has no steps (ProfilerStep annotations)".to_owned(),
+        _ => "the trace has no steps".to_owned(),
     }
 }
 
