@@ -1,7 +1,7 @@
 //! Imports of modules as one row each: their frames are many, deep, and seldom what one looks for.
 
-use crate::findings::is_users_file;
 use stackline_model::names::IMPORTS;
+use stackline_model::vocabulary::is_own_code;
 use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree};
 
 /// What stands for an import and all that it runs.
@@ -20,7 +20,7 @@ pub fn fold_imports(mut tree: CallTree) -> CallTree {
         return tree;
     }
     let is_users = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => is_users_file(tree.strings.get(file)),
+        CallFrame::Python { file, .. } => is_own_code(tree.strings.get(file)),
         _ => false,
     };
     let users: Vec<bool> = tree.frames.iter().map(is_users).collect();
