@@ -9,6 +9,8 @@ mod ranks;
 pub(super) mod suppress;
 mod worker;
 
+pub(super) use ranks::of_session;
+
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
