@@ -423,6 +423,41 @@ fn source_text_is_read_below_opened_directories_alone() {
     }
 }
 
+/// What the user says of source text holds for the run that another one is compared with, in whatever order it is said.
+#[test]
+fn source_text_of_the_baseline_is_read_as_that_of_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().canonicalize().expect("resolved");
+    let (run, code) = (folder.join("run"), folder.join("code"));
+    for made in [&run, &code] {
+        std::fs::create_dir(made).expect("made");
+    }
+    let [beside, named] = [run.join("beside.py"), code.join("named.py")].map(|path| {
+        std::fs::write(&path, "a = 1\n").expect("written");
+        path.display().to_string()
+    });
+    let lines = [&beside, &named].map(|file| format!("1/1 python_function {file}(1): f 1+5\n")).concat();
+    std::fs::write(run.join("trace.json"), mini::trace(&lines)).expect("written");
+    let open = || Opened::open(std::slice::from_ref(&run), &OpenOptions::default()).expect("opens");
+    let text = |opened: &Opened, file: &str| {
+        let asked = Arguments::new([("file", file), ("run", "before")]);
+        !document(&ask(opened, "source", &asked).expect("answered"))["text"].is_null()
+    };
+    let root = std::slice::from_ref(&code);
+    let cases: [(Opened, [bool; 2]); 5] = [
+        (open().compared_with(open()), [true, false]),
+        (open().compared_with(open()).with_source_roots(root), [true, true]),
+        (open().with_source_roots(root).compared_with(open()), [true, true]),
+        (open().compared_with(open()).without_source(), [false, false]),
+        (open().without_source().compared_with(open()), [false, false]),
+    ];
+    for (at, (opened, is_read)) in cases.iter().enumerate() {
+        assert_eq!([&beside, &named].map(|file| text(opened, file)), *is_read, "case {at}");
+        let files = [&beside, &named].into_iter().zip(is_read).filter(|(_, is_read)| **is_read);
+        assert!(opened.take_source_files().iter().eq(files.map(|(file, _)| file)), "case {at}: files are told");
+    }
+}
+
 #[test]
 fn a_run_that_is_not_there_is_refused() {
     assert!(Opened::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
