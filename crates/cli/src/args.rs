@@ -297,6 +297,9 @@ pub(crate) struct ExportArgs {
     /// cpu_time … that there is].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
+    /// Of profiles: also what imports of modules ran. By default each is one frame, "import of modules".
+    #[arg(long)]
+    pub(crate) imports: bool,
     /// Leave out what may be private: top-level entries other than device properties and distributed information.
     #[arg(long)]
     pub(crate) redact: bool,

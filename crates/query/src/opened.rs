@@ -317,7 +317,7 @@ impl Opened {
         if let Some((_, calls)) = kept.iter().find(|(of, _)| *of == part) {
             return Ok(Source::Trace(Arc::clone(calls)));
         }
-        let calls = Arc::new(calls_by_thread(trace, part));
+        let calls = Arc::new(calls_by_thread(trace, part).with_imports_folded());
         if kept.len() >= TREES {
             kept.remove(0);
         }
