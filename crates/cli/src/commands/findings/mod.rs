@@ -44,7 +44,8 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let own = OwnRules::start(args, common)?;
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
-    let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
+    let sources = suppress::comment_sources(&args.comments, &args.inputs.inputs)?;
+    let suppressions = Suppressions::read(args.ignore.as_deref(), sources, rules)?;
     let keep = |finding: &Finding| suppressions.of(finding).is_none();
     let mut evidence = Evidence::default();
     let mut see = |rank: i64, trace: &Trace, found: &Findings| {
