@@ -326,7 +326,11 @@ mod tests {
         ] {
             assert!(!is_own_code(file), "{file}");
         }
-        assert!(is_own_code("pretrain_gpt.py") && is_own_code("megatron/training/training.py") && is_own_code("datasets/coco.py"));
+        assert!(
+            is_own_code("pretrain_gpt.py")
+                && is_own_code("megatron/training/training.py")
+                && is_own_code("datasets/coco.py")
+        );
     }
 
     #[test]

@@ -110,7 +110,9 @@ pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Resul
     let mut merged = together((found, failed), memory.as_ref(), (&options, &|_| true))?;
     if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
         let (name, all) = (&first.name, session.infos.len());
-        merged.notes.push(format!("findings are of {name} alone: the {all} traces are not told to be ranks of one job"));
+        merged
+            .notes
+            .push(format!("findings are of {name} alone: the {all} traces are not told to be ranks of one job"));
     }
     Ok(merged)
 }

@@ -77,12 +77,7 @@ fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) 
     last
 }
 
-fn text_of_lengths(
-    session: &Session<'_>,
-    content: &Content,
-    found: &Result<Findings>,
-    lengths: Lengths,
-) -> String {
+fn text_of_lengths(session: &Session<'_>, content: &Content, found: &Result<Findings>, lengths: Lengths) -> String {
     let mut out = String::from(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );

@@ -103,8 +103,9 @@ mod tests {
 
     #[test]
     fn categories_of_many_gpus_are_one_line_each() {
-        let rows: Vec<(i64, &str, i64)> =
-            (0..8).flat_map(|rank| [(rank, "computation", 10 * (rank + 1)), (rank, "idle_other", 90 - 10 * rank)]).collect();
+        let rows: Vec<(i64, &str, i64)> = (0..8)
+            .flat_map(|rank| [(rank, "computation", 10 * (rank + 1)), (rank, "idle_other", 90 - 10 * rank)])
+            .collect();
         let table = Table::new("gpu_time", "")
             .i64("rank", Unit::None, rows.iter().map(|row| row.0))
             .i64("device", Unit::None, rows.iter().map(|row| row.0 % 4))
@@ -121,6 +122,9 @@ mod tests {
             .i64("time_ns", Unit::Ns, [25, 75]);
         out.clear();
         gpu_time(&one, &mut out);
-        assert!(out.ends_with("(% of the GPU's window):\n- computation 25.0 %, 25 ns\n- memory 75.0 %, 75 ns\n"), "{out}");
+        assert!(
+            out.ends_with("(% of the GPU's window):\n- computation 25.0 %, 25 ns\n- memory 75.0 %, 75 ns\n"),
+            "{out}"
+        );
     }
 }
