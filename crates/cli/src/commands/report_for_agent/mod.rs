@@ -27,12 +27,14 @@ const FINDINGS: usize = 5;
 /// Characters of names and titles, where there is room.
 const NAME: usize = 72;
 const TITLE: usize = 110;
-/// Traces and critical paths that are listed.
-const RANKS: usize = 4;
+/// Lines of read reports that are listed.
+const PROBLEMS: usize = 4;
 
 /// How long the parts of a line are.
 #[derive(Clone, Copy)]
 struct Lengths {
+    /// Traces, steps and critical paths that are listed.
+    ranks: usize,
     name: usize,
     shape: usize,
     title: usize,
@@ -44,12 +46,12 @@ struct Lengths {
 
 /// The longest lines first: shorter ones are taken where else a section would not fit.
 const LENGTHS: [Lengths; 6] = [
-    Lengths { name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
-    Lengths { name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
-    Lengths { name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
+    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
+    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { ranks: 2, name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { ranks: 2, name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { ranks: 2, name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
+    Lengths { ranks: 1, name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
 ];
 
 /// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
@@ -82,7 +84,7 @@ fn text_of_lengths(session: &Session<'_>, content: &Content, found: &Result<Find
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
-    head(session, content, &mut out);
+    head(session, content, lengths, &mut out);
     let find = |name: &str| content.tables.iter().find(|table| table.name == name).filter(|table| table.rows() > 0);
     if let Some(time) = find("gpu_time") {
         ranks::gpu_time(time, &mut out);
@@ -103,8 +105,9 @@ fn text_of_lengths(session: &Session<'_>, content: &Content, found: &Result<Find
 }
 
 /// Traces, windows, steps, critical paths, and what was lost.
-fn head(session: &Session<'_>, content: &Content, out: &mut String) {
-    for info in session.infos.iter().take(RANKS) {
+fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut String) {
+    let name = |name: &str| if lengths.whole_paths { name.to_owned() } else { names::without_folders(name) };
+    for info in session.infos.iter().take(lengths.ranks) {
         let window =
             info.window_ns().map_or("no timed events".to_owned(), |ns| format!("window {}", human::duration(ns)));
         let gpu =
@@ -112,32 +115,32 @@ fn head(session: &Session<'_>, content: &Content, out: &mut String) {
         let _ = writeln!(
             out,
             "Trace {} ({}), rank {}: {window}, {} events, {} GPU operations{gpu}",
-            info.name,
+            name(&info.name),
             info.format,
             info.rank,
             human::count(info.events),
             human::count(info.gpu_operations),
         );
     }
-    more(session.infos.len(), "traces", out);
-    steps(content.tables.iter().find(|table| table.name == "steps_spread"), out);
-    for path in content.paths.iter().take(RANKS) {
+    more(session.infos.len(), lengths.ranks, "traces", out);
+    steps(content.tables.iter().find(|table| table.name == "steps_spread"), lengths.ranks, out);
+    for path in content.paths.iter().take(lengths.ranks) {
         let _ = writeln!(out, "{}", stackline_present::terminal::clean(&path.line));
     }
-    more(content.paths.len(), "critical paths", out);
-    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems).take(RANKS) {
+    more(content.paths.len(), lengths.ranks, "critical paths", out);
+    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
         let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
     }
 }
 
 /// The times of steps, a line for each rank or process.
-fn steps(spread: Option<&Table>, out: &mut String) {
+fn steps(spread: Option<&Table>, most: usize, out: &mut String) {
     let Some(spread) = spread else {
         out.push_str("Steps: none are marked; the numbers are of the whole trace.\n");
         return;
     };
     let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
-    for &row in rows.iter().take(RANKS) {
+    for &row in rows.iter().take(most) {
         let of = |column| number(spread, column, row).unwrap_or(0.0);
         let rank = number(spread, "rank", row).map_or_else(String::new, |rank| format!(" of rank {rank}"));
         let process = text(spread, "process", row).map_or_else(String::new, |name| format!(", process {name}"));
@@ -151,13 +154,13 @@ fn steps(spread: Option<&Table>, out: &mut String) {
             of("max_us")
         );
     }
-    more(rows.len(), "lines of steps", out);
+    more(rows.len(), most, "lines of steps", out);
 }
 
 /// How many of these are not listed.
-fn more(count: usize, what: &str, out: &mut String) {
-    if count > RANKS {
-        let _ = writeln!(out, "and {} more {what}", count - RANKS);
+fn more(count: usize, listed: usize, what: &str, out: &mut String) {
+    if count > listed {
+        let _ = writeln!(out, "and {} more {what}", count - listed);
     }
 }
 
@@ -166,7 +169,10 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let of = if found.steps == 0 { "the trace" } else { "a step" };
     let _ = writeln!(out, "\nFindings, by predicted gain ({of} takes {}):", human::duration(found.step_ns));
     for (at, finding) in listed(&found.findings) {
-        let on = on_ranks(found, finding).map_or_else(String::new, |on| format!("; {on}"));
+        // Where it gains least is left to `findings`.
+        let on = on_ranks(found, finding).unwrap_or_default();
+        let end = [", most on", ", as told"].iter().filter_map(|end| on.find(end)).min().unwrap_or(on.len());
+        let on = if on.is_empty() { on } else { format!("; {}", &on[..end]) };
         let _ = writeln!(
             out,
             "{}. {} {}{}{on}",
