@@ -78,7 +78,7 @@ fn many_ranks_leave_room_for_kernels() {
     let shown = stdout(&["report", &file, "--for-agent"]);
     let (_, kernels) = shown.split_once("\nKernels by time, summed over the 8 traces (").unwrap();
     assert!(kernels.lines().filter(|line| line.starts_with("- ")).count() == 10 && shown.len() <= 4096, "{shown}");
-    assert_eq!(kernels.matches("- ncclKernel_AllReduce_RING_LL_Sum_float").count(), 1, "{shown}");
+    assert!(!kernels.contains("differs at"), "{shown}");
 }
 
 /// An optimizer of many small kernels, which `build` made.
