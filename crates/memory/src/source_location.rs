@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn folders_with_names_of_libraries_hold_the_programs_own_lines() {
         let library = ("/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", 114, "forward");
-        for own in ["/workspace/pytorch/train.py", "/home/me/learn-torch/train.py", "/home/me/python3.12/train.py"] {
+        for own in ["/workspace/pytorch/train.py", "/data/me/learn-torch/train.py", "/data/me/python3.12/train.py"] {
             let (trace, stack) = path(&[library, (own, 42, "step"), (own, 77, "main")]);
             assert_eq!(place_text(&trace, stack), format!("{own}:42 step"));
         }

@@ -211,11 +211,11 @@ mod tests {
             "/data/me/transformers/train.py",
             "/workspace/pytorch/train.py",
             "/workspace/pytorch/json/read.py",
-            "/home/me/learn-torch/train.py",
-            "/home/me/learn-torch/optim/adam.py",
+            "/data/me/learn-torch/train.py",
+            "/data/me/learn-torch/optim/adam.py",
             "/data/torch/train.py",
-            "/home/me/python3.12-course/train.py",
-            "/home/me/torchinductor-notes/train.py",
+            "/data/me/python3.12-course/train.py",
+            "/data/me/torchinductor-notes/train.py",
         ] {
             assert!(is_own_code(own), "{own}");
         }
@@ -231,7 +231,7 @@ mod tests {
             "/opt/pytorch/torch/nn/modules/linear.py",
             "/mnt/unpacked-1/torch/nn/modules/linear.py",
             "/venv/lib/python3.11/site-packages/transformers/a.py",
-            "/tmp/torchinductor_me/l4/cl4abcdef.py",
+            "/cache/torchinductor_me/l4/cl4abcdef.py",
         ] {
             assert!(!is_own_code(library), "{library}");
         }
