@@ -128,7 +128,7 @@ class Memory:
     def save(self, path: str, overwrite: bool) -> None: ...
 
 def view(
-    inputs: list[str], baseline: str | None, port: int, hosts: list[str], source_roots: list[str]
+    inputs: list[str], baseline: str | None, port: int, hosts: list[str], source_roots: list[str], no_source: bool
 ) -> Page: ...
 @final
 class Page:

@@ -54,16 +54,20 @@ def view(
     port: int = 0,
     hosts: Sequence[str] = (),
     source_roots: Sequence[PathLike] = (),
+    no_source: bool = False,
 ) -> Page:
     """Opens traces, runs or a recording as a page: overview, issues, flame graph, timeline, source.
 
     ``baseline`` is a run from before a change, to compare with. ``port`` 0 takes a free one. ``hosts`` are names by which
     a proxy in front asks, such as that of a JupyterHub. Source text is read below ``source_roots`` and inputs that are
-    directories, and nowhere else.
+    directories, and nowhere else; with ``no_source`` none is read at all.
 
-    Raises :class:`ReadError` if an input cannot be read, :class:`AnalysisError` if the port is taken.
+    Raises :class:`ReadError` if an input cannot be read, :class:`AnalysisError` if the port is taken, :class:`ValueError` if both
+    ``source_roots`` and ``no_source`` are given.
     """
+    if no_source and source_roots:
+        raise ValueError("source_roots lets source text be read, no_source does not: give one of them")
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     other = None if baseline is None else os.fspath(baseline)
     roots = [os.fspath(root) for root in source_roots]
-    return Page(_native.view([os.fspath(path) for path in paths], other, port, list(hosts), roots))
+    return Page(_native.view([os.fspath(path) for path in paths], other, port, list(hosts), roots, no_source))

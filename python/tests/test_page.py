@@ -3,6 +3,7 @@
 import json
 import pathlib
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -36,6 +37,21 @@ def test_a_page_is_served_until_it_is_closed(trace: pathlib.Path) -> None:
 def test_two_runs(trace: pathlib.Path) -> None:
     with sl.view([trace], baseline=trace) as page:
         assert b'"schema": "stackline/diff/1"' in get(f"{page.url}query/compare")
+
+
+def test_source_text_can_be_switched_off(tmp_path: pathlib.Path) -> None:
+    source = tmp_path / "train.py"
+    source.write_text("a = 1\n")
+    event = {"ph": "X", "cat": "python_function", "name": f"{source}(1): f", "ts": 1, "dur": 5, "pid": 1, "tid": 1}
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": [event]}))
+    asked = f"query/source?file={urllib.parse.quote(str(source))}"
+    for run in ("", "&run=before"):
+        with sl.view(tmp_path, baseline=tmp_path) as page:
+            assert json.loads(get(page.url + asked + run))["text"] == "a = 1\n"
+        with sl.view(tmp_path, baseline=tmp_path, no_source=True) as page:
+            assert json.loads(get(page.url + asked + run))["text"] is None
+    with pytest.raises(ValueError, match="give one of them"):
+        sl.view(tmp_path, source_roots=[tmp_path], no_source=True)
 
 
 def test_behind_a_hub(trace: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

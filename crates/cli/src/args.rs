@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use diff::DIFF_EXAMPLE;
 pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
-pub(crate) use findings::{Document, FindingsArgs};
+pub(crate) use findings::{CommentArgs, Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
 pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
@@ -297,6 +297,9 @@ pub(crate) struct ExportArgs {
     /// cpu_time … that there is].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
+    /// Of profiles: also what imports of modules ran. By default each is one frame, "import of modules".
+    #[arg(long)]
+    pub(crate) imports: bool,
     /// Leave out what may be private: top-level entries other than device properties and distributed information.
     #[arg(long)]
     pub(crate) redact: bool,

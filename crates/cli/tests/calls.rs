@@ -301,6 +301,40 @@ fn traces_are_exported_as_profiles() {
     assert!(code == Some(2) && text.contains("--rank"), "{text}");
 }
 
+/// An import is one frame in every view of calls, of profiles and of traces.
+#[test]
+fn imports_are_folded_where_nobody_asks_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": [
+        {"name": "main", "file": "train.py", "line": 3},
+        {"name": "_find_and_load", "file": "<frozen importlib._bootstrap>", "line": 9},
+        {"name": "<module>", "file": "/env/lib/python3.11/site-packages/numpy/__init__.py", "line": 1},
+        {"name": "step", "file": "train.py", "line": 8}]},
+        "profiles": [{"type": "sampled", "name": "main", "unit": "nanoseconds", "startValue": 0, "endValue": 3000,
+        "samples": [[0, 1, 2], [0, 3]], "weights": [1000, 2000]}]}"#;
+    let profile = common::write(folder.path(), "t.speedscope.json", profile);
+    let trace = stackline_testkit::mini::trace(
+        "1/1 python_function train.py(3): main 0+100
+         1/1 python_function <frozen importlib._bootstrap>(9): _find_and_load 10+20
+         1/1 python_function numpy/__init__.py(1): <module> 11+15
+         1/1 python_function train.py(8): step 40+50",
+    );
+    let trace = common::write(folder.path(), "t.json", trace);
+    let is_folded = |text: &str| (text.contains("import of modules"), text.contains("_find_and_load"));
+    for input in [&profile, &trace] {
+        let export = ["export", input, "--to", "collapsed"];
+        assert_eq!(is_folded(&stdout(&export)), (true, false), "{input}");
+        assert_eq!(is_folded(&stdout(&[&export[..], &["--imports"]].concat())), (false, true), "{input}");
+    }
+    assert_eq!(is_folded(&stdout(&["diff", &profile, &profile, "--format", "json"])), (true, false));
+    let opened = stackline_query::Opened::open(&[trace.into()], &Default::default()).unwrap();
+    let asked = stackline_query::Arguments::new([("shape", "flat")]);
+    let page = format!("{:?}", stackline_query::ask(&opened, "calls", &asked).unwrap());
+    assert_eq!(is_folded(&page), (true, false));
+    let (code, text) = failure(&["export", &profile, "--to", "chrome", "--imports"]);
+    assert!(code == Some(2) && text.contains("--imports is for exports as profiles"), "{text}");
+}
+
 /// Profiles are exported from archives and pipes, too, and a pipe with a trace is refused.
 #[test]
 fn packed_and_piped_profiles_are_exported() {

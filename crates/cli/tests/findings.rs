@@ -278,7 +278,7 @@ fn wrong_use_is_told() {
         (vec!["--ignore", "/nowhere"], 3, "cannot read what to ignore"),
         (vec!["--baseline", &other], 3, "no findings in it"),
         (vec!["--min-gain", "x"], 2, "is no share"),
-        (vec!["--source", "nope"], 2, "--source nope: there is no such directory"),
+        (vec!["--source-root", "nope"], 2, "--source-root nope: no such directory"),
         (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: there is no such file"),
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
     ] {

@@ -102,13 +102,14 @@ fn what_is_ignored_is_listed() {
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
     let source = case.folder.path().to_str().unwrap();
-    let shown = stdout(&["findings", &case.waits, "--source", source]);
+    let shown = stdout(&["findings", &case.waits, "--source-root", source]);
     assert!(shown.contains("(comment at\n  train.py:10)"), "{shown}");
     // In the line above, with a code that no rule has, which several findings at the line meet.
     program[8] = "# stackline: ignore[SL004, SL005, SL998]";
     program[9] = "def step():";
     case.file("train.py", &program.join("\n"));
     let output = run(&[&case.waits, "--source", source]);
+    assert!(text(&output.stderr).contains("--source is called --source-root now"));
     assert!(text(&output.stdout).contains("(comment at\n  train.py:9)"), "{}", text(&output.stdout));
     let said = text(&output.stderr);
     assert_eq!(said.matches("SL998").count(), 1, "{said}");
@@ -125,7 +126,7 @@ fn comments_that_hide_nothing_are_told() {
     program[9] = "def step():  # stackline: ignore[host-sync, SL005]";
     case.file("train.py", &program.join("\n"));
     case.file("other.py", "# stackline: ignore[SL004]");
-    let said = text(&run(&[&case.waits, "--source", case.folder.path().to_str().unwrap()]).stderr);
+    let said = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
     assert!(said.contains("train.py:3: # stackline: ignore[SL014]: no finding was hidden by it"), "{said}");
     assert!(said.contains("train.py:5: there is no finding \"SL977\" to ignore"), "{said}");
     assert!(said.contains("train.py:7: # stackline: ignore[]: it names no finding"), "{said}");

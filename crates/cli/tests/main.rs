@@ -40,6 +40,7 @@ mod messages;
 mod own_rules;
 mod record;
 mod report_cache;
+mod report_for_agent;
 mod same_bytes;
 mod schemas;
 mod snapshots;

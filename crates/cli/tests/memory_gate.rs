@@ -212,7 +212,7 @@ fn wrong_use_is_told() {
         (&["--baseline", "other.json"], 3, "stackline memory INPUT --format json"),
         (&["--as", "sarif", "--curve"], 2, "--curve"),
         (&["--fail-on", "count>1", "--objects"], 2, "--objects"),
-        (&["--source", "nowhere"], 2, "no such directory"),
+        (&["--source-root", "nowhere"], 2, "no such directory"),
     ] {
         let (found, _, error) = of(args);
         assert_eq!(found, Some(code), "{args:?}: {error}");
@@ -240,8 +240,9 @@ fn comments_ignore_findings() {
         assert_eq!(left["ignored"][0]["by"].as_str().unwrap().split(':').next(), Some("comment at train.py"));
         assert!(left["peaks"][0]["mended_bytes"].as_u64() > all["peaks"][0]["mended_bytes"].as_u64());
     }
-    let elsewhere = case.json(&["memory", "waste.memory", "--source", "/"]);
+    let elsewhere = case.json(&["memory", "waste.memory", "--source-root", "/"]);
     assert_eq!(codes(&elsewhere), codes(&all));
+    assert_eq!(codes(&case.json(&["memory", "waste.memory", "--no-source"])), codes(&all));
 }
 
 #[test]

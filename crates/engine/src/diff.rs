@@ -2,6 +2,7 @@
 
 use crate::{Error, Part, Run, check_steps, ranks};
 use stackline_analyze::Scope;
+use stackline_analyze::calls::fold_imports;
 use stackline_analyze::diff::Profile;
 use stackline_model::Trace;
 
@@ -43,7 +44,7 @@ fn of_calls(
     if let Some(wanted) = rank {
         return Err(Error::NoRank { wanted, available: Vec::new() });
     }
-    let tree = run.profile()?;
+    let tree = fold_imports(run.profile()?);
     let mut trace = Trace::default();
     trace.meta.name = run.name();
     trace.meta.format = "recording".to_owned();

@@ -5,7 +5,7 @@ use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::native_names::{
     autograd_node, is_allocation_plumbing, is_autocast_copy, is_native_autograd_engine, operator, qualified,
 };
-use stackline_model::vocabulary::is_framework_code;
+use stackline_model::vocabulary::{is_generated_code, is_own_code};
 use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
 
 /// Added to the line that called code which `torch.compile` generated.
@@ -43,27 +43,6 @@ fn is_python(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
     trace.strings.get(frame.file).ends_with(".py")
 }
 
-fn is_library(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
-    let file = trace.strings.get(frame.file);
-    ["site-packages/", "dist-packages/", "torch/", "/lib/python", "python3."].iter().any(|part| file.contains(part))
-        || file.starts_with('<')
-        || is_framework_code(file)
-}
-
-/// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
-/// letter of the file's name, which is `c` and a hash.
-pub(crate) fn is_generated(file: &str) -> bool {
-    if file.contains("torchinductor") || file.contains("torch_compile_debug") {
-        return file.ends_with(".py");
-    }
-    let mut parts = file.rsplit('/');
-    let (Some(name), Some(folder)) = (parts.next().and_then(|name| name.strip_suffix(".py")), parts.next()) else {
-        return false;
-    };
-    let is_hash = name.len() >= 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    is_hash && name.starts_with('c') && folder.len() == 2 && name[1..].starts_with(folder)
-}
-
 fn frame_text(trace: &MemoryTrace, frame: &MemoryFrame) -> String {
     let (function, file) = (trace.strings.get(frame.function), trace.strings.get(frame.file));
     match (file, frame.line) {
@@ -77,8 +56,8 @@ fn frame_text(trace: &MemoryTrace, frame: &MemoryFrame) -> String {
 /// Python code, the autograd node, the outermost operator, the innermost frame that is not the allocator's.
 fn best(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<Best> {
     let text = |frame: &MemoryFrame| trace.strings.get(frame.function);
-    let is_made = |frame: &&MemoryFrame| is_generated(trace.strings.get(frame.file));
-    let own = frames.iter().find(|frame| is_python(trace, frame) && !is_library(trace, frame) && !is_made(frame));
+    let is_made = |frame: &&MemoryFrame| is_generated_code(trace.strings.get(frame.file));
+    let own = frames.iter().find(|frame| is_python(trace, frame) && is_own_code(trace.strings.get(frame.file)));
     if let Some(own) = own {
         return Some(Best::Frame(*own));
     }
@@ -145,7 +124,7 @@ fn locate_frames(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<SourceLo
 
 fn python_location(trace: &MemoryTrace, frames: &[MemoryFrame], frame: &MemoryFrame) -> SourceLocation {
     let within = || frames.iter().take_while(|inner| *inner != frame);
-    let suffix = if within().any(|inner| is_generated(trace.strings.get(inner.file))) {
+    let suffix = if within().any(|inner| is_generated_code(trace.strings.get(inner.file))) {
         GENERATED_SUFFIX
     } else if within().any(|inner| is_autocast_copy(trace.strings.get(inner.function))) {
         AUTOCAST_SUFFIX
@@ -259,8 +238,14 @@ mod tests {
             let (trace, stack) = path(&[(file, 3000, "call"), library]);
             assert_eq!(place_text(&trace, stack), "generated code (torch.compile)");
         }
-        for own in ["/w/ab/cab.py", "/w/train.py", "/w/l4/cl4model.py", "train.py"] {
-            assert!(!is_generated(own), "{own}");
+    }
+
+    #[test]
+    fn folders_with_names_of_libraries_hold_the_programs_own_lines() {
+        let library = ("/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", 114, "forward");
+        for own in ["/workspace/pytorch/train.py", "/data/me/learn-torch/train.py", "/data/me/python3.12/train.py"] {
+            let (trace, stack) = path(&[library, (own, 42, "step"), (own, 77, "main")]);
+            assert_eq!(place_text(&trace, stack), format!("{own}:42 step"));
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn call_tree(
     checked.map_err(|e| crate::errors::engine_error(py, &e, std::path::Path::new("")))?;
     let set = Arc::clone(&run.set);
     let held = quiet(py, &Watch::new(), move || {
-        let TraceCalls { tree, events, steps, .. } = trace_calls(&set.traces[at], &scope);
+        let TraceCalls { tree, events, steps, .. } = trace_calls(&set.traces[at], &scope).with_imports_folded();
         Held { index: CallIndex::new(tree, steps), events, set, at }
     })?;
     Ok(NativeCallTree(Arc::new(held)))

@@ -28,7 +28,7 @@ impl NativePage {
 
 /// Opens inputs, and a run to compare them with, and serves the page.
 #[pyfunction]
-#[pyo3(signature = (inputs, baseline, port, hosts, source_roots))]
+#[pyo3(signature = (inputs, baseline, port, hosts, source_roots, no_source))]
 pub(crate) fn view(
     py: Python<'_>,
     inputs: Vec<PathBuf>,
@@ -36,19 +36,22 @@ pub(crate) fn view(
     port: u16,
     hosts: Vec<String>,
     source_roots: Vec<PathBuf>,
+    no_source: bool,
 ) -> PyResult<NativePage> {
     let first = inputs.first().cloned().unwrap_or_default();
     let watch = Watch::new();
     let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
     let opened = quiet(py, &watch, move || {
-        let opened = Opened::open(&inputs, &options).map_err(|error| (first, error))?.with_source_roots(&source_roots);
-        match baseline {
-            None => Ok(opened),
+        let opened = Opened::open(&inputs, &options).map_err(|error| (first, error))?;
+        let opened = match baseline {
+            None => opened,
             Some(path) => match Opened::open(std::slice::from_ref(&path), &options) {
-                Ok(baseline) => Ok(opened.compared_with(baseline)),
-                Err(error) => Err((path, error)),
+                Ok(baseline) => opened.compared_with(baseline),
+                Err(error) => return Err((path, error)),
             },
-        }
+        };
+        let opened = opened.with_source_roots(&source_roots);
+        Ok(if no_source { opened.without_source() } else { opened })
     })?;
     let opened = opened.map_err(|(path, error)| engine_error(py, &error, Path::new(&path)))?;
     let refused = |error: stackline_serve::ServeError| analysis_error(py, &error.to_string());

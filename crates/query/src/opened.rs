@@ -97,9 +97,10 @@ impl Opened {
         Ok(opened)
     }
 
-    /// The same run, to be compared with another one.
+    /// The same run, to be compared with another one. What was said of source text holds for both.
     #[must_use]
-    pub fn compared_with(mut self, baseline: Self) -> Self {
+    pub fn compared_with(mut self, mut baseline: Self) -> Self {
+        self.source_roots.apply_to(&mut baseline.source_roots);
         self.hash = format!("{}-{}", self.hash, baseline.hash);
         self.baseline = Some(Box::new(baseline));
         self
@@ -316,7 +317,7 @@ impl Opened {
         if let Some((_, calls)) = kept.iter().find(|(of, _)| *of == part) {
             return Ok(Source::Trace(Arc::clone(calls)));
         }
-        let calls = Arc::new(calls_by_thread(trace, part));
+        let calls = Arc::new(calls_by_thread(trace, part).with_imports_folded());
         if kept.len() >= TREES {
             kept.remove(0);
         }

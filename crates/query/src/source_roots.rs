@@ -11,29 +11,42 @@ use std::sync::{Mutex, PoisonError};
 /// The directories, and what was read below them.
 #[derive(Debug, Default)]
 pub struct SourceRoots {
-    /// With all links resolved.
-    roots: Vec<PathBuf>,
+    /// Those that were opened, with all links resolved.
+    opened: Vec<PathBuf>,
+    /// Those that were named beside what was opened.
+    named: Vec<PathBuf>,
+    /// No text is read, whatever is opened or named.
+    is_off: bool,
     read: Mutex<BTreeSet<String>>,
+}
+
+/// Those of these paths that are directories, with all links resolved.
+fn directories<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
+    let resolved = paths.into_iter().filter_map(|path| path.canonicalize().ok());
+    resolved.filter(|path| path.is_dir()).collect()
 }
 
 impl SourceRoots {
     /// Those of these paths that are directories.
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Self {
-        let resolved = paths.into_iter().filter_map(|path| path.canonicalize().ok());
-        Self { roots: resolved.filter(|path| path.is_dir()).collect(), read: Mutex::default() }
+        Self { opened: directories(paths), ..Self::default() }
     }
 
-    /// Adds directories.
-    pub(crate) fn add<'p>(&mut self, paths: impl IntoIterator<Item = &'p PathBuf>) {
-        self.roots.extend(Self::new(paths).roots);
+    /// What the user said beside opening inputs holds for another run, too: that text may be read below named directories, or not at all.
+    pub(crate) fn apply_to(&self, other: &mut Self) {
+        other.is_off |= self.is_off;
+        other.named.extend(self.named.iter().cloned());
     }
 
     /// The file of this name, links resolved, if it lies below one of the directories. Relative names count from each of them.
     pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
-        let is_below = |path: &PathBuf| path.is_file() && self.roots.iter().any(|root| path.starts_with(root));
+        if self.is_off {
+            return None;
+        }
+        let roots = || self.opened.iter().chain(&self.named);
+        let is_below = |path: &PathBuf| path.is_file() && roots().any(|root| path.starts_with(root));
         let name = Path::new(name);
-        let named = self.roots.iter().filter_map(|root| root.join(name).canonicalize().ok());
-        named.into_iter().find(is_below)
+        roots().filter_map(|root| root.join(name).canonicalize().ok()).find(is_below)
     }
 
     /// The text of a source file below one of the directories, if it is one of a length that people write.
@@ -53,24 +66,31 @@ impl SourceRoots {
 }
 
 impl Opened {
-    /// Lets source text be read below these directories, too. Without them it is read below inputs that are directories alone: a trace
-    /// may name any file of the machine.
+    /// Lets source text be read below these directories, too, also of the run that this one is compared with. Without them it is read
+    /// below inputs that are directories alone: a trace may name any file of the machine.
     #[must_use]
-    pub fn with_source_roots(mut self, roots: &[PathBuf]) -> Self {
-        self.source_roots.add(roots);
+    pub fn with_source_roots(self, roots: &[PathBuf]) -> Self {
+        self.with_sources(&SourceRoots { named: directories(roots), ..SourceRoots::default() })
+    }
+
+    /// Lets no source text be read, neither of this run nor of the one that it is compared with.
+    #[must_use]
+    pub fn without_source(self) -> Self {
+        self.with_sources(&SourceRoots { is_off: true, ..SourceRoots::default() })
+    }
+
+    fn with_sources(mut self, allowed: &SourceRoots) -> Self {
+        allowed.apply_to(&mut self.source_roots);
+        if let Some(baseline) = &mut self.baseline {
+            allowed.apply_to(&mut baseline.source_roots);
+        }
         self
     }
 
-    /// Lets no source text be read.
-    #[must_use]
-    pub fn without_source(mut self) -> Self {
-        self.source_roots = SourceRoots::default();
-        self
-    }
-
-    /// The source files whose text went into answers since this was asked last.
+    /// The source files whose text went into answers since this was asked last, also those of the run that this one is compared with.
     pub fn take_source_files(&self) -> BTreeSet<String> {
-        self.source_roots.take_read()
+        let of_baseline = self.baseline.iter().flat_map(|baseline| baseline.source_roots.take_read());
+        self.source_roots.take_read().into_iter().chain(of_baseline).collect()
     }
 }
 

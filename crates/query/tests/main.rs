@@ -15,4 +15,5 @@ mod compared;
 mod memory;
 mod numbers;
 mod questions;
+mod source_text;
 mod zoomed;

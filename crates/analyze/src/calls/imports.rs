@@ -1,8 +1,10 @@
 //! Imports of modules as one row each: their frames are many, deep, and seldom what one looks for.
 
-use crate::findings::is_users_file;
+use super::from_trace::TraceCalls;
 use stackline_model::names::IMPORTS;
-use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallTree};
+use stackline_model::vocabulary::is_own_code;
+use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallThreadId, CallTree};
+use std::collections::BTreeMap;
 
 /// What stands for an import and all that it runs.
 pub const IMPORT: &str = "import of modules";
@@ -10,17 +12,40 @@ pub const IMPORT: &str = "import of modules";
 /// The tree with a span [`IMPORT`] for each outermost frame of Python's import machinery; what was measured below it counts there,
 /// but for what the user's own code does that is imported: a program may do all its work in such a module.
 #[must_use]
-pub fn fold_imports(mut tree: CallTree) -> CallTree {
+pub fn fold_imports(tree: CallTree) -> CallTree {
+    fold(tree).0
+}
+
+impl TraceCalls {
+    /// The same with imports folded, as [`fold_imports`] does.
+    #[must_use]
+    pub fn with_imports_folded(self) -> Self {
+        let Self { tree, mut events, steps, continued } = self;
+        let (tree, moved) = fold(tree);
+        let Some(moved) = moved else { return Self { tree, events, steps, continued } };
+        events.iter_mut().for_each(|(node, _)| *node = moved[node.index()]);
+        events.sort_unstable();
+        let mut sums: BTreeMap<(CallNodeId, CallThreadId), u64> = BTreeMap::new();
+        for (node, thread, count) in continued {
+            *sums.entry((moved[node.index()], thread)).or_default() += count;
+        }
+        let continued = sums.into_iter().map(|((node, thread), count)| (node, thread, count)).collect();
+        Self { tree, events, steps, continued }
+    }
+}
+
+/// The tree with folded imports, and which of its nodes stands for each of those before; none where there are no imports.
+fn fold(mut tree: CallTree) -> (CallTree, Option<Vec<CallNodeId>>) {
     let is_import = |frame: &CallFrame| match *frame {
         CallFrame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
         _ => false,
     };
     let imports: Vec<bool> = tree.frames.iter().map(is_import).collect();
     if !imports.contains(&true) {
-        return tree;
+        return (tree, None);
     }
     let is_users = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => is_users_file(tree.strings.get(file)),
+        CallFrame::Python { file, .. } => is_own_code(tree.strings.get(file)),
         _ => false,
     };
     let users: Vec<bool> = tree.frames.iter().map(is_users).collect();
@@ -32,7 +57,7 @@ pub fn fold_imports(mut tree: CallTree) -> CallTree {
     let rows = metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
     tree.nodes = nodes;
     tree.metrics = rows.collect();
-    tree
+    (tree, Some(moved))
 }
 
 /// The nodes that are left, and which of them stands for each of those before.

@@ -1,9 +1,9 @@
 //! Where in a program an event comes from.
 
 use crate::frame_names::frame;
-use crate::vocabulary::packages::{FILES_OF_XPROF, LIBRARIES, MODEL_LIBRARIES, MODULES};
+use crate::vocabulary::packages::{FILES_OF_XPROF, MODEL_LIBRARIES};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
-use stackline_model::vocabulary::{INSTALLED, is_framework_code, is_in_package, lightning};
+use stackline_model::vocabulary::{is_in_package, is_own_code, lightning};
 use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
 
 /// A place in a program; parts that the trace does not tell are none.
@@ -19,16 +19,6 @@ pub struct Place {
     pub module: Option<String>,
     /// Outermost operator.
     pub operator: Option<String>,
-}
-
-/// Whether a frame's file is the user's own code. That a folder of it is called like a library says nothing.
-pub(crate) fn is_own(file: &str) -> bool {
-    !MODULES.contains(&file)
-        && !INSTALLED.iter().any(|folder| file.contains(folder))
-        && !is_framework_code(file)
-        && !LIBRARIES
-            .iter()
-            .any(|library| if library.ends_with('/') { is_in_package(file, library) } else { file.contains(library) })
 }
 
 /// What a name is.
@@ -50,7 +40,7 @@ fn kind_of(name: &str) -> NameKind {
     }
     match frame(name) {
         Some((file, ..)) if name.starts_with('$') && FILES_OF_XPROF.contains(&file) => NameKind::LibraryFrame,
-        Some((file, ..)) if is_own(file) => NameKind::OwnFrame,
+        Some((file, ..)) if is_own_code(file) => NameKind::OwnFrame,
         Some(_) => NameKind::LibraryFrame,
         None => NameKind::Other,
     }
@@ -323,22 +313,6 @@ mod tests {
     }
 
     #[test]
-    fn own_code() {
-        assert!(is_own("train.py") && is_own("/data/torchbench/run.py") && is_own("my_torch/a.py"));
-        assert!(!is_own("torch/nn/modules/linear.py") && !is_own("/usr/lib/python3.11/queue.py"));
-        // Folders that are called like libraries.
-        assert!(
-            is_own("/data/me/transformers/train.py")
-                && is_own("src/transformers/train.py")
-                && is_own("./transformers/a.py")
-        );
-        assert!(!is_own("/venv/lib/python3.11/site-packages/transformers/a.py") && !is_own("transformers/trainer.py"));
-        assert!(!is_own("/opt/pytorch/torch/nn/modules/linear.py"));
-        assert!(!is_own("queue.py") && is_own("src/queue.py") && is_own("my_queue.py"));
-        assert!(!is_own("/venv/lib/python3.11/site-packages/timm/a.py"));
-    }
-
-    #[test]
     fn code_of_training_frameworks_is_not_the_users() {
         for file in [
             "pytorch_lightning/trainer/trainer.py",
@@ -350,9 +324,13 @@ mod tests {
             "flax/linen/module.py",
             "keras/src/trainers/trainer.py",
         ] {
-            assert!(!is_own(file), "{file}");
+            assert!(!is_own_code(file), "{file}");
         }
-        assert!(is_own("pretrain_gpt.py") && is_own("megatron/training/training.py") && is_own("datasets/coco.py"));
+        assert!(
+            is_own_code("pretrain_gpt.py")
+                && is_own_code("megatron/training/training.py")
+                && is_own_code("datasets/coco.py")
+        );
     }
 
     #[test]

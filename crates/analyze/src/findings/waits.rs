@@ -2,12 +2,13 @@
 
 use super::estimate::{Estimate, shared};
 use super::interludes::{Interlude, Seen, Spans};
-use super::place::{Place, is_own};
+use super::place::Place;
 use super::subject::Subject;
 use crate::critical_path::exact::{Category, Hop};
 use crate::frame_names::frame;
 use crate::recording::Recording;
 use rustc_hash::FxHashSet;
+use stackline_model::vocabulary::is_own_code;
 use stackline_model::{EventId, Key, Trace, TrackId};
 use std::collections::BTreeMap;
 
@@ -199,7 +200,7 @@ impl Subject<'_> {
             if (file, function) != (its.0, its.2) {
                 break;
             }
-            if is_own(file) {
+            if is_own_code(file) {
                 found = Some((file, line, function));
             }
             if line != its.1 {

@@ -8,8 +8,8 @@ pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of
 A code that no rule has is wrong use in the file (exit code 2), and told of a comment.
 
 Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a
-part of the input was lost; 2 wrong use, such as an unknown code or a --source that is no
-folder; 3 a file cannot be read: input, baseline, what to ignore; 4 a --fail-on condition holds.
+part of the input was lost; 2 wrong use, such as an unknown code or a --source-root that is
+no folder; 3 a file cannot be read: input, baseline, what to ignore; 4 a --fail-on condition holds.
 
 Examples:
   stackline findings trace.json.gz
@@ -20,6 +20,21 @@ Examples:
   stackline findings trace.json.gz --as sarif -o findings.sarif
   stackline findings trace.json.gz --format json -o before.json
   stackline findings new.json.gz --baseline before.json --fail-on new --fail-on 'gain>5%'";
+
+/// Where comments about findings are looked for.
+#[derive(Args, Debug)]
+pub(crate) struct CommentArgs {
+    /// Look for comments that ignore findings in source files below this directory, links resolved; may be repeated. Without it,
+    /// below the current directory and inputs that are directories.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) source_root: Vec<PathBuf>,
+    /// Read no source file: no comment ignores findings.
+    #[arg(long, conflicts_with_all = ["source_root", "source"])]
+    pub(crate) no_source: bool,
+    /// What --source-root was called before.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) source: Option<PathBuf>,
+}
 
 /// Arguments of `findings`.
 #[derive(Args, Debug)]
@@ -49,9 +64,8 @@ pub(crate) struct FindingsArgs {
     /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.
     #[arg(long, value_name = "FILE")]
     pub(crate) ignore: Option<PathBuf>,
-    /// Where the program's files are, to look for comments in them [default: the current directory].
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) source: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) comments: CommentArgs,
     /// Rules of your own: a Python file, or entry-points for those of installed packages; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Vec<PathBuf>,

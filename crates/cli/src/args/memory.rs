@@ -1,6 +1,6 @@
 //! What can be typed after `memory`.
 
-use super::findings::{Document, parse_percent};
+use super::findings::{CommentArgs, Document, parse_percent};
 use clap::{Args, ValueEnum};
 use stackline_memory::tables::By;
 use std::path::PathBuf;
@@ -72,9 +72,8 @@ pub(crate) struct MemoryGateArgs {
     /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) ignore: Option<PathBuf>,
-    /// Where the program's files are, to look for comments in them [default: the current directory].
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) source: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) comments: CommentArgs,
     /// Exit with code 4 if this holds: 'peak>8GB', 'waste>10%' (of the peak, that is surely for nothing), 'count>3'; with
     /// --baseline 'peak>+2%' or 'peak>+100MiB' (above that of the earlier run), or new (but not what is of low confidence and
     /// perhaps nothing); may be repeated.

@@ -26,7 +26,7 @@ pub(crate) struct SourceArgs {
     /// directories: a trace may name any file.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Read no source text.
+    /// Read no source text, nor that of --baseline.
     #[arg(long, conflicts_with = "source_root")]
     pub(crate) no_source: bool,
 }

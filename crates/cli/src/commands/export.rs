@@ -22,10 +22,12 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if args.to == Target::MemoryText {
         return super::export_memory::run(args, common);
     }
-    if args.metric.is_some() {
-        return Err(wrong_use(
-            "--metric is for exports as profiles: collapsed, speedscope, pprof, firefox, flamegraph",
-        ));
+    for (option, is_given) in [("--metric", args.metric.is_some()), ("--imports", args.imports)] {
+        if is_given {
+            return Err(wrong_use(format!(
+                "{option} is for exports as profiles: collapsed, speedscope, pprof, firefox, flamegraph"
+            )));
+        }
     }
     if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {
         return Err(wrong_use("this format is a directory: say where with -o DIRECTORY"));

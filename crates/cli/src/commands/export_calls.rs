@@ -8,7 +8,7 @@ use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackline_analyze::calls::{Stretch, TraceCalls, calls_by_thread};
+use stackline_analyze::calls::{Stretch, TraceCalls, calls_by_thread, fold_imports};
 use stackline_engine::{Part, Run};
 use stackline_model::{CallMetric, CallTree, Trace, TraceSet};
 use stackline_present::exports::calls;
@@ -67,6 +67,7 @@ fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), w
         return Err(wrong_use("--steps and --rank are for traces; a recording is exported whole"));
     }
     let tree = reading(run, Run::profile)?;
+    let tree = if args.imports { tree } else { fold_imports(tree) };
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
         return Err(wrong_use(format!("{}: nothing was measured, so there is nothing to export", input.display())));
@@ -90,6 +91,7 @@ fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> 
         (None, false) => Stretch::Chosen,
     };
     let TraceCalls { tree, steps, .. } = calls_by_thread(trace, part);
+    let tree = if args.imports { tree } else { fold_imports(tree) };
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
         return Err(wrong_use(format!("{}: nothing in it takes time, so there is nothing to export", trace.meta.name)));

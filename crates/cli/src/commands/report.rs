@@ -41,7 +41,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
                 return without_traces(args, common, &run);
             }
             if args.for_agent {
-                return for_agent(&Session::of(&mut run, common)?);
+                let session = Session::of(&mut run, common)?;
+                return for_agent(&session, &run);
             }
             let with_hta = common.format == Format::Json;
             let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, with_hta)?);
@@ -93,9 +94,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
 }
 
 /// Writes the text for a language model.
-fn for_agent(session: &Session<'_>) -> Result<bool> {
+fn for_agent(session: &Session<'_>, run: &Run) -> Result<bool> {
     let content = Content::compute(&session.set, &session.infos, &session.run_options(), false)?;
-    let text = super::report_for_agent::text_for_agent(session, &content);
+    let text = super::report_for_agent::text_for_agent(session, run, &content);
     to_output(session.common, |out| out.write_all(text.as_bytes())).map(|()| false)
 }
 

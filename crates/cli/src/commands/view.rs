@@ -65,12 +65,14 @@ pub(super) fn open(
     if let Some(other) = source.source_root.iter().find(|root| !root.is_dir()) {
         return Err(wrong_use(format!("--source-root {}: no such directory", other.display())));
     }
-    let opened = open_inputs(inputs, common)?.with_source_roots(&source.source_root);
-    let opened = if source.no_source { opened.without_source() } else { opened };
-    Ok(match baseline {
+    let opened = open_inputs(inputs, common)?;
+    let opened = match baseline {
         Some(baseline) => opened.compared_with(open_inputs(std::slice::from_ref(baseline), common)?),
         None => opened,
-    })
+    };
+    // Of both runs.
+    let opened = opened.with_source_roots(&source.source_root);
+    Ok(if source.no_source { opened.without_source() } else { opened })
 }
 
 fn open_inputs(inputs: &[PathBuf], common: &Common) -> Result<Opened> {

@@ -2,6 +2,7 @@
 
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::vocabulary::is_in_folder;
 use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// How long an object lives, in passes of the model.
@@ -166,5 +167,5 @@ fn python_line(trace: &MemoryTrace, stack: MemoryStackId) -> Option<MemoryFrame>
 
 /// Whether a frame is code of `torch.optim`.
 fn is_of_torch(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
-    trace.strings.get(frame.file).contains("torch/optim/")
+    is_in_folder(trace.strings.get(frame.file), "torch/optim/")
 }

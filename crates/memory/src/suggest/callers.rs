@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::library_workspaces::{WorkspaceLibrary, workspace_library};
 use stackline_model::names::{MODULE_PREFIX, OPERATOR_PREFIX, OPTIMIZER_STEP, TAKE_BATCH};
 use stackline_model::native_names::{autograd_node, is_autograd_engine, operator as native_operator};
-use stackline_model::vocabulary::{TrainingPhase, phase_of_code, phase_span};
+use stackline_model::vocabulary::{TrainingPhase, is_in_folder, phase_of_code, phase_span};
 use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
 
@@ -182,10 +182,10 @@ fn of_frame(function: &str, file: &str) -> Within {
             || is_node
             || is_phase(TrainingPhase::Backward),
         optimizer: function.starts_with(OPTIMIZER_STEP)
-            || file.contains("torch/optim/")
+            || is_in_folder(file, "torch/optim/")
             || is_phase(TrainingPhase::Optimizer),
         data: function.starts_with(TAKE_BATCH)
-            || file.contains("torch/utils/data/")
+            || is_in_folder(file, "torch/utils/data/")
             || is_phase(TrainingPhase::DataLoading),
         forward: is_call_of_module(function, file),
         closure: span.is_some_and(|span| span.in_closure),
@@ -198,7 +198,7 @@ fn of_frame(function: &str, file: &str) -> Within {
 /// Whether a frame runs a module or a function of `torch.nn`. Most other code there makes modules, moves them, or changes gradients.
 fn is_call_of_module(function: &str, file: &str) -> bool {
     const CALLS: [&str; 3] = ["forward", "_call_impl", "_wrapped_call_impl"];
-    CALLS.contains(&function) || function.starts_with(MODULE_PREFIX) || file.ends_with("torch/nn/functional.py")
+    CALLS.contains(&function) || function.starts_with(MODULE_PREFIX) || is_in_folder(file, "torch/nn/functional.py")
 }
 
 /// Whether each name is one of a kind; names are looked at once.

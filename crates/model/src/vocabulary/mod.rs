@@ -18,7 +18,7 @@ mod packages;
 mod pattern;
 mod tensorflow;
 
-pub use packages::{INSTALLED, is_framework_code, is_in_package, packages};
+pub use packages::{TORCH, is_framework_code, is_generated_code, is_in_folder, is_in_package, is_own_code};
 pub use pattern::matches;
 
 /// A phase of training, as far as a framework's own names tell it.

@@ -1,41 +1,174 @@
-//! Python packages: whose code a file is, from its path alone.
+//! Python packages and modules: whose code a file is, from its path alone. The one definition of the user's own code: a second one would
+//! name another line for the same finding.
 
 use super::FRAMEWORKS;
 
-/// Folders in which packages are installed, and Python's own modules.
-pub const INSTALLED: &[&str] = &["site-packages/", "dist-packages/", "lib/python3"];
+/// Folders in which packages are installed.
+const INSTALLED: &[&str] = &["site-packages/", "dist-packages/"];
+
+/// Folders of Python's own modules.
+const STANDARD: &[&str] = &["lib/python3", "lib64/python3"];
 
 /// The folder that PyTorch's source is checked out to. PyTorch is below all frameworks here, and has names of its own in [`crate::names`].
 const PYTORCH: &str = "/pytorch/";
 
-/// The folders of the packages of all frameworks.
-pub fn packages() -> impl Iterator<Item = &'static str> {
-    FRAMEWORKS.iter().flat_map(|framework| framework.packages).copied()
-}
+/// The folder of PyTorch.
+pub const TORCH: &str = "torch/";
+
+/// Folders and files that tell PyTorch wherever it lies: archives that run without being installed unpack it below any folder.
+const PARTS_OF_TORCH: &[&str] = &[
+    "torch/_dynamo/",
+    "torch/_functorch/",
+    "torch/_inductor/",
+    "torch/_tensor.py",
+    "torch/autograd/",
+    "torch/distributed/",
+    "torch/functional.py",
+    "torch/nn/functional.py",
+    "torch/nn/modules/",
+    "torch/nn/parallel/",
+    "torch/optim/",
+    "torch/utils/data/",
+];
+
+/// Folders of code that nobody who trains a model would change, besides that of frameworks.
+const LIBRARIES: &[&str] = &[
+    TORCH,
+    "torchvision/",
+    "triton/",
+    "flashinfer/",
+    "flash_attn/",
+    "xformers/",
+    "apex/",
+    "transformer_engine/",
+    "bitsandbytes/",
+    "diffusers/",
+    "peft/",
+    "timm/",
+    "numpy/",
+    "scipy/",
+    "pandas/",
+    "sklearn/",
+    "matplotlib/",
+    "PIL/",
+    "cv2/",
+    "albumentations/",
+    "librosa/",
+    "torchaudio/",
+    "tqdm/",
+    "wandb/",
+    "tensorboard/",
+    "logging/",
+    "multiprocessing/",
+    "asyncio/",
+    "concurrent/futures/",
+    "importlib/",
+    "json/",
+    "urllib/",
+    "http/",
+    "requests/",
+];
+
+/// Parts of names of code that is in no file.
+const WITHOUT_FILE: &[&str] = &["<frozen", "<built-in", "<method", "<string>"];
+
+/// Modules of Python's own whose files traces name without a folder.
+const MODULES: &[&str] = &[
+    "abc.py",
+    "contextlib.py",
+    "copy.py",
+    "dataclasses.py",
+    "functools.py",
+    "pickle.py",
+    "queue.py",
+    "random.py",
+    "runpy.py",
+    "selectors.py",
+    "socket.py",
+    "ssl.py",
+    "subprocess.py",
+    "tempfile.py",
+    "threading.py",
+    "traceback.py",
+    "typing.py",
+    "weakref.py",
+];
+
+/// Modules that start programs and threads: they are Python's own in every folder, for a program with a file of such a name does not run.
+const STARTERS: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
 
 /// Whether a file is a framework's, wherever it is installed.
 #[must_use]
 pub fn is_framework_code(file: &str) -> bool {
-    packages().any(|package| is_in_package(file, package))
+    FRAMEWORKS.iter().any(|framework| is_in_any(file, framework.packages))
 }
 
 /// Whether a file is in the folder of a package such as `torch/`: below where packages are installed. Traces may shorten paths to what
 /// lies below that; names that are not shortened begin at the root, or with `./` (of files below the folder that the program ran in).
 #[must_use]
 pub fn is_in_package(file: &str, package: &str) -> bool {
-    let installed = INSTALLED[..2].iter().filter_map(|folder| Some(file.rfind(folder)? + folder.len())).max();
-    match installed {
-        Some(at) => file[at..].starts_with(package),
-        None if file.starts_with('/') => is_checked_out(file, package),
-        None => file.starts_with(package),
+    is_in_any(file, &[package])
+}
+
+fn is_in_any(file: &str, packages: &[&str]) -> bool {
+    let is_any = |rest: &str| packages.iter().any(|package| rest.starts_with(package));
+    match INSTALLED.iter().filter_map(|folder| Some(file.rfind(folder)? + folder.len())).max() {
+        Some(at) => is_any(&file[at..]),
+        None if file.starts_with('/') => in_checkouts(file).any(is_any),
+        None => is_any(file),
     }
 }
 
-/// Whether a file is in the folder of a package in a checkout of the source that has it.
-fn is_checked_out(file: &str, package: &str) -> bool {
-    let of_frameworks = FRAMEWORKS.iter().flat_map(|framework| framework.checkouts).copied();
-    let mut checkouts = std::iter::once(PYTORCH).chain(of_frameworks);
-    checkouts.any(|folder| file.match_indices(folder).any(|(at, _)| file[at + folder.len()..].starts_with(package)))
+/// The paths that a file has in checkouts of the source of PyTorch and of frameworks, if it lies in a package of theirs.
+fn in_checkouts(file: &str) -> impl Iterator<Item = &str> {
+    let of_frameworks = FRAMEWORKS
+        .iter()
+        .flat_map(|framework| framework.checkouts.iter().map(move |folder| (*folder, framework.packages)));
+    let checkouts = std::iter::once((PYTORCH, [TORCH].as_slice())).chain(of_frameworks);
+    checkouts.flat_map(move |(folder, packages)| {
+        let below = file.match_indices(folder).map(move |(at, _)| &file[at + folder.len()..]);
+        below.filter(move |rest| packages.iter().any(|package| rest.starts_with(package)))
+    })
+}
+
+/// Whether a file lies in such folders, or is such a file, wherever they are: `torch/optim/` is not `learn-torch/optim/`.
+#[must_use]
+pub fn is_in_folder(file: &str, folder: &str) -> bool {
+    file.match_indices(folder).any(|(at, _)| at == 0 || file[..at].ends_with('/'))
+}
+
+/// Whether a file is the user's own code. That a folder above it is called like a library says nothing.
+#[must_use]
+pub fn is_own_code(file: &str) -> bool {
+    let has = |parts: &[&str]| parts.iter().any(|part| file.contains(part));
+    // Traces shorten `/usr/lib/python3.11/queue.py` to its end.
+    let is_pythons = || file.starts_with("python3.") || MODULES.contains(&file);
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let is_library = has(INSTALLED)
+        || has(STANDARD)
+        || has(WITHOUT_FILE)
+        || is_pythons()
+        || STARTERS.contains(&name)
+        || is_generated_code(file)
+        || is_framework_code(file)
+        || is_in_any(file, LIBRARIES)
+        || PARTS_OF_TORCH.iter().any(|part| is_in_folder(file, part));
+    !is_library
+}
+
+/// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
+/// letter of the file's name, which is `c` and a hash.
+#[must_use]
+pub fn is_generated_code(file: &str) -> bool {
+    if ["torchinductor_", "torchinductor/", "torch_compile_debug/"].iter().any(|folder| file.contains(folder)) {
+        return file.ends_with(".py");
+    }
+    let mut parts = file.rsplit('/');
+    let (Some(name), Some(folder)) = (parts.next().and_then(|name| name.strip_suffix(".py")), parts.next()) else {
+        return false;
+    };
+    let is_hash = name.len() >= 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    is_hash && name.starts_with('c') && folder.len() == 2 && name[1..].starts_with(folder)
 }
 
 #[cfg(test)]
@@ -59,5 +192,57 @@ mod tests {
         }
         assert!(is_in_package("/opt/pytorch/torch/nn/modules/linear.py", "torch/"));
         assert!(!is_in_package("/opt/torch/nn/modules/linear.py", "torch/"));
+        assert!(is_framework_code("/data/pytorch-lightning/src/lightning/pytorch/loops/loop.py"));
+        assert!(!is_framework_code("/workspace/pytorch/datasets/coco.py"), "a package of another checkout");
+    }
+
+    #[test]
+    fn own_code() {
+        for own in [
+            "train.py",
+            "my_torch/a.py",
+            "src/queue.py",
+            "my_queue.py",
+            "/w/my_threading.py",
+            "./transformers/a.py",
+            "src/transformers/train.py",
+            // Folders that are called like libraries, or that hold their names.
+            "/data/torchbench/run.py",
+            "/data/me/transformers/train.py",
+            "/workspace/pytorch/train.py",
+            "/workspace/pytorch/json/read.py",
+            "/data/me/learn-torch/train.py",
+            "/data/me/learn-torch/optim/adam.py",
+            "/data/torch/train.py",
+            "/data/me/python3.12-course/train.py",
+            "/data/me/torchinductor-notes/train.py",
+        ] {
+            assert!(is_own_code(own), "{own}");
+        }
+        for library in [
+            "torch/nn/modules/linear.py",
+            "transformers/trainer.py",
+            "queue.py",
+            "python3.11/queue.py",
+            "/usr/lib/python3.11/queue.py",
+            "/usr/lib64/python3.9/queue.py",
+            "/par/threading.py",
+            "<frozen importlib._bootstrap>",
+            "/opt/pytorch/torch/nn/modules/linear.py",
+            "/mnt/unpacked-1/torch/nn/modules/linear.py",
+            "/venv/lib/python3.11/site-packages/transformers/a.py",
+            "/cache/torchinductor_me/l4/cl4abcdef.py",
+        ] {
+            assert!(!is_own_code(library), "{library}");
+        }
+    }
+
+    #[test]
+    fn files_of_inductor_are_generated_in_any_cache() {
+        let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
+        assert!(is_generated_code(&format!("/cache/inductor/ab/c{hash}.py")));
+        for own in ["/w/ab/cab.py", "/w/train.py", "/w/l4/cl4model.py", "train.py"] {
+            assert!(!is_generated_code(own), "{own}");
+        }
     }
 }

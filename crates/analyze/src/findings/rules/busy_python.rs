@@ -5,9 +5,8 @@ use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
-use crate::vocabulary::packages::TORCH;
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
-use stackline_model::vocabulary::{is_framework_code, is_in_package};
+use stackline_model::vocabulary::{TORCH, is_framework_code, is_in_package};
 use stackline_model::{EventId, EventKind, Key, StrId, TrackId, Unit};
 use std::collections::BTreeMap;
 

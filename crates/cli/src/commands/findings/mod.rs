@@ -9,6 +9,8 @@ mod ranks;
 pub(super) mod suppress;
 mod worker;
 
+pub(super) use ranks::of_session;
+
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
@@ -42,7 +44,8 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let own = OwnRules::start(args, common)?;
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
-    let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
+    let sources = suppress::comment_sources(&args.comments, &args.inputs.inputs)?;
+    let suppressions = Suppressions::read(args.ignore.as_deref(), sources, rules)?;
     let keep = |finding: &Finding| suppressions.of(finding).is_none();
     let mut evidence = Evidence::default();
     let mut see = |rank: i64, trace: &Trace, found: &Findings| {

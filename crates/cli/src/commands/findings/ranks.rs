@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Others};
 use stackline_engine::{Run, check_steps};
-use stackline_model::{ReadReport, Trace};
+use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// How to look, and rules of the user's own that are being run.
@@ -86,12 +86,48 @@ pub(super) fn of_all<'a>(
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_skipped(first, &skipped);
     }
-    let merged = findings::merge(found, options, keep);
-    let Some(merged) = merged else {
+    let merged = together((found, failed), memory.as_ref(), (options, keep))?;
+    Ok((Session::described(&infos, &reports, common), merged))
+}
+
+/// Of the traces of a session, as the command tells them: of all ranks of a job, merged, and of memory. Of several traces that are no
+/// ranks of one job those of the first, which a note says.
+///
+/// # Errors
+/// If nothing can be looked for in any trace, or memory cannot be read.
+pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Result<Findings> {
+    let options = Options { scope: session.scope, threads: session.common.threads, ..Options::default() };
+    let is_job = session.infos.iter().all(|info| info.rank_from_file);
+    let looked_at = if is_job { session.infos.len() } else { 1 };
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    for (trace, info) in session.set.traces.iter().zip(&session.infos).take(looked_at) {
+        match findings::find(trace, &options) {
+            Ok(of_rank) => found.push((info.rank, of_rank)),
+            Err(error) => failed.push((info.rank, error)),
+        }
+    }
+    let memory = run.find_memory(session.common.rank)?;
+    let mut merged = together((found, failed), memory.as_ref(), (&options, &|_| true))?;
+    if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
+        let (name, all) = (&first.name, session.infos.len());
+        merged
+            .notes
+            .push(format!("findings are of {name} alone: the {all} traces are not told to be ranks of one job"));
+    }
+    Ok(merged)
+}
+
+/// Findings of ranks as one, with those of memory, and why ranks are left out.
+fn together(
+    (found, failed): (Vec<(i64, Findings)>, Vec<(i64, CriticalPathError)>),
+    memory: Option<&MemoryTrace>,
+    (options, keep): (&Options, &dyn Fn(&Finding) -> bool),
+) -> Result<Findings> {
+    let Some(merged) = findings::merge(found, options, keep) else {
         let (_, error) = failed.into_iter().next().context("no trace was read")?;
         return Err(refuse(error));
     };
-    let mut merged = stackline_engine::findings_with_memory(merged, memory.as_ref(), options, keep);
+    let mut merged = stackline_engine::findings_with_memory(merged, memory, options, keep);
     merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
-    Ok((Session::described(&infos, &reports, common), merged))
+    Ok(merged)
 }

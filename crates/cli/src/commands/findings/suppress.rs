@@ -1,10 +1,13 @@
 //! Findings that nobody wants to see: by a file, or by comments in the program.
 
+use crate::args::CommentArgs;
 use crate::failure::{did_you_mean, unreadable, wrong_use};
+use crate::output::say;
 use anyhow::Result;
 use stackline_analyze::critical_path;
 use stackline_analyze::findings::{Finding, RuleInfo, rules};
 use stackline_present::findings::Ignored;
+use stackline_query::SourceRoots;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +21,7 @@ pub(crate) struct Suppressions {
     used: RefCell<BTreeSet<usize>>,
     /// Name of the file that they are from.
     file: String,
-    source: PathBuf,
+    sources: SourceRoots,
     /// Lines of the program's files, those that could be read.
     files: RefCell<BTreeMap<String, Option<Vec<String>>>>,
     rules: Rules,
@@ -65,19 +68,15 @@ impl Suppressions {
     /// Reads a file of lines `CODE [PATH]`.
     ///
     /// # Errors
-    /// If it cannot be read, or names a code that no rule has: such a line would never do anything; if the folder of the
-    /// program's files is none.
-    pub(crate) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
-        if let Some(missing) = source.filter(|source| !source.is_dir()) {
-            return Err(wrong_use(format!("--source {}: there is no such directory", missing.display())));
-        }
-        let (source, rules) = (source.unwrap_or_else(|| Path::new(".")).to_owned(), Rules { own });
-        let Some(file) = file else { return Ok(Self { source, rules, ..Self::default() }) };
+    /// If it cannot be read, or names a code that no rule has: such a line would never do anything.
+    pub(crate) fn read(file: Option<&Path>, sources: SourceRoots, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
+        let rules = Rules { own };
+        let Some(file) = file else { return Ok(Self { sources, rules, ..Self::default() }) };
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
             .map_err(|error| unreadable(format!("{name}: cannot read what to ignore: {error}")))?;
         let lines = parse(&text, &rules).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
-        Ok(Self { lines, file: name, source, rules, ..Self::default() })
+        Ok(Self { lines, file: name, sources, rules, ..Self::default() })
     }
 
     /// Where it was asked not to show a finding; none if it was not.
@@ -92,7 +91,8 @@ impl Suppressions {
         }
         let line = finding.place.line? as usize;
         let mut files = self.files.borrow_mut();
-        let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
+        let lines = || Some(self.sources.read(file)?.lines().map(str::to_owned).collect());
+        let text = files.entry(file.to_owned()).or_insert_with(lines).as_ref()?;
         self.named.borrow_mut().insert(file.to_owned());
         // The line itself, or a line above it that is nothing but the comment.
         let at = |line: usize| text.get(line.checked_sub(1)?).map(|text| (line, text));
@@ -114,8 +114,8 @@ impl Suppressions {
         let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         let mut room = MOST_BYTES;
         for file in self.named.borrow().iter() {
-            let Some(text) = text_of(&self.source, file, room) else { continue };
-            room -= text.len() as u64;
+            let Some(text) = self.sources.read(file).filter(|text| text.len() <= room) else { continue };
+            room -= text.len();
             if text.contains(MARK) {
                 self.comments(file, &text, (&mut unknown, &mut idle));
             }
@@ -156,28 +156,32 @@ impl Suppressions {
     }
 }
 
-/// No file of a program is longer, in bytes.
-const LONGEST: u64 = 1 << 24;
+/// Where comments about findings are looked for: below named directories, without any below the current one, and below inputs that are
+/// directories. The current one is opened by nobody, but what is read there is the user's own checkout, and no text of it is shown.
+///
+/// # Errors
+/// If a named directory is none.
+pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<SourceRoots> {
+    let mut named: Vec<PathBuf> = args.source_root.iter().chain(&args.source).cloned().collect();
+    if let Some(missing) = named.iter().find(|root| !root.is_dir()) {
+        return Err(wrong_use(format!("--source-root {}: no such directory", missing.display())));
+    }
+    if args.source.is_some() {
+        say("--source is called --source-root now")?;
+    }
+    if args.no_source {
+        return Ok(SourceRoots::default());
+    }
+    if named.is_empty() {
+        named.push(PathBuf::from("."));
+    }
+    Ok(SourceRoots::new(named.iter().chain(inputs)))
+}
 
 /// Comments are looked for in so many bytes of files.
-const MOST_BYTES: u64 = 1 << 26;
+const MOST_BYTES: usize = 1 << 26;
 /// What comments about findings begin with.
 const MARK: &str = "stackline:";
-
-/// The lines of a file below a folder.
-fn lines_of(source: &Path, file: &str) -> Option<Vec<String>> {
-    Some(text_of(source, file, LONGEST)?.lines().map(str::to_owned).collect())
-}
-
-/// What is in a file below a folder if it is no longer than this: a trace may name any other file of the machine, and it is not read.
-fn text_of(source: &Path, file: &str, longest: u64) -> Option<String> {
-    let (source, path) = (source.canonicalize().ok()?, source.join(file).canonicalize().ok()?);
-    let about = path.metadata().ok()?;
-    if !path.starts_with(source) || !about.is_file() || about.len() > LONGEST.min(longest) {
-        return None;
-    }
-    std::fs::read_to_string(path).ok()
-}
 
 /// Whether a code looks like that of a rule of the user's own, such as `MY001`, and not like a name that is misspelled.
 pub(super) fn looks_own(code: &str) -> bool {
@@ -252,6 +256,33 @@ mod tests {
         assert_eq!(lines[1], Line { number: 3, code: "SL004".to_owned(), path: Some("src/*.py".to_owned()) });
         assert!(parse("SL999").unwrap_err().contains("line 1"));
         assert!(parse("ZZTOP001").unwrap_err().contains("--rules") && !parse("SL999").unwrap_err().contains("--rules"));
+    }
+
+    #[test]
+    fn comments_are_looked_for_in_source_files_below_directories_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["train.py", "notes", "outside.py", "code/train.py"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x = 1\n").unwrap();
+        }
+        let path = |name: &str| folder.path().join(name);
+        let args = |roots: &[&str], source: Option<&str>, no_source| CommentArgs {
+            source_root: roots.iter().map(|root| path(root)).collect(),
+            source: source.map(path),
+            no_source,
+        };
+        let read = |args: &CommentArgs, inputs: &[PathBuf]| {
+            let sources = comment_sources(args, inputs).unwrap();
+            ["train.py", "notes", "../outside.py"].map(|name| sources.read(name).is_some())
+        };
+        assert_eq!(read(&args(&[""], None, false), &[]), [true, false, false]);
+        assert_eq!(read(&args(&["code"], None, false), &[]), [true, false, false]);
+        assert_eq!(read(&args(&[], Some("code"), false), &[]), [true, false, false]);
+        assert_eq!(read(&args(&[], None, false), &[folder.path().to_owned()]), [true, false, false]);
+        assert_eq!(read(&args(&[], None, true), &[folder.path().to_owned()]), [false; 3]);
+        let error = comment_sources(&args(&["nope"], None, false), &[]).unwrap_err().to_string();
+        assert!(error.ends_with("nope: no such directory"), "{error}");
     }
 
     #[test]

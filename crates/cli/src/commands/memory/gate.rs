@@ -4,7 +4,7 @@ use super::baseline::Baseline;
 use super::conditions::{Condition, Looked};
 use super::session;
 use crate::args::{Common, Document, MemoryArgs, MemoryGateArgs};
-use crate::commands::findings::suppress::Suppressions;
+use crate::commands::findings::suppress::{Suppressions, comment_sources};
 use crate::commands::findings::{compared, for_tools, outcome, tables};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{say, say_read_report, to_output};
@@ -17,6 +17,7 @@ use stackline_model::{MemoryTrace, Table};
 use stackline_present::findings::{Change, Ignored, Shown};
 use stackline_present::human::bytes;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What findings are held against.
 pub(super) struct Gate {
@@ -27,7 +28,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Reads what was asked for: wrong use is said before minutes of reading.
-    pub(super) fn read(args: &MemoryGateArgs) -> Result<Self> {
+    pub(super) fn read(args: &MemoryGateArgs, input: &PathBuf) -> Result<Self> {
         let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
         if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
             return Err(wrong_use(format!(
@@ -36,7 +37,8 @@ impl Gate {
             )));
         }
         let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
-        let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), Vec::new())?;
+        let sources = comment_sources(&args.comments, std::slice::from_ref(input))?;
+        let suppressions = Suppressions::read(args.ignore.as_deref(), sources, Vec::new())?;
         Ok(Self { conditions, baseline, suppressions })
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         return Err(wrong_use("a memory trace has no steps to choose from"));
     }
     let mut run = run_of(std::slice::from_ref(&args.input), common)?;
-    let (gate, rules) = (Gate::read(&args.gate)?, rules(args)?);
+    let (gate, rules) = (Gate::read(&args.gate, &args.input)?, rules(args)?);
     let trace = opened(&mut run, args.process.as_deref(), common.rank)?;
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };

@@ -2,14 +2,18 @@
 
 mod instead;
 mod names;
+mod ranks;
 
 pub(super) use instead::{of_calls, of_memory};
 
 use crate::session::Session;
-use crate::view::{number, text, top};
-use stackline_analyze::findings::{self, Finding, Findings, Options};
+use crate::view::{number, text};
+use anyhow::Result;
+use stackline_analyze::Scope;
+use stackline_analyze::findings::{Finding, Findings};
+use stackline_engine::Run;
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
-use stackline_present::findings::bounds_are_unknown;
+use stackline_present::findings::{bounds_are_unknown, memory_gain, on_ranks};
 use stackline_present::human;
 use stackline_query::Content;
 use std::collections::BTreeMap;
@@ -23,12 +27,14 @@ const FINDINGS: usize = 5;
 /// Characters of names and titles, where there is room.
 const NAME: usize = 72;
 const TITLE: usize = 110;
-/// Traces and critical paths that are listed.
-const RANKS: usize = 4;
+/// Lines of read reports that are listed.
+const PROBLEMS: usize = 4;
 
 /// How long the parts of a line are.
 #[derive(Clone, Copy)]
 struct Lengths {
+    /// Traces, steps and critical paths that are listed.
+    ranks: usize,
     name: usize,
     shape: usize,
     title: usize,
@@ -40,18 +46,18 @@ struct Lengths {
 
 /// The longest lines first: shorter ones are taken where else a section would not fit.
 const LENGTHS: [Lengths; 6] = [
-    Lengths { name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
-    Lengths { name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
-    Lengths { name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
+    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
+    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { ranks: 2, name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { ranks: 2, name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
+    Lengths { ranks: 2, name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
+    Lengths { ranks: 1, name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
 ];
 
 /// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
-pub(super) fn text_for_agent(session: &Session<'_>, content: &Content) -> String {
-    let found = all_findings(session);
-    let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, content, found.as_ref(), *lengths));
+pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content) -> String {
+    let found = super::findings::of_session(session, run);
+    let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, content, &found, *lengths));
     let fitting = first_that(all, |text| text.len() + MORE.len() + ROOM <= MOST);
     cut(fitting, MORE)
 }
@@ -73,31 +79,35 @@ fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) 
     last
 }
 
-fn text_of_lengths(session: &Session<'_>, content: &Content, found: Option<&Findings>, lengths: Lengths) -> String {
+fn text_of_lengths(session: &Session<'_>, content: &Content, found: &Result<Findings>, lengths: Lengths) -> String {
     let mut out = String::from(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
-    head(session, content, &mut out);
+    head(session, content, lengths, &mut out);
     let find = |name: &str| content.tables.iter().find(|table| table.name == name).filter(|table| table.rows() > 0);
     if let Some(time) = find("gpu_time") {
-        gpu_time(time, &mut out);
+        ranks::gpu_time(time, &mut out);
     }
-    if let Some(found) = found {
-        findings_of(found, lengths, &mut out);
+    match found {
+        Ok(found) => findings_of(found, lengths, &mut out),
+        Err(error) => {
+            let _ = writeln!(out, "\nFindings: none could be looked for: {}", short(&error.to_string(), 2 * TITLE));
+        }
     }
     if let Some(kernels) = find("gpu_kernels") {
-        kernels_of(kernels, session.set.traces.first(), lengths, &mut out);
+        kernels_of(kernels, session, lengths, &mut out);
     }
     if let (None, Some(operators)) = (find("gpu_kernels"), find("operators")) {
-        operators_of(operators, lengths, &mut out);
+        operators_of(operators, session.infos.len(), lengths, &mut out);
     }
     out
 }
 
 /// Traces, windows, steps, critical paths, and what was lost.
-fn head(session: &Session<'_>, content: &Content, out: &mut String) {
-    for info in session.infos.iter().take(RANKS) {
+fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut String) {
+    let name = |name: &str| if lengths.whole_paths { name.to_owned() } else { names::without_folders(name) };
+    for info in session.infos.iter().take(lengths.ranks) {
         let window =
             info.window_ns().map_or("no timed events".to_owned(), |ns| format!("window {}", human::duration(ns)));
         let gpu =
@@ -105,76 +115,67 @@ fn head(session: &Session<'_>, content: &Content, out: &mut String) {
         let _ = writeln!(
             out,
             "Trace {} ({}), rank {}: {window}, {} events, {} GPU operations{gpu}",
-            info.name,
+            name(&info.name),
             info.format,
             info.rank,
             human::count(info.events),
             human::count(info.gpu_operations),
         );
     }
-    if session.infos.len() > RANKS {
-        let _ = writeln!(out, "and {} more traces", session.infos.len() - RANKS);
-    }
-    if let Some(spread) = content.tables.iter().find(|table| table.name == "steps_spread") {
-        for row in (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).take(RANKS) {
-            let of = |column| number(spread, column, row).unwrap_or(0.0);
-            let process = text(spread, "process", row).map_or_else(String::new, |name| format!(", process {name}"));
-            let _ = writeln!(
-                out,
-                "Steps of rank {}{process}: {}, mean {:.0} us, median {:.0}, min {:.0}, max {:.0}",
-                of("rank"),
-                of("steps"),
-                of("mean_us"),
-                of("median_us"),
-                of("min_us"),
-                of("max_us")
-            );
-        }
-    } else {
-        out.push_str("Steps: none are marked; the numbers are of the whole trace.\n");
-    }
-    for path in content.paths.iter().take(RANKS) {
+    more(session.infos.len(), lengths.ranks, "traces", out);
+    steps(content.tables.iter().find(|table| table.name == "steps_spread"), lengths.ranks, out);
+    for path in content.paths.iter().take(lengths.ranks) {
         let _ = writeln!(out, "{}", stackline_present::terminal::clean(&path.line));
     }
-    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems).take(RANKS) {
+    more(content.paths.len(), lengths.ranks, "critical paths", out);
+    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
         let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
     }
 }
 
-fn gpu_time(time: &Table, out: &mut String) {
-    let _ = writeln!(out, "\nGPU time by category (% of the GPU's window):");
-    let shown = (0..time.rows()).filter(|&row| number(time, "time_ns", row).is_some_and(|ns| ns > 0.0));
-    for row in shown.take(3 * RANKS) {
+/// The times of steps, a line for each rank or process.
+fn steps(spread: Option<&Table>, most: usize, out: &mut String) {
+    let Some(spread) = spread else {
+        out.push_str("Steps: none are marked; the numbers are of the whole trace.\n");
+        return;
+    };
+    let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
+    for &row in rows.iter().take(most) {
+        let of = |column| number(spread, column, row).unwrap_or(0.0);
+        let rank = number(spread, "rank", row).map_or_else(String::new, |rank| format!(" of rank {rank}"));
+        let process = text(spread, "process", row).map_or_else(String::new, |name| format!(", process {name}"));
         let _ = writeln!(
             out,
-            "- rank {} device {}: {} {:.1} %, {}",
-            number(time, "rank", row).unwrap_or(0.0),
-            number(time, "device", row).unwrap_or(0.0),
-            text(time, "category", row).unwrap_or_default(),
-            number(time, "percent", row).unwrap_or(0.0),
-            human::duration(number(time, "time_ns", row).unwrap_or(0.0) as i64),
+            "Steps{rank}{process}: {}, mean {:.0} us, median {:.0}, min {:.0}, max {:.0}",
+            of("steps"),
+            of("mean_us"),
+            of("median_us"),
+            of("min_us"),
+            of("max_us")
         );
     }
+    more(rows.len(), most, "lines of steps", out);
 }
 
-/// The findings of all ranks of a job, merged as `findings` does; of other traces those of the first.
-fn all_findings(session: &Session<'_>) -> Option<Findings> {
-    let options = Options::default();
-    let is_job = session.infos.iter().all(|info| info.rank_from_file);
-    let looked_at = if is_job { session.infos.len() } else { 1 };
-    let ranks = session.set.traces.iter().zip(&session.infos).take(looked_at);
-    let found = ranks.filter_map(|(trace, info)| Some((info.rank, findings::find(trace, &options).ok()?)));
-    findings::merge(found.collect(), &options, &|_| true)
+/// How many of these are not listed.
+fn more(count: usize, listed: usize, what: &str, out: &mut String) {
+    if count > listed {
+        let _ = writeln!(out, "and {} more {what}", count - listed);
+    }
 }
 
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
     let of = if found.steps == 0 { "the trace" } else { "a step" };
     let _ = writeln!(out, "\nFindings, by predicted gain ({of} takes {}):", human::duration(found.step_ns));
-    for (at, finding) in found.findings.iter().take(FINDINGS).enumerate() {
+    for (at, finding) in listed(&found.findings) {
+        // Where it gains least is left to `findings`.
+        let on = on_ranks(found, finding).unwrap_or_default();
+        let end = [", most on", ", as told"].iter().filter_map(|end| on.find(end)).min().unwrap_or(on.len());
+        let on = if on.is_empty() { on } else { format!("; {}", &on[..end]) };
         let _ = writeln!(
             out,
-            "{}. {} {}{}",
+            "{}. {} {}{}{on}",
             at + 1,
             finding.rule.code,
             short(&finding.title, lengths.title),
@@ -184,6 +185,9 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
         if !place.is_empty() {
             let _ = writeln!(out, "   at {}", short(&place, lengths.title));
         }
+        if let Some(change) = &finding.change {
+            let _ = writeln!(out, "   change {}", short(&place_of(&change.text()), lengths.title));
+        }
     }
     if found.findings.is_empty() {
         out.push_str("none\n");
@@ -191,9 +195,25 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     for line in stackline_present::findings::uncovered(found) {
         let _ = writeln!(out, "{}", short(&place_of(&line), lengths.uncovered));
     }
+    // The head has those of the window.
+    let notes: Vec<&String> = found.notes.iter().filter(|note| !out.contains(note.as_str())).take(FINDINGS).collect();
+    for note in notes {
+        let _ = writeln!(out, "Note: {}", short(note, lengths.uncovered));
+    }
+}
+
+/// The first findings with their positions; of those of memory, which stand behind all that gain time, at least one.
+fn listed(findings: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
+    let has_memory = findings.iter().take(FINDINGS).any(|finding| finding.memory.is_some());
+    let is_of_memory = |finding: &(usize, &Finding)| finding.1.memory.is_some();
+    let first_of_memory = findings.iter().enumerate().find(is_of_memory).filter(|_| !has_memory);
+    findings.iter().enumerate().take(FINDINGS).chain(first_of_memory)
 }
 
 fn gain(finding: &Finding, found: &Findings) -> String {
+    if let Some(saved) = &finding.memory {
+        return format!("; predicted saving {}", memory_gain(saved));
+    }
     let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
@@ -205,47 +225,65 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     })
 }
 
-fn kernels_of(kernels: &Table, trace: Option<&Trace>, lengths: Lengths, out: &mut String) {
+/// What numbers are summed over; nothing of a single trace.
+fn summed_over(traces: usize) -> String {
+    if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
+}
+
+fn kernels_of(kernels: &Table, session: &Session<'_>, lengths: Lengths, out: &mut String) {
+    let traces = &session.set.traces;
     let _ = writeln!(
         out,
-        "\nKernels by time (share of all GPU work; input shapes of the operator that launched most of it):"
+        "\nKernels by time{} (share of all GPU work; input shapes of the operator that launched most of it):",
+        summed_over(traces.len())
     );
-    let kernels = top(kernels, "total_ns", KERNELS);
-    let names: Vec<&str> = (0..kernels.rows()).filter_map(|row| text(&kernels, "name", row)).collect();
-    let shapes = trace.map(|trace| shapes(trace, &names)).unwrap_or_default();
-    let shown = names::apart(&names, lengths.name);
-    for (row, (name, shown)) in names.iter().zip(&shown).enumerate() {
-        let shape = shapes.get(*name);
+    let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
+    let all: f64 = kernels.iter().map(|kernel| kernel.sums[0]).sum();
+    let kernels = &kernels[..kernels.len().min(KERNELS)];
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name).collect();
+    let shapes = shapes(traces, session.scope, &names);
+    for (kernel, shown) in kernels.iter().zip(names::apart(&names, lengths.name)) {
+        let shape = shapes.get(kernel.name);
         let shape = shape.map_or_else(String::new, |shape| format!(", shapes {}", short(shape, lengths.shape)));
         let _ = writeln!(
             out,
             "- {shown}: {}, {:.1} %, {} calls{shape}",
-            human::duration(number(&kernels, "total_ns", row).unwrap_or(0.0) as i64),
-            number(&kernels, "percent", row).unwrap_or(0.0),
-            number(&kernels, "count", row).unwrap_or(0.0),
+            human::duration(kernel.sums[0] as i64),
+            100.0 * kernel.sums[0] / all.max(1.0),
+            kernel.sums[1],
         );
     }
 }
 
-fn operators_of(operators: &Table, lengths: Lengths, out: &mut String) {
-    let _ = writeln!(out, "\nOperators by own CPU time:");
-    let operators = top(operators, "host_self_us", KERNELS);
-    for row in 0..operators.rows() {
-        let _ = writeln!(
-            out,
-            "- {}: {:.0} us, {} calls",
-            short(text(&operators, "name", row).unwrap_or_default(), lengths.name),
-            number(&operators, "host_self_us", row).unwrap_or(0.0),
-            number(&operators, "calls", row).unwrap_or(0.0),
-        );
+fn operators_of(operators: &Table, traces: usize, lengths: Lengths, out: &mut String) {
+    let _ = writeln!(out, "\nOperators by own CPU time{}:", summed_over(traces));
+    for operator in ranks::by_name(operators, &["host_self_us", "calls"]).iter().take(KERNELS) {
+        let (name, us, calls) = (short(operator.name, lengths.name), operator.sums[0], operator.sums[1]);
+        let _ = writeln!(out, "- {name}: {us:.0} us, {calls} calls");
     }
 }
 
-/// The input shapes of the operators that launched most of each kernel's time; without those that are not recorded.
-fn shapes<'t>(trace: &'t Trace, kernels: &[&'t str]) -> BTreeMap<&'t str, String> {
-    let dims = trace.attr("Input Dims");
+/// The input shapes of the operators that launched most of each kernel's time, over all traces; without those that are not recorded.
+fn shapes<'t>(traces: &'t [Trace], scope: Scope, kernels: &[&'t str]) -> BTreeMap<&'t str, String> {
     let mut times: BTreeMap<(&str, &str), i64> = BTreeMap::new();
-    for gpu in trace.gpu.ids() {
+    for trace in traces {
+        shapes_of(trace, scope, kernels, &mut times);
+    }
+    let mut most: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+    for ((name, shape), ns) in times {
+        let known = most.entry(name).or_insert((ns, shape));
+        if ns > known.0 {
+            *known = (ns, shape);
+        }
+    }
+    most.into_iter().map(|(name, (_, shape))| (name, shape.replace(", ", ",").replace(",[]", ""))).collect()
+}
+
+/// Adds the time of kernels by their names and the input shapes of what launched them.
+fn shapes_of<'t>(trace: &'t Trace, scope: Scope, kernels: &[&str], times: &mut BTreeMap<(&'t str, &'t str), i64>) {
+    let (dims, work) = (trace.attr("Input Dims"), scope.resolved(trace));
+    let work = work.gpu_work(trace);
+    for gpu in trace.gpu.ids().filter(|&gpu| work.has(gpu)) {
         let name = trace.strings.get(trace.events.name[trace.gpu.event[gpu.index()].index()]);
         let operator = trace.gpu.operator[gpu.index()];
         if !kernels.contains(&name) || operator == EventId::NONE {
@@ -263,14 +301,6 @@ fn shapes<'t>(trace: &'t Trace, kernels: &[&'t str]) -> BTreeMap<&'t str, String
             *times.entry((name, shape)).or_default() += trace.events.dur[trace.gpu.event[gpu.index()].index()];
         }
     }
-    let mut most: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
-    for ((name, shape), ns) in times {
-        let known = most.entry(name).or_insert((ns, shape));
-        if ns > known.0 {
-            *known = (ns, shape);
-        }
-    }
-    most.into_iter().map(|(name, (_, shape))| (name, shape.replace(", ", ",").replace(",[]", ""))).collect()
 }
 
 /// The first characters of a text, on one line.
@@ -278,14 +308,28 @@ fn short(text: &str, most: usize) -> String {
     stackline_present::terminal::shorten(&stackline_present::terminal::clean(text), most)
 }
 
+/// The beginning of a text that takes at most so many bytes, with a mark where it was cut.
+fn within(text: &str, most: usize) -> String {
+    const MARK: char = '…';
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}{MARK}", &text[..boundary(text, most.saturating_sub(MARK.len_utf8()))])
+}
+
+/// The last boundary of characters that is not behind this byte.
+fn boundary(text: &str, mut byte: usize) -> usize {
+    while !text.is_char_boundary(byte) {
+        byte -= 1;
+    }
+    byte
+}
+
 /// As many whole lines as fit, and a last one that says which commands show the rest.
 fn cut(mut text: String, commands: &str) -> String {
-    let more = format!("\nMore: {}\n", short(commands, MOST / 2));
+    let more = format!("\nMore: {}\n", within(&stackline_present::terminal::clean(commands), MOST / 2));
     if text.len() + more.len() > MOST {
-        let mut end = MOST - more.len();
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = boundary(&text, MOST - more.len());
         text.truncate(text[..end].rfind('\n').map_or(0, |at| at + 1));
     }
     text.push_str(&more);
@@ -304,6 +348,10 @@ mod tests {
         let mut whole = text.lines().filter(|line| !line.is_empty());
         assert!(whole.all(|line| line == "a kernel of some name – 100 µs" || line.starts_with("More: ")));
         assert!(cut("one\n".into(), "stackline").starts_with("one\n\nMore"));
+        // A path may be longer than all of it, and a character more than a byte.
+        let path = "\u{754c}".repeat(1363);
+        let text = cut("one\n".repeat(2000), &path);
+        assert!(text.len() <= MOST && text.starts_with("one\n") && text.ends_with("\u{754c}…\n"), "{}", text.len());
     }
 
     #[test]

@@ -11,7 +11,8 @@ pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
     // Different names have different texts here, of which the beginnings may be alike.
     let told = short_names(&owned);
     let name = |row: usize| {
-        let others: Vec<usize> = (0..names.len()).filter(|other| *other != row && cut[*other] == cut[row]).collect();
+        let others = (0..names.len()).filter(|&other| names[other] != names[row] && cut[other] == cut[row]);
+        let others: Vec<usize> = others.collect();
         if others.is_empty() {
             return cut[row].clone();
         }
@@ -60,7 +61,7 @@ pub(super) fn without_folders(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{apart, without_folders};
+    use super::{apart, short, without_folders};
     use std::collections::BTreeSet;
 
     #[test]
@@ -87,6 +88,8 @@ mod tests {
         let [mul, add] = ["BinaryFunctor<MulFunctor>", "BinaryFunctor<AddFunctor>"].map(functor);
         let shown = apart(&[&mul, &add], 40);
         assert!(shown[0].contains("Mul") && shown[1].contains("Add"), "{shown:?}");
+        // A name that stands twice is no other one.
+        assert_eq!(apart(&[&begun[0], &begun[0]], 72), [short(&begun[0], 72), short(&begun[0], 72)]);
         assert_eq!(apart(&["\u{e9}".repeat(100).as_str(), ""], 10).len(), 2);
     }
 

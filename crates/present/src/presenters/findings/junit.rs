@@ -139,7 +139,8 @@ fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) 
     let line = |f: &&Finding| {
         let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": gains {gain}"));
         let on = on_ranks(shown.found, f).map_or_else(String::new, |on| format!(" ({on})"));
-        format!("{}{gain}{on}\n{}\n{}\n{}\n", place(f), f.title, evidence(f), f.rule.advice)
+        let change = f.change.as_ref().map_or_else(String::new, |at| format!("\nchange here: {}", at.text()));
+        format!("{}{gain}{on}{change}\n{}\n{}\n{}\n", place(f), f.title, evidence(f), f.rule.advice)
     };
     let text = clean(&found.iter().map(line).collect::<Vec<_>>().join("\n"));
     let failure = writer.create_element("failure").with_attribute(("message", message.as_str()));

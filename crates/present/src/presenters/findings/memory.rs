@@ -5,7 +5,8 @@ use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
 
 /// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is nearly as high: `12.0 MiB at the peak of
 /// cuda:0 (41.2 %), which falls by it alone by 3.0 MiB`.
-pub(super) fn gain(saved: &MemoryGain) -> String {
+#[must_use]
+pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
         let falls = match (saved.lowers_bytes, saved.low_bytes) {
             (0, _) => "does not fall by it alone: another moment is as high".to_owned(),

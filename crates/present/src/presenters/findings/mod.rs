@@ -15,6 +15,7 @@ pub use evidence::Evidence;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
+pub use memory::gain as memory_gain;
 pub use sarif::{Tool, sarif};
 pub use text::text;
 pub use uncovered::uncovered;
@@ -173,7 +174,8 @@ fn length(found: &Findings) -> String {
 }
 
 /// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), told of rank 0`; nothing of one trace.
-fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
+#[must_use]
+pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let told = finding.told_of()?;
     let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
     let on =

@@ -4,7 +4,7 @@ use super::{Change, Ignored, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{
-    Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, fingerprints, rules,
+    Finding, Findings, Place, Reason, Rule, RuleInfo, Unchecked, evidence, fingerprints, rules,
 };
 use std::collections::BTreeMap;
 use std::ptr;
@@ -136,13 +136,17 @@ fn result(
     (finding, change, suppressed): Told<'_>,
     fingerprint: Option<&String>,
 ) -> Value {
-    let gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
+    let mut gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
+    // Editors that show no related locations show the message.
+    if let Some(change) = &finding.change {
+        gain.push_str(&format!(" {CHANGE}: {}.", change.text()));
+    }
     let mut result = json!({
         "ruleId": finding.rule.code,
         "ruleIndex": shown.found.rules.iter().position(|rule| rule.code == finding.rule.code),
         "level": level(shown, finding),
         "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
-        "locations": locations(finding, tool),
+        "locations": [location(&finding.place, tool)],
         "partialFingerprints": {"stackline/v1": fingerprint},
         "properties": {
             "gainNs": finding.gain.map(|gain| gain.ns),
@@ -162,6 +166,11 @@ fn result(
             result["properties"][key] = json!(bytes);
         }
         result["properties"]["device"] = json!(saved.device);
+    }
+    if let Some(change) = &finding.change {
+        let mut location = location(change, tool);
+        location["message"] = json!({"text": CHANGE});
+        result["relatedLocations"] = json!([location]);
     }
     if let Some(on) = on_ranks(shown.found, finding) {
         let text = format!("{}.{gain} {} {}", finding.title, capital(&format!("{on}.")), finding.rule.advice);
@@ -194,9 +203,11 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
     if finding.gain_ns() * 20 >= shown.found.step_ns.max(1) { "warning" } else { "note" }
 }
 
-/// Where a finding is: without a file of the program, in the run itself. Code hosts refuse results without a file.
-fn locations(finding: &Finding, tool: &Tool<'_>) -> Value {
-    let place = &finding.place;
+/// How the place of the edit is called where a finding is seen elsewhere.
+const CHANGE: &str = "Change here";
+
+/// A place: without a file of the program, in the run itself. Code hosts refuse results without a file.
+fn location(place: &Place, tool: &Tool<'_>) -> Value {
     let mut location = json!({});
     location["physicalLocation"]["artifactLocation"] = match &place.file {
         Some(file) => json!({"uri": uri(tool.below(file))}),
@@ -213,7 +224,7 @@ fn locations(finding: &Finding, tool: &Tool<'_>) -> Value {
     if !logical.is_empty() {
         location["logicalLocations"] = json!(logical);
     }
-    json!([location])
+    location
 }
 
 /// A path as a reference that may stand in a document (RFC 3986): all but what is allowed in paths is escaped.

@@ -5,11 +5,10 @@
 
 use super::thread::{Thread, inclusive, upwards};
 use crate::calls::IMPORT;
-use crate::vocabulary::packages::TORCH;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
-use stackline_model::vocabulary::{FRAMEWORKS, Framework, is_in_package};
+use stackline_model::vocabulary::{FRAMEWORKS, Framework, TORCH, is_in_package};
 use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallStats, CallTree, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 

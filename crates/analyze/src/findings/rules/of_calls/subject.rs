@@ -3,10 +3,11 @@
 use super::super::busy_python;
 use super::steps::{Steps, below};
 use super::thread::{Known, Thread, Time, is_of_autograd, upwards};
-use crate::findings::place::{Place, is_own};
+use crate::findings::place::Place;
 use crate::findings::rule::Rule;
 use crate::findings::settings::Settings;
 use stackline_model::names::MODULE_PREFIX;
+use stackline_model::vocabulary::is_own_code;
 use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, CallThreadId, CallTree};
 use std::collections::BTreeMap;
 
@@ -185,7 +186,7 @@ fn uses_gpu(tree: &CallTree) -> bool {
 /// By node, the nearest one of the user's own code, and whether what runs there is the user's own.
 fn lines(tree: &CallTree, names: &[String]) -> (Vec<CallNodeId>, Vec<bool>) {
     let is_users_frame = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => is_own(tree.strings.get(file)),
+        CallFrame::Python { file, .. } => is_own_code(tree.strings.get(file)),
         _ => false,
     };
     let own: Vec<bool> = tree.frames.iter().map(is_users_frame).collect();
@@ -225,7 +226,7 @@ pub fn place_of_call(tree: &CallTree, node: CallNodeId) -> Place {
                 place.module = Some(format!("{MODULE_PREFIX}{}", frame.name(&tree.strings)));
             }
             CallFrame::Operator { name, .. } => place.operator = Some(text(name)),
-            CallFrame::Python { file, .. } if is_own(tree.strings.get(file)) => {
+            CallFrame::Python { file, .. } if is_own_code(tree.strings.get(file)) => {
                 note_line(&mut place, tree, frame);
                 return place;
             }

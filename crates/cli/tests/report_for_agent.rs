@@ -1,0 +1,129 @@
+//! `report --for-agent`: one window, all ranks, at most 4,096 bytes.
+
+use crate::common::{corpus, sample, stdout, write, write_sample};
+use serde_json::{Value, json};
+use stackline_testkit::mini::MiniTrace;
+
+#[test]
+fn kernels_of_several_ranks_are_summed_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..4).for_each(|rank| drop(write_sample(folder.path(), rank)));
+    let shown = stdout(&["report", folder.path().to_str().unwrap(), "--for-agent"]);
+    assert!(shown.contains("\nKernels by time, summed over the 4 traces ("), "{shown}");
+    let of = |name: &str| shown.lines().filter(|line| line.starts_with(&format!("- {name}"))).collect::<Vec<_>>();
+    // Three steps of four ranks: 400 of 545 µs a step.
+    assert_eq!(of("nccl"), ["- ncclDevKernel_AllReduce_Sum_f32_RING_LL: 4800 µs, 73.4 %, 12 calls"], "{shown}");
+    assert_eq!(of("ampere"), ["- ampere_sgemm_32x32_tn: 1440 µs, 22.0 %, 12 calls, shapes [[4,8],[8,16]]"], "{shown}");
+    assert_eq!(of("void splitKreduce").len(), 1, "{shown}");
+    assert!(!shown.contains("differs at"), "{shown}");
+    assert!(of("computation")[0].contains(" % on rank "), "{shown}");
+}
+
+#[test]
+fn findings_are_of_the_window_of_the_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = MiniTrace::new(r#"file deviceProperties=[{"id": 0}]"#);
+    let mut at = 1000;
+    for step in 0..4_i64 {
+        let kernel_us = 300 * (step + 1);
+        let length = kernel_us + 320;
+        trace.add_at(
+            at,
+            &format!(
+                "1/1     user_annotation  ProfilerStep#{step}    0+{length}
+                 1/1     python_function  train.py(10): step     1+{}
+                 1/1     cpu_op           aten::mm               2+10
+                 1/1     cuda_runtime     cudaLaunchKernel       4+5    correlation={}
+                 1/1     cpu_op           aten::item             14+{}
+                 1/1     cuda_runtime     cudaStreamSynchronize  15+{}  correlation={}
+                 gpu0/7  kernel           gemm                   12+{kernel_us}  correlation={}",
+                length - 2,
+                2 * step + 1,
+                kernel_us + 4,
+                kernel_us + 2,
+                2 * step + 2,
+                2 * step + 1,
+            ),
+        );
+        at += length + 10;
+    }
+    let file = write(folder.path(), "t.json", trace.json());
+    for window in [&["--steps", "1..1"][..], &["--steps", "3..3"], &["--whole"], &[]] {
+        let command = |first: &[&str]| stdout(&[first, window].concat());
+        let findings: Value = serde_json::from_str(&command(&["findings", &file, "--format", "json"])).unwrap();
+        let (ns, steps) = (findings["step_ns"].as_i64().unwrap(), findings["steps"].as_i64().unwrap());
+        let of = if steps == 0 { "the trace" } else { "a step" };
+        let head = format!("\nFindings, by predicted gain ({of} takes {}):\n", stackline_present::human::duration(ns));
+        let shown = command(&["report", &file, "--for-agent"]);
+        assert!(shown.contains(&head), "{window:?}: {head}: {shown}");
+        let first = &findings["tables"]["findings"]["rows"][0];
+        let line = format!("\n1. {} {}", first["code"].as_str().unwrap(), first["title"].as_str().unwrap());
+        assert!(shown.contains(&line), "{window:?}: {line}: {shown}");
+    }
+}
+
+#[test]
+fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = write(folder.path(), "one.json", sample(0).json());
+    let other = write(folder.path(), "other.json", sample(0).json());
+    let shown = stdout(&["report", &one, &other, "--for-agent"]);
+    assert!(shown.contains("\nNote: findings are of one.json alone: "), "{shown}");
+}
+
+/// What a text of many ranks says at the top leaves room for kernels.
+#[test]
+fn many_ranks_leave_room_for_kernels() {
+    let Some(file) = corpus("bundles/param-dlrm_kineto.tar.gz") else { return };
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    let (_, kernels) = shown.split_once("\nKernels by time, summed over the 8 traces (").unwrap();
+    assert!(kernels.lines().filter(|line| line.starts_with("- ")).count() == 10 && shown.len() <= 4096, "{shown}");
+    assert!(!kernels.contains("differs at"), "{shown}");
+}
+
+/// An optimizer of many small kernels, which `build` made.
+#[test]
+fn the_place_of_the_edit_is_named_where_it_is_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = MiniTrace::new(
+        r#"file deviceProperties=[{"id": 0}]
+        1/1 python_function train.py(41): build 0+20
+        1/1 python_function torch/optim/adamw.py(12): __init__ 5+10"#,
+    );
+    for step in 0..3_i64 {
+        let at = 1000 + 1000 * step;
+        trace.add_at(
+            at,
+            &format!(
+                "1/1 user_annotation ProfilerStep#{step} 0+900
+                 1/1 python_function train.py(10): step 1+890
+                 1/1 user_annotation Optimizer.step#AdamW.step 2+880"
+            ),
+        );
+        for op in 0..60 {
+            let (from, call) = (5 + 14 * op, 100 * step + op + 1);
+            trace.add_at(
+                at,
+                &format!(
+                    "1/1 cpu_op aten::add_ {from}+12
+                     1/1 cuda_runtime cudaLaunchKernel {}+5 correlation={call}
+                     gpu0/7 kernel add {}+3 correlation={call}",
+                    from + 3,
+                    from + 10
+                ),
+            );
+        }
+    }
+    let file = write(folder.path(), "t.json", trace.json());
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    assert!(shown.contains("\n   at train.py:10 in step\n   change train.py:41 in build\n"), "{shown}");
+    let sarif: Value = serde_json::from_str(&stdout(&["findings", &file, "--as", "sarif"])).unwrap();
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let result = results.iter().find(|result| result["ruleId"] == "SL015").unwrap();
+    let line = |of: &str| &result[of][0]["physicalLocation"]["region"]["startLine"];
+    assert_eq!((line("locations"), line("relatedLocations")), (&json!(10), &json!(41)));
+    assert!(result["message"]["text"].as_str().unwrap().contains(" Change here: train.py:41 in build."), "{result}");
+    let others = results.iter().filter(|result| result["ruleId"] != "SL015");
+    assert!(others.clone().all(|result| result.get("relatedLocations").is_none()));
+    assert!(stdout(&["findings", &file, "--as", "junit"]).contains("\nchange here: train.py:41 in build\n"));
+}
