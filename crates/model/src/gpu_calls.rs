@@ -292,8 +292,9 @@ pub fn copy_direction(operation: &str) -> Option<CopyDirection> {
 }
 
 impl Trace {
-    /// The [launches without work](Trace::launches_without_work), each once where two interfaces record it: a driver's call within that
-    /// of a runtime (Level Zero in SYCL's) is the same launch, and has the work of either.
+    /// Runtime and driver calls that put work on a device ([`is_launch`]) and launched no operation of the GPU table, in the order of the
+    /// events; without those that a thread made while it captured them into a graph. Each counts once where two interfaces record it: a
+    /// driver's call within that of a runtime (Level Zero in SYCL's) is the same launch, and has the work of either.
     #[must_use]
     pub fn unrecorded_launches(&self) -> Vec<EventId> {
         let without = self.launches_without_work();

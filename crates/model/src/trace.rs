@@ -224,8 +224,9 @@ impl Trace {
     }
 
     /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) and launched no operation of the GPU
-    /// table, in the order of the events; without those that a thread made while it captured them into a graph.
-    pub fn launches_without_work(&self) -> Vec<EventId> {
+    /// table, in the order of the events; without those that a thread made while it captured them into a graph. A call within
+    /// another one may be the same launch: see [`Self::unrecorded_launches`].
+    pub(crate) fn launches_without_work(&self) -> Vec<EventId> {
         let captures = self.captures();
         let is_captured = |event: EventId| {
             let start = self.events.start[event.index()];

@@ -25,7 +25,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All of them, in the order shown.
+    /// All, as shown.
     pub const ALL: [Self; 5] = [Self::Steps, Self::Operators, Self::Kernels, Self::Paths, Self::Functions];
 
     /// Stable text name.
@@ -124,7 +124,6 @@ impl Change {
     }
 
     /// How much more time it takes per step.
-    #[must_use]
     pub fn change_ns(&self) -> f64 {
         self.after_ns - self.before_ns
     }

@@ -117,9 +117,12 @@ pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Resul
     Ok(merged)
 }
 
+/// Something of ranks, by their numbers.
+type OfRanks<T> = Vec<(i64, T)>;
+
 /// Findings of ranks as one, with those of memory, and why ranks are left out.
 fn together(
-    (found, failed): (Vec<(i64, Findings)>, Vec<(i64, CriticalPathError)>),
+    (found, failed): (OfRanks<Findings>, OfRanks<CriticalPathError>),
     memory: Option<&MemoryTrace>,
     (options, keep): (&Options, &dyn Fn(&Finding) -> bool),
 ) -> Result<Findings> {

@@ -41,7 +41,8 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
         (number(time, "rank", row).map(|rank| rank as i64), number(time, "device", row).map_or(0, |id| id as i64))
     };
     // The rows of a device add up to its window.
-    let (mut windows, mut categories): (BTreeMap<Device, f64>, Vec<(&str, BTreeMap<Device, f64>)>) = Default::default();
+    let mut windows: BTreeMap<Device, f64> = BTreeMap::new();
+    let mut categories: Vec<(&str, BTreeMap<Device, f64>)> = Vec::new();
     for row in 0..time.rows() {
         let (category, ns) = (text(time, "category", row).unwrap_or_default(), number(time, "time_ns", row));
         let ns = ns.unwrap_or(0.0);

@@ -1,0 +1,42 @@
+# What `./dev` installs for its tests: PyTorch, what opens exports, a browser. Each is made once, for all checkouts.
+# Used: $python, steps (an array), step.
+
+# A Python with a stock PyTorch (python/torch_env.py; made once, for all checkouts); its path goes to stdout.
+torch_environment() {
+  if [ -n "${STACKLINE_TORCH:-}" ]; then
+    echo "$STACKLINE_TORCH"
+  else
+    "$python" python/torch_env.py --python "$python"
+  fi
+}
+
+# What opens our exports (python/consumers_env.py; made once, for all checkouts); its path goes to stdout.
+consumers_environment() {
+  if [ -n "${STACKLINE_CONSUMERS:-}" ]; then
+    echo "$STACKLINE_CONSUMERS"
+  else
+    "$python" python/consumers_env.py
+  fi
+}
+
+# What shows the page to its tests (python/browser_env.py; made once, for all checkouts); its path goes to stdout.
+browser_environment() {
+  "$python" python/browser_env.py
+}
+
+# needs PID LOG VARIABLE NAME: waits for an environment, and makes it known to the tests. Without it they skip what needs
+# it; in CI that is a failure.
+needs() {
+  if wait "$1"; then
+    export "$3=$(cat "$2.path")"
+    step "$4" cat "$2.path"
+    return
+  fi
+  cat "$2"
+  unset "$3"
+  if [ "${CI:-}" = true ]; then
+    step "$4" false
+  else
+    echo "no $4: what needs it is not tested ($3 names one)"
+  fi
+}
