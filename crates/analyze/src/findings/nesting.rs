@@ -110,15 +110,15 @@ mod tests {
 
     #[test]
     fn events_within_a_span_are_one_range() {
-        // 0 (1 (3 4) 2) 5 (6)
+        // 0 (2 1 (3 4)) 5 (6): what is found first comes first.
         let trace = nested(&[None, Some(0), Some(0), Some(1), Some(1), None, Some(5)]);
         let id = EventId::new;
         let ids = |all: &[usize]| all.iter().map(|&at| id(at)).collect::<Vec<_>>();
         let nesting = Nesting::of(&trace, ids(&[4, 2, 3, 6, 3]));
-        assert_eq!(nesting.events(), ids(&[3, 4, 2, 6]));
+        assert_eq!(nesting.events(), ids(&[2, 3, 4, 6]));
         assert_eq!(nesting.ranges(&ids(&[0, 5])), [0..3, 3..4]);
         assert_eq!(nesting.ranges(&ids(&[3, 1, 0])), [0..0, 0..0, 0..3], "the outermost one has all");
-        assert_eq!(nesting.ranges(&ids(&[2, 1])), [2..3, 0..2]);
+        assert_eq!(nesting.ranges(&ids(&[2, 1])), [0..1, 1..3]);
         assert_eq!(nesting.inside(&ids(&[2, 1, 6])), ids(&[2, 3, 4, 6]));
         let deep = Nesting::of(&nested(&[None, Some(0), Some(1)]), ids(&[2]));
         assert_eq!(deep.ranges(&ids(&[1, 0, 2])), [0..0, 0..1, 0..0], "of equal ranges that of the outermost");

@@ -27,8 +27,16 @@ pub(super) fn joined(
         with_cause(straggler, &findings[at]);
     }
     // The last one may wait, too, for what it sent to come back: far less.
-    // Collectives last until the last rank has come: what they take there is what is left of them once it comes in time.
-    let is_longer = |finding: &Finding| finding.rule.code == COLLECTIVES && finding.told_of() != Some(last);
+    let is_effect = |finding: &Finding| {
+        let there = finding.ranks.iter().filter(|of| of.rank == last).filter_map(|of| of.gain_ns).max();
+        waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
+    };
+    let mut effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
+    // Collectives, and waits for them, last until the last rank has come: what they take there is what is left of them once it comes in
+    // time.
+    let is_longer = |finding: &Finding| {
+        (finding.rule.code == COLLECTIVES || waits_for_ranks(finding)) && finding.told_of() != Some(last)
+    };
     for finding in findings.iter_mut().filter(|finding| is_longer(finding)) {
         if let Some(there) = on_last(finding) {
             let gain_ns = |of: &OfRank| of.gain_ns.filter(|_| of.rank == last);
@@ -36,11 +44,7 @@ pub(super) fn joined(
             *finding = Finding { ranks, ..there };
         }
     }
-    let is_effect = |finding: &Finding| {
-        let there = finding.ranks.iter().filter(|of| of.rank == last).filter_map(|of| of.gain_ns).max();
-        is_longer(finding) || waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
-    };
-    let effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
+    effects.extend(findings.extract_if(.., |finding| is_longer(finding)));
     let mut codes: Vec<&str> = effects.iter().map(|finding| finding.rule.code.as_str()).collect();
     codes.sort_unstable();
     codes.dedup();

@@ -6,6 +6,7 @@ use crate::critical_path::exact::what_if::Gain;
 use crate::critical_path::exact::{Category, Hop};
 use crate::findings::subject::Subject;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::is_kernel_launch;
 use stackline_model::{EventId, EventKind, StrId, TrackId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -194,11 +195,15 @@ impl Groups {
 }
 
 /// Of groups in their order those that share less than half of their path with one before them, and calls that are large; of what a
-/// function calls also what takes so much of the path that it is to be named in any case.
+/// function calls also what takes so much of the path that it is to be named in any case. Launches of kernels tell nothing of the
+/// operators that launch.
 pub(super) fn apart<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
-    (large_ns, is_large): (i64, &dyn Fn(&Group) -> bool),
+    subject: &Subject<'_>,
+    large_ns: i64,
 ) -> Vec<(&'g Group, Option<Gain>)> {
+    let is_call = |group: &Group| group.kind == LargeKind::Call;
+    let is_launch = |group: &Group| is_call(group) && is_kernel_launch(subject.trace().strings.get(group.name));
     let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
     for (group, gain) in groups {
         let is_large_in = |function: &Group| {
@@ -207,9 +212,10 @@ pub(super) fn apart<'g>(
         let is_new = |(before, _): &(&Group, Option<Gain>)| {
             2 * group.shared_ns(before) <= group.path_ns.min(before.path_ns)
                 || group.path_ns == 0
+                || is_launch(before)
                 || is_large_in(before)
         };
-        if (group.kind == LargeKind::Call && is_large(group)) || kept.iter().all(is_new) {
+        if (is_call(group) && super::is_large(subject, group)) || kept.iter().all(is_new) {
             kept.push((group, gain));
         }
     }

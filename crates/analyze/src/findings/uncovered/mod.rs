@@ -234,7 +234,7 @@ pub(super) fn find<'a>(
     }
     let large_ns = (groups.path_ns as f64 * LARGE_PERCENT / 100.0) as i64;
     let priced = priced((ground, &subject), &wanted, replay, (step_ns, threads))?;
-    let found = groups::apart(priced, (large_ns, &is_large));
+    let found = groups::apart(priced, &subject, large_ns);
     let gains_much =
         |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
