@@ -301,6 +301,36 @@ fn a_call_in_flight_and_the_signal_are_told() {
     }
 }
 
+/// Shells start what runs in the background with SIGINT ignored; a program may handle it all the same.
+#[test]
+fn a_signal_that_is_ignored_at_first_reaches_its_handler() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "import pathlib, signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(7)); \
+                   pathlib.Path('ready').touch(); time.sleep(60)";
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "trap '' INT; exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_stackline"),
+        "record",
+        "-o",
+        "run.stackline",
+        "--",
+        "python3",
+        "-c",
+        program,
+    ]);
+    let mut child =
+        command.env("STACKLINE_RECORDER", recorder()).current_dir(folder.path()).stderr(Stdio::null()).spawn().unwrap();
+    while !folder.path().join("ready").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
 #[test]
 fn a_real_training_program() {
     let Some(python) = torch() else { return };

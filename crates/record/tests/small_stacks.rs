@@ -117,3 +117,20 @@ fn a_program_may_use_every_signal_number() {
         println!("{truth}");
     }
 }
+
+/// A thread has the room that the program gave it, and no more: what the recorder needs for native frames lies elsewhere.
+#[test]
+fn native_frames_need_little_of_a_threads_own_stack() {
+    let Some(python) = support::torch() else { return };
+    for kibibytes in ["64", "128", "200"] {
+        let run = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, run.path());
+        command.envs(OPTIONS).arg(here("tests/programs/thread_stacks.py")).arg(kibibytes);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{kibibytes} KiB: {} {}", output.status, text(&output.stderr));
+        assert_eq!(text(&output.stdout), "multiplied 500 times\n");
+        let stream = &streams(run.path())[0];
+        let is_native = |frame: &&FrameKey| matches!(frame, FrameKey::Native { .. });
+        assert!(stream.calls().iter().any(|(path, _)| path.iter().any(is_native)), "{kibibytes} KiB: no native frame");
+    }
+}

@@ -225,7 +225,7 @@ fn step_sentence(time: &StepTime) -> String {
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
     let (measure, waits) = match time.waits_ns {
-        Some(ns) => ("", format!(", waits {}", percent(ns))),
+        Some(ns) => ("", format!(", waits {} (for a processor, too)", percent(ns))),
         None => (" of CPU time", String::new()),
     };
     let busiest =

@@ -13,7 +13,9 @@ pub(super) fn sentence(tree: &CallTree) -> Option<String> {
         steps => format!("{steps} steps were"),
     };
     let Some(fraction) = most.fraction else {
-        return Some(format!("overhead of recording: too few steps to tell; {steps} not recorded to measure it"));
+        let why =
+            if most.unrecorded_steps < ENOUGH { "too few steps" } else { "steps differ too much from each other" };
+        return Some(format!("overhead of recording: {why} to tell; {steps} not recorded to measure it"));
     };
     let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
     Some(format!(
@@ -23,6 +25,9 @@ pub(super) fn sentence(tree: &CallTree) -> Option<String> {
         percent(fraction.high_ppm),
     ))
 }
+
+/// Unrecorded steps of six comparisons, which would tell the overhead if steps were alike.
+const ENOUGH: u64 = 24;
 
 /// As the JSON output has it: percents of the time of a step that is not recorded.
 pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
@@ -64,11 +69,17 @@ mod tests {
             sentence(&tree).unwrap(),
             "overhead of recording: too few steps to tell; 1 step was not recorded to measure it"
         );
+        tree.processes.push(process(52, None));
+        assert!(
+            sentence(&tree)
+                .unwrap()
+                .starts_with("overhead of recording: steps differ too much from each other to tell; 52")
+        );
         tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
         assert_eq!(
             sentence(&tree).unwrap(),
             "overhead of recording: 3.1 % of a step (-0.4 to 5.2 %); 63 steps were not recorded to measure it"
         );
-        assert_eq!(json(tree.processes[2].overhead)["low_percent"], -0.4);
+        assert_eq!(json(tree.processes[3].overhead)["low_percent"], -0.4);
     }
 }

@@ -122,12 +122,35 @@ impl Default for NativeStack {
     }
 }
 
+/// Stack that building a cache may take: it is made there and moved to the heap.
+const CACHE_STACK: usize = 256 << 10;
+
+/// A cache, made on a thread of its own where the calling one has little stack left: the program chose its size for what it does itself.
+fn new_cache() -> Box<Cache> {
+    let here = Registers::here().sp;
+    let has_room = super::stack_bounds().is_none_or(|(begin, _)| here.saturating_sub(begin) > CACHE_STACK);
+    if has_room {
+        return build_cache();
+    }
+    let made = crate::without_signals(|| {
+        let builder = std::thread::Builder::new().name("stackline-room".into()).stack_size(2 * CACHE_STACK);
+        builder.spawn(build_cache)
+    });
+    made.ok().and_then(|made| made.join().ok()).unwrap_or_else(build_cache)
+}
+
+/// Its frame is as large as what it builds.
+#[inline(never)]
+fn build_cache() -> Box<Cache> {
+    Box::default()
+}
+
 impl NativeStack {
     /// Room to walk one thread's stack.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            cache: Box::default(),
+            cache: new_cache(),
             frames: vec![0; MAX_NATIVE].into(),
             count: 0,
             window: Window::new(),

@@ -32,6 +32,10 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
         .spawn()
         .map_err(|error| not_started(program, &error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
+    // The command was told to ignore these, too (`nohup`), and may have a handler for them all the same.
+    for signal in PASSED_ON.into_iter().filter(|&signal| is_ignored(signal)) {
+        signals.handle().add_signal(signal).context("cannot handle signals")?;
+    }
     // `None` once it has ended: its number may then be another's.
     let alive = Arc::new(Mutex::new(Some(pid)));
     let handle = signals.handle();
@@ -87,7 +91,7 @@ fn wait_until_ended(pid: Pid) {
     while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
 }
 
-/// The signals to pass on, without those that this process was told to ignore: so must the command be (`nohup`).
+/// The signals to pass on, without those that this process was told to ignore: so must the command be when it starts.
 fn wanted() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
 }

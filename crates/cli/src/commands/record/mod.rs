@@ -133,12 +133,14 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
         }
     }
     let sources = if on.is_empty() { "no source on".to_owned() } else { format!("{} on", on.join(", ")) };
+    let lost = missing(tree);
+    let is_whole = lost.is_empty() && !tree.processes.is_empty();
     let nothing = match (tree.metrics.is_empty(), is_part) {
         (false, _) => "",
         (true, true) => "; nothing was measured: the part that was asked for may not have been reached",
-        (true, false) => "; no operator of PyTorch ran",
+        (true, false) if is_whole => "; no operator of PyTorch ran",
+        (true, false) => "; no measurement was written: whether operators of PyTorch ran is not known",
     };
-    let lost = missing(tree);
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
         "stackline: {how}{} call paths of {} ({}). Next: {}{nothing}{lost}{overhead}",
