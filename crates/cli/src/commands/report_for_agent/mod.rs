@@ -1,10 +1,12 @@
 //! `report --for-agent`: the report as little text for a language model.
 
-mod instead;
+mod calls;
+mod memory;
 mod names;
 mod ranks;
 
-pub(super) use instead::{of_calls, of_memory};
+pub(super) use calls::of_calls;
+pub(super) use memory::of_memory;
 
 use crate::session::Session;
 use crate::view::{number, text};
