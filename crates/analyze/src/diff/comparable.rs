@@ -126,9 +126,36 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         [0.0, 0.0] => ("operator calls", counts(|profile| &profile.operators)),
         of_kernels => ("GPU operations", of_kernels),
     };
+    let why = match knows_means(before) || knows_means(after) {
+        true => "and single steps were not kept",
+        false => "and neither has steps",
+    };
     (a.max(b) > OTHER_COUNTS * a.min(b)).then(|| {
-        format!("A holds {a:.0} {what} and B {b:.0}, and neither has steps: times of a call are compared, not those of the whole.")
+        format!("A holds {a:.0} {what} and B {b:.0}, {why}: times of a call are compared, not those of the whole.")
     })
+}
+
+/// How long a step takes in the mean, where single steps were not kept.
+pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
+    let mean = |side: &Side| {
+        let all: Vec<(i64, usize)> = side.iter().flatten().filter_map(|profile| profile.mean_step).collect();
+        let count: usize = all.iter().map(|(_, steps)| steps).sum();
+        let sum: f64 = all.iter().map(|(ns, steps)| *ns as f64 * *steps as f64).sum();
+        (count > 0).then(|| (sum / count as f64, count))
+    };
+    let ((a, in_a), (b, in_b)) = mean(before).zip(mean(after))?;
+    let change = 100.0 * (b - a) / a.max(1.0);
+    Some(format!(
+        "A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} %. Single steps were not kept: \
+         all else is of whole runs, start-up and imports included.",
+        a / 1e6,
+        b / 1e6
+    ))
+}
+
+/// Whether a side knows steps, but not each one.
+fn knows_means(side: &Side) -> bool {
+    side.iter().flatten().any(|profile| profile.mean_step.is_some())
 }
 
 /// Calls in all rows of a table, in the mean of a side's runs.
