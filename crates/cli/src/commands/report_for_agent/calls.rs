@@ -3,7 +3,7 @@
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::commands::how_it_ended::how_it_ended;
 use anyhow::Result;
-use stackline_analyze::calls::{fold_imports, source_lines};
+use stackline_analyze::calls::{fold_imports, source_lines_and_imports};
 use stackline_analyze::findings::{Options, Others, find_in_calls, step_time};
 use stackline_engine::Run;
 use stackline_model::{CallMetric, CallTree};
@@ -27,35 +27,44 @@ pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
     for problem in tree.report.problems.iter().take(FINDINGS) {
         let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
     }
-    if let Ok(found) = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true) {
-        findings_of(&found, LENGTHS[0], &mut out);
+    let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true);
+    if let Ok(found) = &found {
+        findings_of(found, LENGTHS[0], &mut out);
     }
     lines(&tree, &mut out);
-    Ok(cut(out, &format!("stackline findings {name}, stackline calls {name} --lines")))
+    // Where findings cannot be told, the command for them fails.
+    let findings = if found.is_ok() { format!("stackline findings {name}, ") } else { String::new() };
+    Ok(cut(out, &format!("{findings}stackline calls {name} --lines")))
 }
 
 /// The lines of Python that take most time themselves.
 fn lines(tree: &CallTree, out: &mut String) {
     let times = [CallMetric::RealTime, CallMetric::CpuTime, CallMetric::OperatorTime];
     let Some(metric) = times.into_iter().find(|metric| tree.measured().contains(metric)) else { return };
-    let mut lines = source_lines(tree, metric);
-    let all: u64 = lines.iter().map(|line| line.exclusive.sum).sum();
+    let (mut lines, imports) = source_lines_and_imports(tree, metric);
+    let all = lines.iter().map(|line| line.exclusive.sum).fold(imports, u64::saturating_add);
+    let cost = |sum: u64| {
+        let time = human::duration(i64::try_from(sum).unwrap_or(i64::MAX));
+        format!("{time}, {:.1} %", 100.0 * sum as f64 / all.max(1) as f64)
+    };
     lines.retain(|line| line.exclusive.sum > 0);
     lines.sort_by_key(|line| Reverse(line.exclusive.sum));
     let _ = writeln!(
         out,
-        "\nLines of Python by {} in them and in the operators that they call, imports included:",
+        "\nLines of Python by {} in them and in the operators that they call:",
         metric.title(&tree.strings)
     );
     for line in lines.iter().take(KERNELS) {
         let _ = writeln!(
             out,
-            "- {}:{} {}: {}, {:.1} %",
+            "- {}:{} {}: {}",
             short(&line.file, NAME),
             line.line,
             short(&line.function, NAME),
-            human::duration(i64::try_from(line.exclusive.sum).unwrap_or(i64::MAX)),
-            100.0 * line.exclusive.sum as f64 / all.max(1) as f64
+            cost(line.exclusive.sum)
         );
+    }
+    if imports > 0 {
+        let _ = writeln!(out, "- imports of modules, wherever: {}", cost(imports));
     }
 }
