@@ -135,6 +135,7 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
     let sources = if on.is_empty() { "no source on".to_owned() } else { format!("{} on", on.join(", ")) };
     let nothing = match (tree.metrics.is_empty(), is_part) {
         (false, _) => "",
+        (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
         (true, true) => "; nothing was measured: the part that was asked for may not have been reached",
         (true, false) => "; no operator of PyTorch ran",
     };
