@@ -207,3 +207,29 @@ pub(super) fn slow_steps(profile: &Profile) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::{Options, compare};
+
+    fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {
+        let mut profile = Profile { mean_step, ..Profile::default() };
+        let cell = super::super::profile::Cell { count: calls, cpu: 1_000, cpu_total: 1_000, ..Default::default() };
+        profile.totals = vec![cell];
+        profile.operators.entry("aten::mm".to_owned()).or_default().add(0, &cell);
+        vec![vec![profile]]
+    }
+
+    #[test]
+    fn steps_of_which_the_mean_is_known_are_not_denied() {
+        let options = || Options { level: 0.05, by_family: None };
+        let (before, after) = (recording(Some((100_000_000, 10)), 10), recording(Some((125_000_000, 20)), 20));
+        let diff = compare(&before, &after, options());
+        let told = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 %.";
+        assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(told)), "{:?}", diff.mean_steps);
+        assert!(diff.notes[0].starts_with(told) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
+        let diff = compare(&recording(None, 10), &recording(None, 20), options());
+        assert!(diff.mean_steps.is_none() && diff.warnings[0].contains("neither has steps"), "{diff:?}");
+    }
+}

@@ -149,3 +149,17 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
         command_line(next, &[PathBuf::from(run)]),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::summary;
+    use stackline_model::CallTree;
+
+    #[test]
+    fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
+        let of = |how| summary(&CallTree::default(), (how, "a.stackline", "calls"), false);
+        let failed = of("the command exited with 1. ");
+        assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
+        assert!(of("").contains("; no operator of PyTorch ran"));
+    }
+}
