@@ -114,6 +114,52 @@ fn what_has_nothing_in_it_says_so() {
 }
 
 #[test]
+fn snapshots_say_whether_call_paths_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let head = |value: &Value| {
+        std::fs::write(folder.path().join("one.json"), value.to_string()).unwrap();
+        shown(folder.path(), &["memory", "one.json"]).lines().nth(1).unwrap().to_owned()
+    };
+    let mut without_history = snapshot();
+    without_history["device_traces"] = json!([]);
+    assert!(head(&without_history).contains("no peak, and call paths only of what is in use"));
+    let text = snapshot().to_string().replace("\"frames\"", "\"other\"");
+    let without_paths: Value = serde_json::from_str(&text).unwrap();
+    assert!(head(&without_paths).contains("The snapshot has no call paths"));
+    let text = without_history.to_string().replace("\"frames\"", "\"other\"");
+    assert!(head(&serde_json::from_str(&text).unwrap()).contains("no peak, no call paths"));
+}
+
+/// Findings come before places, and those that are alike are one.
+#[test]
+fn findings_of_memory_are_told_to_language_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let late = |at: usize| format!("a o{at} 1000; k touch o{at}\n");
+    let freed = |at: usize| format!("f o{at}\n");
+    let text = (0..6).map(late).collect::<String>() + "k end >\n" + &(0..6).map(freed).collect::<String>() + "end\n";
+    std::fs::write(folder.path().join("late.memory"), text).unwrap();
+    let shown = shown(folder.path(), &["report", "late.memory", "--for-agent"]);
+    let findings: Vec<&str> = shown.lines().filter(|line| line.contains("SL05")).collect();
+    assert!((1..6).contains(&findings.len()) && shown.contains(" more like it"), "{shown}");
+    assert!(shown.find("\nFindings, by predicted saving:\n1. SL05").is_some(), "{shown}");
+    assert!(shown.find("Findings, by") < shown.find("In use at the peaks, by place"), "{shown}");
+    assert!(shown.ends_with("More: stackline memory late.memory, stackline findings late.memory\n"), "{shown}");
+}
+
+/// The number of a call is no time.
+#[test]
+fn sources_without_times_have_none() {
+    let folder = sample();
+    let peaks = |file: &str| {
+        let shown = shown(folder.path(), &["memory", file, "--format", "json"]);
+        let document: Value = serde_json::from_str(&shown).unwrap();
+        document["tables"]["memory_peaks"]["rows"][0].clone()
+    };
+    assert_eq!((&peaks("oom.json")["call"], &peaks("oom.json")["time"]), (&json!(2), &json!(19_000)));
+    assert!(peaks("program.memory")["time"].is_null(), "{}", peaks("program.memory"));
+}
+
+#[test]
 fn what_is_cut_off_is_told() {
     let folder = sample();
     let late = |at: usize| format!("a o{at} {} at=a.py:{at}:f; k touch o{at}\n", 1000 + at);

@@ -65,3 +65,25 @@ fn autocast_on_a_real_model() {
     let shown = stdout(&["diff", &path("snapshot-forward-fp32.pickle"), &path("snapshot-forward-bf16.pickle")]);
     assert!(shown.contains("+212.7 MiB") && shown.contains("tocast copy)"), "{shown}");
 }
+
+/// A device of which a file has no records used no 0 bytes there: that is not known.
+#[test]
+fn a_device_of_one_file_alone_has_no_zero_in_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = snapshot(folder.path(), "one.json", &[(3, 4), (5, 8)]);
+    let text = std::fs::read_to_string(&one).unwrap();
+    let mut moved: Value = serde_json::from_str(&text).unwrap();
+    moved["device_traces"].as_array_mut().unwrap().insert(0, json!([]));
+    let other = folder.path().join("other.json").display().to_string();
+    std::fs::write(&other, moved.to_string()).unwrap();
+    let shown = stdout(&["diff", &one, &other]);
+    assert!(shown.contains("\ncuda:0: the peak is 12.00 MiB in A; not in B\n"), "{shown}");
+    assert!(shown.contains("\ncuda:1: not in A; the peak is 12.00 MiB in B\n"), "{shown}");
+    let document: Value = serde_json::from_str(&stdout(&["diff", &one, &other, "--format", "json"])).unwrap();
+    for table in ["memory_diff_peaks", "memory_diff"] {
+        let rows = document["tables"][table]["rows"].as_array().unwrap();
+        let is_known = |row: &Value| [!row["bytes_before"].is_null(), !row["bytes_after"].is_null()];
+        assert!(rows.iter().all(|row| is_known(row) == [row["device"] == "cuda:0", row["device"] == "cuda:1"]));
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["change"].is_null()), "{rows:?}");
+    }
+}

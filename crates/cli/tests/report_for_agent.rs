@@ -127,3 +127,18 @@ fn the_place_of_the_edit_is_named_where_it_is_another() {
     assert!(others.clone().all(|result| result.get("relatedLocations").is_none()));
     assert!(stdout(&["findings", &file, "--as", "junit"]).contains("\nchange here: train.py:41 in build\n"));
 }
+
+#[test]
+fn waits_on_the_gpu_are_no_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "1/1     cpu_op  aten::mm    0+100
+                gpu0/7  kernel  gemm        0+30
+                gpu0/8  kernel  event_wait  0+70
+                gpu0/7  kernel  softmax     40+10";
+    let file = write(folder.path(), "t.json", stackline_testkit::mini::trace(text));
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    assert!(shown.contains("share of all GPU work, without waits and markers on the GPU;"), "{shown}");
+    assert!(shown.contains("\n- gemm: 30.00 µs, 75.0 %, 1 calls\n") && !shown.contains("- event_wait"), "{shown}");
+    // The commands are those for this file.
+    assert!(shown.ends_with(&format!("More: stackline findings {file}, stackline report {file} --format json\n")));
+}

@@ -91,9 +91,7 @@ impl Memory {
         let Study { facts, peaks, matches, ranked } = study;
         let uses = facts.uses;
         let (lanes, without_lane) = stream_lanes(&trace);
-        let times = &trace.calls.start_ns;
-        let has_times =
-            times.iter().enumerate().any(|(at, &ns)| i64::try_from(at) != Ok(ns)) && times.first() != times.last();
+        let has_times = trace.has_times();
         Self {
             curves: curves(&trace),
             trace,

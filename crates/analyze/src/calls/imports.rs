@@ -100,6 +100,7 @@ fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: CallFra
 #[cfg(test)]
 mod tests {
     use super::{IMPORT, fold_imports};
+    use crate::calls::source_lines_and_imports;
     use stackline_model::{CallFrame, CallMetric, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder};
 
     #[test]
@@ -154,5 +155,9 @@ mod tests {
         ];
         expected.sort();
         assert_eq!(rows, expected);
+        let (lines, imports) = source_lines_and_imports(&tree, CallMetric::CpuTime);
+        let own = lines.iter().filter(|line| line.exclusive.sum > 0);
+        let own: Vec<(&str, u32, u64)> = own.map(|line| (&*line.file, line.line, line.exclusive.sum)).collect();
+        assert_eq!((own, imports), (vec![("train.py", 8, 32)], 40));
     }
 }

@@ -1,6 +1,6 @@
 //! Costs by line of Python source.
 
-use super::metric_name;
+use super::{IMPORT, metric_name};
 use rustc_hash::FxHashMap;
 use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallTree, StrId, Table, Unit};
 use std::collections::BTreeSet;
@@ -22,7 +22,26 @@ pub struct SourceLine {
 
 /// The lines that cost something, by file and line.
 pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
-    let mut costs = Costs::new(tree, metric);
+    lines_of(tree, metric, tree.exclusive(metric, |_| true))
+}
+
+/// The same without what imports cost, and what they cost in sum, in the metric's unit; of a tree whose imports are folded
+/// ([`fold_imports`](super::fold_imports)).
+pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
+    let is_import = |frame: &CallFrame| matches!(*frame, CallFrame::Span { name } if tree.strings.get(name) == IMPORT);
+    let mut exclusive = tree.exclusive(metric, |_| true);
+    let mut imports: u64 = 0;
+    for row in 0..exclusive.len() {
+        if tree.frame(CallNodeId::new(row)).is_some_and(is_import) {
+            imports = imports.saturating_add(exclusive[row].sum);
+            exclusive[row] = CallStats::default();
+        }
+    }
+    (lines_of(tree, metric, exclusive), imports)
+}
+
+fn lines_of(tree: &CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
+    let mut costs = Costs::new(tree, metric, exclusive);
     let children = tree.children();
     // Nodes to enter, and lines to leave, last first.
     let mut left = vec![Move::Enter { node: CallTree::ROOT, caller: None, is_held: false }];
@@ -69,8 +88,7 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    fn new(tree: &'a CallTree, metric: CallMetric) -> Self {
-        let exclusive = tree.exclusive(metric, |_| true);
+    fn new(tree: &'a CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Self {
         let inclusive = tree.inclusive(metric, &exclusive);
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
     }

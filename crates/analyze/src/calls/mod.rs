@@ -26,7 +26,7 @@ pub use group::Grouping;
 pub use imports::{IMPORT, fold_imports};
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
-pub use lines::{SourceLine, lines_table, source_lines};
+pub use lines::{SourceLine, lines_table, source_lines, source_lines_and_imports};
 pub use table::{metric_name, view_table};
 
 use regex_lite::Regex;

@@ -1,6 +1,6 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, slow_steps, warnings};
+use super::comparable::{Per, mean_steps, slow_steps, warnings};
 use super::functions;
 use super::pair::Pair;
 use super::profile::{Measure, Profile};
@@ -195,6 +195,8 @@ pub struct Diff {
     pub by_family: bool,
     /// How it is known what Python functions take, where both sides know it the same way.
     pub functions_by: Option<&'static str>,
+    /// How long a step takes on both sides, as a sentence, where single steps were not kept but their mean is known.
+    pub mean_steps: Option<String>,
     /// All changes by table, the largest first.
     pub changes: BTreeMap<Table, Vec<Change>>,
     /// Why the sides can hardly be compared, a sentence each; mostly none.
@@ -278,7 +280,10 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let (method, changes) = (Method::None, BTreeMap::new());
     let functions_by = functions_by(before, after);
     let per = Per::of(before, after);
-    let mut diff = Diff { options, method, per, by_family, functions_by, changes, warnings, notes: Vec::new() };
+    let mean_steps = mean_steps(before, after);
+    let first_note = mean_steps.iter().cloned().collect();
+    let mut diff =
+        Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, notes: first_note };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }

@@ -126,9 +126,36 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         [0.0, 0.0] => ("operator calls", counts(|profile| &profile.operators)),
         of_kernels => ("GPU operations", of_kernels),
     };
+    let why = match knows_means(before) || knows_means(after) {
+        true => "and single steps were not kept",
+        false => "and neither has steps",
+    };
     (a.max(b) > OTHER_COUNTS * a.min(b)).then(|| {
-        format!("A holds {a:.0} {what} and B {b:.0}, and neither has steps: times of a call are compared, not those of the whole.")
+        format!("A holds {a:.0} {what} and B {b:.0}, {why}: times of a call are compared, not those of the whole.")
     })
+}
+
+/// How long a step takes in the mean, where single steps were not kept.
+pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
+    let mean = |side: &Side| {
+        let all: Vec<(i64, usize)> = side.iter().flatten().filter_map(|profile| profile.mean_step).collect();
+        let count: usize = all.iter().map(|(_, steps)| steps).sum();
+        let sum: f64 = all.iter().map(|(ns, steps)| *ns as f64 * *steps as f64).sum();
+        (count > 0).then(|| (sum / count as f64, count))
+    };
+    let ((a, in_a), (b, in_b)) = mean(before).zip(mean(after))?;
+    let change = 100.0 * (b - a) / a.max(1.0);
+    Some(format!(
+        "A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} %. Single steps were not kept: \
+         all else is of whole runs, start-up and imports included.",
+        a / 1e6,
+        b / 1e6
+    ))
+}
+
+/// Whether a side knows steps, but not each one.
+fn knows_means(side: &Side) -> bool {
+    side.iter().flatten().any(|profile| profile.mean_step.is_some())
 }
 
 /// Calls in all rows of a table, in the mean of a side's runs.
@@ -179,4 +206,30 @@ pub(super) fn slow_steps(profile: &Profile) -> Option<String> {
             mean / 1e6
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::{Options, compare};
+
+    fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {
+        let mut profile = Profile { mean_step, ..Profile::default() };
+        let cell = super::super::profile::Cell { count: calls, cpu: 1_000, cpu_total: 1_000, ..Default::default() };
+        profile.totals = vec![cell];
+        profile.operators.entry("aten::mm".to_owned()).or_default().add(0, &cell);
+        vec![vec![profile]]
+    }
+
+    #[test]
+    fn steps_of_which_the_mean_is_known_are_not_denied() {
+        let options = || Options { level: 0.05, by_family: None };
+        let (before, after) = (recording(Some((100_000_000, 10)), 10), recording(Some((125_000_000, 20)), 20));
+        let diff = compare(&before, &after, options());
+        let told = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 %.";
+        assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(told)), "{:?}", diff.mean_steps);
+        assert!(diff.notes[0].starts_with(told) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
+        let diff = compare(&recording(None, 10), &recording(None, 20), options());
+        assert!(diff.mean_steps.is_none() && diff.warnings[0].contains("neither has steps"), "{diff:?}");
+    }
 }

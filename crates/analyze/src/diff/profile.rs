@@ -162,6 +162,8 @@ pub struct Profile {
     pub vendor: Option<Vendor>,
     /// Its steps; empty if the trace has none and all of it counts as one.
     pub steps: Vec<StepLength>,
+    /// The mean length of its steps, in ns, and their number, where single steps were not kept.
+    pub mean_step: Option<(i64, usize)>,
     /// Of each compared step: `cpu_total` is its length, `count` its GPU operations.
     pub totals: Vec<Cell>,
     /// Of each compared step the time up to the next one, as `cpu_total`; empty without steps.

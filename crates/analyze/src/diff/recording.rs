@@ -1,8 +1,9 @@
-//! Recordings of calls as profiles: they keep no steps, so that all of a run is one.
+//! Recordings of calls as profiles: they keep no single steps, so that all of a run is one.
 
 use super::functions::BY_SAMPLES;
 use super::profile::{Cell, Profile};
 use crate::calls::{CallLabel, CallView, Shape, ViewOptions, view};
+use crate::findings::step_time;
 use stackline_model::{CallMetric, CallTree, Unit};
 
 impl Profile {
@@ -35,6 +36,7 @@ impl Profile {
             profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &of_calls(&down, row));
         }
         profile.functions(tree);
+        profile.mean_step = step_time(tree).filter(|time| time.steps > 0).map(|time| (time.ns, time.steps));
         Ok(profile)
     }
 }

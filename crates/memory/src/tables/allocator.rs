@@ -122,6 +122,11 @@ fn add(sum: &mut u64, bytes: u64) {
     *sum = sum.saturating_add(bytes);
 }
 
+/// What the columns of [`segments_table`] mean, for people.
+pub const SEGMENTS_NOTE: &str = "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can \
+     serve requests of its pool and stream only; free_private serves the private pool's own requests (a CUDA graph's) and does not go back \
+     while that pool is in use. fragmentation: 100 % less the largest free block's share of what is free.";
+
 /// Segments and blocks at the moment of the snapshot, by device and pool; `None` if the source tells nothing of them.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
     (!trace.segments.is_empty()).then(|| segments_table(trace))
@@ -151,12 +156,7 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
         .i64("free_private", Unit::Bytes, column(&|sums| sums.private))
         .i64("largest_free", Unit::Bytes, column(&|sums| sums.largest_free))
         .f64("fragmentation", Unit::Percent, groups.values().map(Sums::fragmentation));
-    let table = table.note(
-        "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can serve \
-         requests of its pool and stream only; free_private serves the private pool's own requests (a CUDA graph's) and does not go \
-         back while that pool is in use. fragmentation: 100 % less the largest free block's share of what is free.",
-    );
-    free_notes(trace).into_iter().fold(table, Table::note)
+    free_notes(trace).into_iter().fold(table.note(SEGMENTS_NOTE), Table::note)
 }
 
 /// From this share of what is held on, free memory is worth a sentence.

@@ -5,7 +5,7 @@ use crate::curve::{alive_at, curves};
 use crate::source_location::place_text;
 use rustc_hash::FxHashMap;
 use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes and number of objects.
 type Sum = (u64, u64);
@@ -52,57 +52,71 @@ fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
     trace.devices.get(device.index()).map(|device| trace.strings.get(device.name).to_owned()).unwrap_or_default()
 }
 
+/// The highest peak of a device in both; none where a trace has nothing of the device.
+type Pair = (Option<PeakOf>, Option<PeakOf>);
+
 /// The devices of either, with the highest peak in both.
-fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, (PeakOf, PeakOf)> {
-    let mut pairs: BTreeMap<String, (PeakOf, PeakOf)> = BTreeMap::new();
+fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, Pair> {
+    let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     for (device, peak) in highest_peaks(before) {
-        pairs.entry(device).or_default().0 = peak;
+        pairs.entry(device).or_default().0 = Some(peak);
     }
     for (device, peak) in highest_peaks(after) {
-        pairs.entry(device).or_default().1 = peak;
+        pairs.entry(device).or_default().1 = Some(peak);
     }
     pairs
 }
 
-fn change(before: u64, after: u64) -> i64 {
-    int(after).saturating_sub(int(before))
+fn change(before: Option<u64>, after: Option<u64>) -> Option<i64> {
+    Some(int(after?).saturating_sub(int(before?)))
 }
 
-/// One row per device: its highest peak before and after.
+/// One row per device: its highest peak before and after; null where a trace has nothing of the device.
 pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let pairs = pairs(before, after);
-    let rows = || pairs.values();
-    let percent = |(before, after): &(PeakOf, PeakOf)| {
-        (before.bytes > 0).then(|| 100.0 * change(before.bytes, after.bytes) as f64 / before.bytes as f64)
+    let of = |value: fn(&PeakOf) -> u64| {
+        let both = move |(before, after): &Pair| (before.as_ref().map(value), after.as_ref().map(value));
+        pairs.values().map(both).collect::<Vec<_>>()
+    };
+    let (bytes, older) = (of(|peak| peak.bytes), of(|peak| peak.older));
+    let percent = |(before, after): &(Option<u64>, Option<u64>)| {
+        let before_bytes = before.filter(|bytes| *bytes > 0)?;
+        Some(100.0 * change(*before, *after)? as f64 / before_bytes as f64)
     };
     Table::new("memory_diff_peaks", "Highest peak of each device")
         .text("device", pairs.keys().cloned().map(Some))
-        .i64("bytes_before", Unit::Bytes, rows().map(|(before, _)| int(before.bytes)))
-        .i64("bytes_after", Unit::Bytes, rows().map(|(_, after)| int(after.bytes)))
-        .i64("change", Unit::Bytes, rows().map(|(before, after)| change(before.bytes, after.bytes)))
-        .f64("change_percent", Unit::Percent, rows().map(percent))
-        .i64("older_before", Unit::Bytes, rows().map(|(before, _)| int(before.older)))
-        .i64("older_after", Unit::Bytes, rows().map(|(_, after)| int(after.older)))
+        .i64("bytes_before", Unit::Bytes, bytes.iter().map(|(before, _)| before.map(int)))
+        .i64("bytes_after", Unit::Bytes, bytes.iter().map(|(_, after)| after.map(int)))
+        .i64("change", Unit::Bytes, bytes.iter().map(|(before, after)| change(*before, *after)))
+        .f64("change_percent", Unit::Percent, bytes.iter().map(percent))
+        .i64("older_before", Unit::Bytes, older.iter().map(|(before, _)| before.map(int)))
+        .i64("older_after", Unit::Bytes, older.iter().map(|(_, after)| after.map(int)))
         .note("Bytes are those asked for. older: the part of the peak that was allocated before the records begin.")
 }
 
-/// One row per line that holds more or less at the highest peak of a device, largest change first.
+/// One row per line that holds more or less at the highest peak of a device, largest change first; null where a trace has nothing of the
+/// device.
 pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
-    let mut rows: Vec<(String, String, Sum, Sum)> = Vec::new();
+    let mut rows: Vec<(String, String, Option<Sum>, Option<Sum>)> = Vec::new();
     for (device, (before, after)) in pairs(before, after) {
-        let mut places: BTreeMap<String, (Sum, Sum)> = BTreeMap::new();
-        before.places.into_iter().for_each(|(place, sum)| places.entry(place).or_default().0 = sum);
-        after.places.into_iter().for_each(|(place, sum)| places.entry(place).or_default().1 = sum);
-        let changed = places.into_iter().filter(|(_, (before, after))| before != after);
-        rows.extend(changed.map(|(place, (before, after))| (device.clone(), place, before, after)));
+        let of = |peak: &Option<PeakOf>, place: &String| {
+            peak.as_ref().map(|peak| peak.places.get(place).copied().unwrap_or_default())
+        };
+        let places: BTreeSet<&String> = before.iter().chain(&after).flat_map(|peak| peak.places.keys()).collect();
+        let both = places.into_iter().map(|place| (place, of(&before, place), of(&after, place)));
+        let changed = both.filter(|(_, before, after)| before != after);
+        rows.extend(changed.map(|(place, before, after)| (device.clone(), place.clone(), before, after)));
     }
-    rows.sort_by_key(|(_, _, before, after)| std::cmp::Reverse(before.0.abs_diff(after.0)));
+    let bytes = |sum: Option<Sum>| sum.map(|sum| sum.0);
+    let objects = |sum: Option<Sum>| sum.map(|sum| int(sum.1));
+    let size = |sum: Option<Sum>| bytes(sum).unwrap_or(0);
+    rows.sort_by_key(|(_, _, before, after)| std::cmp::Reverse(size(*before).abs_diff(size(*after))));
     Table::new("memory_diff", "In use at the highest peak, by source line")
         .text("device", rows.iter().map(|row| Some(row.0.clone())))
         .text("place", rows.iter().map(|row| Some(row.1.clone())))
-        .i64("bytes_before", Unit::Bytes, rows.iter().map(|row| int(row.2.0)))
-        .i64("bytes_after", Unit::Bytes, rows.iter().map(|row| int(row.3.0)))
-        .i64("change", Unit::Bytes, rows.iter().map(|row| change(row.2.0, row.3.0)))
-        .i64("objects_before", Unit::None, rows.iter().map(|row| int(row.2.1)))
-        .i64("objects_after", Unit::None, rows.iter().map(|row| int(row.3.1)))
+        .i64("bytes_before", Unit::Bytes, rows.iter().map(|row| bytes(row.2).map(int)))
+        .i64("bytes_after", Unit::Bytes, rows.iter().map(|row| bytes(row.3).map(int)))
+        .i64("change", Unit::Bytes, rows.iter().map(|row| change(bytes(row.2), bytes(row.3))))
+        .i64("objects_before", Unit::None, rows.iter().map(|row| objects(row.2)))
+        .i64("objects_after", Unit::None, rows.iter().map(|row| objects(row.3)))
 }

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
 pub use alive::{By, alive_table, at_peak_table};
-pub use allocator::{Reserved, allocator_table, reserved_curve, segments_table};
+pub use allocator::{Reserved, SEGMENTS_NOTE, allocator_table, reserved_curve, segments_table};
 pub use compare::{comparison_table, peaks_comparison_table};
 pub use composition::{composition_table, is_unknown};
 pub use objects::{curve_table, objects_table};

@@ -70,7 +70,7 @@ fn points(trace: &MemoryTrace, curve: &Curve) -> Vec<Point> {
 
 /// Memory in use over time. With `most` points or fewer per device: of neighbouring points the highest stays.
 pub fn curve_table(trace: &MemoryTrace, most: usize) -> Table {
-    let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
+    let time = trace.times_since_first();
     let mut rows: Vec<Point> = Vec::new();
     for curve in curves(trace) {
         let points = points(trace, &curve);
@@ -80,11 +80,10 @@ pub fn curve_table(trace: &MemoryTrace, most: usize) -> Table {
         }
     }
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
-    let time = |position: u32| trace.calls.start_ns.get(position as usize).map(|time| time.saturating_sub(begin));
     Table::new("memory_curve", "Memory in use over time")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .i64("call", Unit::None, rows.iter().map(|row| i64::from(row.1)))
-        .i64("time", Unit::Ns, rows.iter().map(|row| time(row.1)))
+        .i64("time", Unit::Ns, rows.iter().map(|row| time(row.1 as usize)))
         .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.2)))
         .i64("reserved_bytes", Unit::Bytes, rows.iter().map(|row| row.3.map(int)))
 }

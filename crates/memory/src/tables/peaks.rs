@@ -31,7 +31,7 @@ pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
 
 /// One row per peak: how high, when, and which call made it so.
 pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
-    let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
+    let time = trace.times_since_first();
     let row = |peak: &NamedPeak| peak.peak.position.index();
     let alive: Vec<_> = peaks.iter().map(|peak| alive_at(trace, peak.device, peak.peak.position)).collect();
     let requested =
@@ -55,7 +55,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         .i64("reserved", Unit::Bytes, peaks.iter().map(|p| reserved.at(p.device, p.peak.position).map(int)))
         .i64("objects", Unit::None, alive.iter().map(|alive| int(alive.len() as u64)))
         .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
-        .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))));
+        .i64("time", Unit::Ns, peaks.iter().map(|peak| time(row(peak))));
     let table = super::places(table, trace, &stacks);
     reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }

@@ -139,6 +139,19 @@ pub struct MemoryKindChange {
 }
 
 impl MemoryTrace {
+    /// Whether calls have times: where a source has none, they have their positions instead, or are all the same.
+    pub fn has_times(&self) -> bool {
+        let times = &self.calls.start_ns;
+        let is_position = |(at, ns): (usize, &i64)| i64::try_from(at) == Ok(*ns);
+        times.first() != times.last() && !times.iter().enumerate().all(is_position)
+    }
+
+    /// When each call begins, in ns since the first one; none of a source without times.
+    pub fn times_since_first(&self) -> impl Fn(usize) -> Option<i64> {
+        let begin = self.calls.start_ns.first().copied().filter(|_| self.has_times());
+        move |row| Some(self.calls.start_ns.get(row)?.saturating_sub(begin?))
+    }
+
     /// What an object is at a position.
     pub fn kind_at(&self, object: MemoryObjectId, position: MemoryCallId) -> MemoryObjectKind {
         let over = self.kind_changes.partition_point(|change| (change.object, change.before) <= (object, position));

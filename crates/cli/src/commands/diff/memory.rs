@@ -75,7 +75,13 @@ fn sentences(peaks: &stackline_model::Table) -> String {
     let rows = devices.into_iter().zip(column("bytes_before")).zip(column("bytes_after"));
     let sentence = |((device, before), after): ((Option<_>, Option<i64>), Option<i64>)| {
         let device: String = device.map(|name: String| name).unwrap_or_default();
-        let [before, after] = [before, after].map(|bytes| u64::try_from(bytes.unwrap_or(0)).unwrap_or(0));
+        let [before, after] = [before, after].map(|bytes| bytes.and_then(|bytes| u64::try_from(bytes).ok()));
+        let (before, after) = match (before, after) {
+            (Some(before), Some(after)) => (before, after),
+            (None, Some(only)) => return format!("{device}: not in A; the peak is {} in B\n", bytes(only)),
+            (Some(only), None) => return format!("{device}: the peak is {} in A; not in B\n", bytes(only)),
+            (None, None) => return String::new(),
+        };
         let sign = if after < before { "-" } else { "+" };
         let change = bytes(after.abs_diff(before));
         format!("{device}: the peak is {} before and {} after: {sign}{change}\n", bytes(before), bytes(after))

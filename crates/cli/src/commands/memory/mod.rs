@@ -181,16 +181,14 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
     all
 }
 
-/// What a language model is told: the peaks, what they are made of and what to do about that, and where they come from.
+/// The tables for a language model: without what findings tell, and without what columns of the allocator mean.
 pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, study: &Study<'_>) -> Vec<Table> {
     let mut tables = overview((args, common), study);
-    tables.sort_by_key(|table| match table.name.as_str() {
-        "memory_peaks" => 0,
-        "memory_composition" => 1,
-        "memory_suggestions" => 2,
-        _ => 3,
-    });
-    tables.iter_mut().for_each(for_people);
+    tables.retain(|table| !["memory_waste", "memory_suggestions"].contains(&table.name.as_ref()));
+    for table in &mut tables {
+        for_people(table);
+        table.notes.retain(|note| note != tables::SEGMENTS_NOTE);
+    }
     tables
 }
 
@@ -222,7 +220,7 @@ fn for_people(table: &mut Table) {
     let is_empty = |column: &Column| match &*column.name {
         "requested" => is_as_asked,
         "kind" => is_unknown(&column.values),
-        "reserved_bytes" => says_nothing(&column.values),
+        "time" | "reserved_bytes" => says_nothing(&column.values),
         _ => false,
     };
     table.columns.retain(|column| !is_part(&column.name) && !is_idle(column) && !is_empty(column));
@@ -264,19 +262,33 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
     if processes > 1 {
         text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
     }
-    if stackline_ingest::problems::has_no_history(&trace.report) {
-        text.push_str(
-            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() before the model is made, \
-             and _dump_snapshot() behind the step.\n",
-        );
-    } else if stackline_ingest::problems::is_outside_window(&trace.report) {
-        text.push_str(
-            "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n",
-        );
-    } else if trace.objects.is_empty() {
-        text.push_str("There is nothing in it that takes memory: neither allocations nor what was there before.\n");
-    } else if !trace.has_accesses {
-        text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
-    }
+    text.push_str(missing(trace));
     text
+}
+
+/// What the source does not tell, and how to record it: the first of what hides the rest.
+fn missing(trace: &MemoryTrace) -> &'static str {
+    let has_paths = trace.objects.stack.iter().any(|stack| stack.is_some());
+    // Of the sources, snapshots of PyTorch's allocator alone have segments.
+    let is_snapshot = !trace.segments.is_empty();
+    if stackline_ingest::problems::has_no_history(&trace.report) {
+        if has_paths {
+            "The snapshot has no history: no peak, and call paths only of what is in use. Call torch.cuda.memory._record_memory_history() \
+             before the model is made, and _dump_snapshot() behind the step.\n"
+        } else {
+            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() before the model is made, \
+             and _dump_snapshot() behind the step.\n"
+        }
+    } else if stackline_ingest::problems::is_outside_window(&trace.report) {
+        "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n"
+    } else if trace.objects.is_empty() {
+        "There is nothing in it that takes memory: neither allocations nor what was there before.\n"
+    } else if is_snapshot && !has_paths {
+        "The snapshot has no call paths: no line of the program can be told. Call torch.cuda.memory._record_memory_history(context=\"all\", \
+         stacks=\"all\") before the model is made.\n"
+    } else if !trace.has_accesses {
+        "The source does not say who touches memory: unused, early and late memory cannot be told.\n"
+    } else {
+        ""
+    }
 }

@@ -137,6 +137,7 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
     let is_whole = lost.is_empty() && !tree.processes.is_empty();
     let nothing = match (tree.metrics.is_empty(), is_part) {
         (false, _) => "",
+        (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
         (true, true) => "; nothing was measured: the part that was asked for may not have been reached",
         (true, false) if is_whole => "; no operator of PyTorch ran",
         (true, false) => "; no measurement was written: whether operators of PyTorch ran is not known",
@@ -149,4 +150,18 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
         [vec![sources], off].concat().join("; "),
         command_line(next, &[PathBuf::from(run)]),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::summary;
+    use stackline_model::CallTree;
+
+    #[test]
+    fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
+        let of = |how| summary(&CallTree::default(), (how, "a.stackline", "calls"), false);
+        let failed = of("the command exited with 1. ");
+        assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
+        assert!(of("").contains("; no operator of PyTorch ran"));
+    }
 }

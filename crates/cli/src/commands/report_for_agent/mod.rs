@@ -1,16 +1,20 @@
 //! `report --for-agent`: the report as little text for a language model.
 
-mod instead;
+mod calls;
+mod memory;
 mod names;
 mod ranks;
 
-pub(super) use instead::{of_calls, of_memory};
+pub(super) use calls::of_calls;
+pub(super) use memory::of_memory;
 
+use crate::failure::command_line;
 use crate::session::Session;
-use crate::view::{number, text};
+use crate::view::{number, rows, text};
 use anyhow::Result;
 use stackline_analyze::Scope;
-use stackline_analyze::findings::{Finding, Findings};
+use stackline_analyze::findings::{Finding, Findings, RankTimes};
+use stackline_analyze::kernel_type::KernelType;
 use stackline_engine::Run;
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
 use stackline_present::findings::{bounds_are_unknown, memory_gain, on_ranks};
@@ -58,11 +62,11 @@ const LENGTHS: [Lengths; 6] = [
 pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content) -> String {
     let found = super::findings::of_session(session, run);
     let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, content, &found, *lengths));
-    let fitting = first_that(all, |text| text.len() + MORE.len() + ROOM <= MOST);
-    cut(fitting, MORE)
+    let [findings, report] = ["findings", "report"].map(|command| command_line(command, run.inputs()));
+    let more = format!("{findings}, {report} --format json");
+    let fitting = first_that(all, |text| text.len() + more.len() + ROOM <= MOST);
+    cut(fitting, &more)
 }
-
-const MORE: &str = "stackline findings TRACE, stackline report TRACE --format json";
 
 /// What [`cut`] adds to the commands.
 const ROOM: usize = 16;
@@ -167,7 +171,15 @@ fn more(count: usize, listed: usize, what: &str, out: &mut String) {
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
     let of = if found.steps == 0 { "the trace" } else { "a step" };
-    let _ = writeln!(out, "\nFindings, by predicted gain ({of} takes {}):", human::duration(found.step_ns));
+    let rank = RankTimes::slowest(&found.ranks).map(|slowest| format!(" of rank {}, the slowest,", slowest.rank));
+    let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
+    let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
+    if found.with_gpu_work {
+        out.push_str("A step is counted here until the GPU work that it launched is done; \"Steps\" above are spans on the CPU.\n");
+    }
+    if let Some(ns) = found.between_ns {
+        let _ = writeln!(out, "Of it {} lie between steps.", human::duration(ns));
+    }
     for (at, finding) in listed(&found.findings) {
         // Where it gains least is left to `findings`.
         let on = on_ranks(found, finding).unwrap_or_default();
@@ -214,7 +226,9 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     if let Some(saved) = &finding.memory {
         return format!("; predicted saving {}", memory_gain(saved));
     }
-    let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
+    // What is rounded to nothing has no sign.
+    let percent =
+        |ns: i64| Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|of| of.abs() >= 0.05).unwrap_or(0.0);
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
         let bounds = match bounds_are_unknown(found, gain) {
@@ -232,9 +246,14 @@ fn summed_over(traces: usize) -> String {
 
 fn kernels_of(kernels: &Table, session: &Session<'_>, lengths: Lengths, out: &mut String) {
     let traces = &session.set.traces;
+    let is_work = |row: &usize| text(kernels, "kind", *row) != Some(KernelType::Other.name());
+    let (work, others): (Vec<usize>, Vec<usize>) = (0..kernels.rows()).partition(is_work);
+    let waits: f64 = others.iter().filter_map(|row| number(kernels, "total_ns", *row)).sum();
+    let kernels = &rows(kernels, &work);
+    let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
     let _ = writeln!(
         out,
-        "\nKernels by time{} (share of all GPU work; input shapes of the operator that launched most of it):",
+        "\nKernels by time{} (share of all GPU work{left_out}; input shapes of the operator that launched most of it):",
         summed_over(traces.len())
     );
     let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
@@ -338,7 +357,7 @@ fn cut(mut text: String, commands: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LENGTHS, MORE, MOST, ROOM, cut, first_that};
+    use super::{LENGTHS, MOST, ROOM, cut, first_that};
 
     #[test]
     fn it_ends_with_a_whole_line() {
@@ -363,6 +382,6 @@ mod tests {
         let shorter =
             |at: usize| LENGTHS[at].name >= LENGTHS[at + 1].name && LENGTHS[at].shape >= LENGTHS[at + 1].shape;
         assert!((0..LENGTHS.len() - 1).all(shorter));
-        assert!(cut(String::new(), MORE).len() <= MORE.len() + ROOM);
+        assert!(cut(String::new(), "stackline").len() <= "stackline".len() + ROOM);
     }
 }

@@ -17,6 +17,10 @@ const UNTESTED: &str = "Not tested from run to run: there is one run on each sid
 const UNTESTED_WHOLE: &str =
     "Not tested: there is one run on each side, without steps, so that nothing can be told from noise.";
 
+/// The same of runs of whose steps the mean is known.
+const UNTESTED_MEAN: &str =
+    "Not tested: there is one run on each side, without single steps, so that nothing can be told from noise.";
+
 const SEVERAL: &str = "Give several runs of each to test.";
 
 /// A comparison as text for people.
@@ -25,6 +29,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let mut out = first(shown, style);
     out.push_str(&remark(&format!("A: {before}"), style));
     out.push_str(&remark(&format!("B: {after}"), style));
+    out.extend(shown.diff.mean_steps.iter().map(|steps| wrapped(steps, ("", ""), style)));
     out.push_str(&wrapped(&format!("{}.", capital(&headline(shown))), ("", ""), style));
     out.push('\n');
     let others = shown.diff.warnings.iter().skip(usize::from(shown.first_warning().is_some()));
@@ -36,8 +41,9 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     for table in BELOW.into_iter().filter(|table| !shown.changes(*table).is_empty()) {
         below(&mut out, shown, table, style);
     }
-    if !shown.diff.notes.is_empty() {
-        let notes: String = shown.diff.notes.iter().map(|note| remark(&format!("Note: {note}"), style)).collect();
+    let mut notes = shown.diff.notes.iter().filter(|note| shown.diff.mean_steps.as_ref() != Some(note)).peekable();
+    if notes.peek().is_some() {
+        let notes: String = notes.map(|note| remark(&format!("Note: {note}"), style)).collect();
         out.push_str(&dim(&format!("\n{notes}"), style));
     }
     out
@@ -51,6 +57,7 @@ fn first(shown: &Shown<'_>, style: &Style) -> String {
         (Some(warning), _) => remark(&format!("Not tested, and other numbers of calls. {warning} {SEVERAL}"), style),
         (None, _) if is_tested => String::new(),
         (None, Per::Step) => remark(UNTESTED, style),
+        (None, _) if shown.diff.mean_steps.is_some() => remark(&format!("{UNTESTED_MEAN} {SEVERAL}"), style),
         (None, _) => remark(&format!("{UNTESTED_WHOLE} {SEVERAL}"), style),
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn peaks(found: &Findings) -> Option<String> {
 }
 
 /// What changes of memory do together, a sentence for each device that they help.
-pub(super) fn together(found: &Findings) -> Vec<String> {
+#[must_use]
+pub fn together(found: &Findings) -> Vec<String> {
     let helped = found.peaks.iter().filter_map(|peak| {
         let (after, share) = (peak.mended_bytes?, peak.saved_percent()?);
         (after < peak.bytes).then(|| {

@@ -15,7 +15,7 @@ pub use evidence::Evidence;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use memory::gain as memory_gain;
+pub use memory::{gain as memory_gain, together as memory_together};
 pub use sarif::{Tool, sarif};
 pub use text::text;
 pub use uncovered::uncovered;

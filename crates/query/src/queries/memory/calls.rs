@@ -138,7 +138,6 @@ pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         return Err(QueryError::missing(format!("there is no call {number}; there are {}", trace.calls.len())));
     }
     let (call, row) = (MemoryCallId(number), number as usize);
-    let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
     let accesses = trace.accesses_of(call);
     let left_out = accesses.len().saturating_sub(ACCESSES);
     let object = trace.object_of(call).map(|object| {
@@ -147,7 +146,7 @@ pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
     Answer::document(&CallDetail {
         call: super::brief(memory, call),
         stream: super::stream_name(trace, trace.calls.stream[row]),
-        start: memory.has_times.then(|| trace.calls.start_ns[row].saturating_sub(begin)),
+        start: trace.times_since_first()(row),
         duration: trace.calls.duration_ns[row],
         is_opaque: trace.calls.is_opaque(call),
         object,

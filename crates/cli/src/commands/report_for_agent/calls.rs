@@ -1,0 +1,70 @@
+//! `report --for-agent` of recordings that hold sums of calls.
+
+use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
+use crate::commands::how_it_ended::how_it_ended;
+use anyhow::Result;
+use stackline_analyze::calls::{fold_imports, source_lines_and_imports};
+use stackline_analyze::findings::{Options, Others, find_in_calls, step_time};
+use stackline_engine::Run;
+use stackline_model::{CallMetric, CallTree};
+use stackline_present::human;
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+
+/// The report of a recording in the mode that keeps sums of calls.
+///
+/// # Errors
+/// If it cannot be read.
+pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
+    let (tree, name) = (fold_imports(run.profile()?), run.name());
+    let mut out = format!(
+        "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
+         they say predicted.\n"
+    );
+    let step = step_time(&tree);
+    out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
+    out.push_str(&how_it_ended(std::iter::once(&tree.report)));
+    for problem in tree.report.problems.iter().take(FINDINGS) {
+        let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
+    }
+    let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true);
+    if let Ok(found) = &found {
+        findings_of(found, LENGTHS[0], &mut out);
+    }
+    lines(&tree, &mut out);
+    // Where findings cannot be told, the command for them fails.
+    let findings = if found.is_ok() { format!("stackline findings {name}, ") } else { String::new() };
+    Ok(cut(out, &format!("{findings}stackline calls {name} --lines")))
+}
+
+/// The lines of Python that take most time themselves.
+fn lines(tree: &CallTree, out: &mut String) {
+    let times = [CallMetric::RealTime, CallMetric::CpuTime, CallMetric::OperatorTime];
+    let Some(metric) = times.into_iter().find(|metric| tree.measured().contains(metric)) else { return };
+    let (mut lines, imports) = source_lines_and_imports(tree, metric);
+    let all = lines.iter().map(|line| line.exclusive.sum).fold(imports, u64::saturating_add);
+    let cost = |sum: u64| {
+        let time = human::duration(i64::try_from(sum).unwrap_or(i64::MAX));
+        format!("{time}, {:.1} %", 100.0 * sum as f64 / all.max(1) as f64)
+    };
+    lines.retain(|line| line.exclusive.sum > 0);
+    lines.sort_by_key(|line| Reverse(line.exclusive.sum));
+    let _ = writeln!(
+        out,
+        "\nLines of Python by {} in them and in the operators that they call:",
+        metric.title(&tree.strings)
+    );
+    for line in lines.iter().take(KERNELS) {
+        let _ = writeln!(
+            out,
+            "- {}:{} {}: {}",
+            short(&line.file, NAME),
+            line.line,
+            short(&line.function, NAME),
+            cost(line.exclusive.sum)
+        );
+    }
+    if imports > 0 {
+        let _ = writeln!(out, "- imports of modules, wherever: {}", cost(imports));
+    }
+}

@@ -1,0 +1,118 @@
+//! `report --for-agent` of files of memory.
+
+use super::{FINDINGS, KERNELS, NAME, TITLE, cut, gain, short};
+use crate::args::{Cli, Command};
+use crate::commands::memory;
+use anyhow::Result;
+use clap::Parser;
+use stackline_analyze::findings::{Finding, Findings, Options};
+use stackline_engine::Run;
+use stackline_memory::{Rules, Study};
+use stackline_model::{Table, Unit, Values};
+use stackline_present::findings::memory_together;
+use stackline_present::human;
+use stackline_present::terminal::clean_lines;
+use std::fmt::Write as _;
+
+/// The highest peak of each device is looked at: further ones are mostly made of the same.
+const PEAKS: usize = 1;
+/// Places that are listed.
+const PLACES: usize = 6;
+
+/// The report of a file of memory.
+///
+/// # Errors
+/// If it cannot be read.
+pub(in crate::commands) fn of_memory(run: &Run) -> Result<String> {
+    let (trace, path) = (run.memory(None)?, &run.inputs()[0]);
+    let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
+    let mut out =
+        String::from("Report of memory of a device. All numbers are those of the file; savings are replayed.\n");
+    out.push_str(&clean_lines(&memory::head(&trace)));
+    let tables = match &asked.command {
+        Command::Memory(args) => {
+            let study = Study::by_rules(&trace, PEAKS, Rules::default());
+            memory::overview_for_agent(args, &asked.common, &study)
+        }
+        _ => Vec::new(),
+    };
+    let (first, last): (Vec<&Table>, Vec<&Table>) = tables.iter().partition(|table| is_first(table));
+    first.into_iter().for_each(|table| rows(table, &mut out));
+    let found = stackline_engine::findings_of_memory(&trace, &Options::default(), &|_| true);
+    findings_of(&found, &mut out);
+    last.into_iter().for_each(|table| rows(table, &mut out));
+    let path = path.display();
+    let findings = if found.findings.is_empty() { String::new() } else { format!(", stackline findings {path}") };
+    Ok(cut(out, &format!("stackline memory {path}{findings}")))
+}
+
+/// Whether a table stands before the findings.
+fn is_first(table: &Table) -> bool {
+    ["memory_peaks", "memory_out_of_memory", "memory_composition"].contains(&table.name.as_ref())
+}
+
+/// The findings, those of one kind at one place that save as much as one.
+fn findings_of(found: &Findings, out: &mut String) {
+    let mut told: Vec<(&Finding, usize)> = Vec::new();
+    let is_like = |a: &Finding, b: &Finding| {
+        a.rule.code == b.rule.code && a.place.text() == b.place.text() && gain(a, found) == gain(b, found)
+    };
+    for finding in &found.findings {
+        match told.iter_mut().find(|(other, _)| is_like(other, finding)) {
+            Some((_, more)) => *more += 1,
+            None => told.push((finding, 0)),
+        }
+    }
+    out.push_str("\nFindings, by predicted saving:\n");
+    for (at, (finding, more)) in told.iter().take(FINDINGS).enumerate() {
+        let like_it = if *more > 0 { format!("; and {more} more like it") } else { String::new() };
+        let title = short(&finding.title, 2 * TITLE);
+        let _ = writeln!(out, "{}. {} {title}{}{like_it}", at + 1, finding.rule.code, gain(finding, found));
+        let place = finding.place.text();
+        if !place.is_empty() {
+            let _ = writeln!(out, "   at {}", short(&place, TITLE));
+        }
+    }
+    if told.is_empty() {
+        out.push_str("none\n");
+    }
+    super::more(told.len(), FINDINGS, "findings", out);
+    for line in memory_together(found) {
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+/// The first rows of a table: each cell that is known, after the name of its column.
+fn rows(table: &Table, out: &mut String) {
+    if table.rows() == 0 {
+        return;
+    }
+    let most = if table.name == "memory_at_peak" { PLACES } else { KERNELS };
+    // Most kinds of memory of an allocator are none.
+    let is_told = |text: &str| table.name != "memory_allocator" || text != "0 B";
+    let _ = writeln!(out, "\n{}:", table.title);
+    for row in 0..table.rows().min(most) {
+        let cells = table.columns.iter().filter_map(|column| {
+            let value = cell(&column.values, column.unit, row).filter(|text| is_told(text))?;
+            Some(format!("{} {}", column.name, short(&value, NAME)))
+        });
+        let _ = writeln!(out, "- {}", cells.collect::<Vec<_>>().join(", "));
+    }
+    super::more(table.rows(), most, "rows", out);
+    for note in &table.notes {
+        let _ = writeln!(out, "{}", short(note, 4 * TITLE));
+    }
+}
+
+fn cell(values: &Values, unit: Unit, row: usize) -> Option<String> {
+    match values {
+        Values::I64(values) => values[row].map(|value| match unit {
+            Unit::Bytes => human::bytes(u64::try_from(value).unwrap_or(0)),
+            Unit::Ns => human::duration(value),
+            _ => value.to_string(),
+        }),
+        Values::F64(values) => values[row].map(|value| format!("{value:.1}{}", unit.suffix())),
+        Values::Str(values) => values[row].clone().filter(|text| !text.is_empty()),
+        Values::Bool(values) => values[row].map(|value| value.to_string()),
+    }
+}
