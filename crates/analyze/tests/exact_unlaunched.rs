@@ -108,3 +108,47 @@ fn where_launches_are_recorded_nothing_changes() {
     let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
     assert!(path.hops.iter().all(|hop| hop.rule != "other_stream_without_launch"));
 }
+
+/// Three steps of a device's own row, each with two fusions of 400 µs, and 200 µs between them.
+fn steps_of_a_device() -> Trace {
+    let mut trace = mini(
+        r#"file -
+        process 1 name=/device:TPU:0
+        thread 1/1 name="Steps"
+        thread 1/3 name="XLA Ops""#,
+    );
+    for step in 0..3 {
+        let start = 1000 * step;
+        trace.add(&format!("1/1 - {step} {start}+800"));
+        trace.add(&format!("1/3 - fusion.1 {start}+400 hlo_category=\"loop fusion\""));
+        trace.add(&format!("1/3 - fusion.2 {}+400 hlo_category=\"loop fusion\"", start + 400));
+    }
+    read(trace.json())
+}
+
+/// No thread has the steps: their path ends with the work of the device.
+#[test]
+fn steps_of_a_device_are_what_it_computes() {
+    let trace = steps_of_a_device();
+    assert_eq!(trace.steps.len(), 3);
+    let exact = Exact::new(&trace);
+    let compute = |choice: &WindowChoice| {
+        let sums = exact.path(choice).unwrap().by_category();
+        sums.iter().find(|(category, _)| *category == Category::GpuCompute).map_or(0, |(_, ns)| *ns)
+    };
+    let gain = |choice: &WindowChoice| {
+        let edit = what_if::Edit::parse("scale kernel:fusion.2 0.5").unwrap();
+        what_if::predict(&trace, choice, &[edit]).unwrap().gain
+    };
+    for (choice, steps) in [
+        (WindowChoice::Steps(0, 2), 3),
+        (WindowChoice::StepsWithWork(0, 2), 3),
+        // What is before it moves its begin as much as its end.
+        (WindowChoice::Steps(1, 1), 1),
+    ] {
+        assert_eq!(compute(&choice), steps * 800_000, "{choice:?}");
+        let gain = gain(&choice);
+        assert_eq!(gain.ns, steps * 200_000, "{choice:?} {gain:?}");
+        assert!(gain.high_ns >= gain.ns, "{choice:?} {gain:?}");
+    }
+}

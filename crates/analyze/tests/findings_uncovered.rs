@@ -288,6 +288,48 @@ fn waits_of_streams_are_asked_for_where_they_are_missing() {
     assert!(!advice(amd).contains("enable_cuda_sync_events"));
 }
 
+/// The longest single one is elsewhere; what a finding covers does not count.
+#[test]
+fn operators_are_told_where_most_of_their_time_is() {
+    let found = steps(|p| {
+        p.python("data.py(7): prepare", |p| (0..4).for_each(|_| p.op("my::op", |p| p.work(1500))));
+        p.python("loss.py(3): measure", |p| p.op("my::op", |p| p.work(2000)));
+    });
+    let of = |found: &Findings, name: &str| found.uncovered.groups.iter().find(|group| group.name == name).cloned();
+    let group = of(&found, "my::op").unwrap_or_else(|| panic!("{:?}", named(&found)));
+    assert_eq!((group.count, group.place.text().as_str()), (20, "data.py:7 in prepare"));
+    // 6 of 8 ms.
+    let part = group.place_percent.unwrap() / group.percent;
+    assert!((0.74..=0.76).contains(&part), "{group:?}");
+}
+
+#[test]
+fn operators_that_a_finding_covers_are_not_counted() {
+    let mut program = Program::new();
+    for number in 0..6 {
+        let node = json!({"Sequence number": number, "Fwd thread id": 0});
+        let back = json!({"Sequence number": number, "Fwd thread id": 1});
+        program.step(number, |p| {
+            p.python("train.py(30): train_step", |p| {
+                p.python("nn.Module: Linear_0", |p| p.op_with("aten::linear", node, |p| p.work(2000)));
+                p.op_with("autograd::engine::evaluate_function: AddmmBackward0", back, |p| p.work(1000));
+            });
+            p.python("train.py(12): evaluate", |p| {
+                p.python("nn.Module: Linear_0", |p| {
+                    (0..2).for_each(|_| p.op_with("aten::linear", json!({}), |p| p.work(600)));
+                });
+            });
+        });
+    }
+    let found = program.findings();
+    assert!(found.findings.iter().any(|finding| finding.rule.code == "SL047"), "{}", text(&found.findings));
+    let group = found.uncovered.groups.iter().find(|group| group.name == "aten::linear");
+    let group = group.unwrap_or_else(|| panic!("{:?}", named(&found)));
+    assert_eq!((group.count, group.place.text().as_str()), (6, "train.py:30 in train_step"), "{group:?}");
+    // 2.0 of 4.2 ms a step.
+    assert!((46.0..=49.0).contains(&group.percent) && (46.0..=49.0).contains(&group.path_percent), "{group:?}");
+}
+
 /// A thread that waits for another one shows no call of its own: the other one's is named.
 #[test]
 fn what_another_thread_runs_meanwhile_is_named() {

@@ -1,4 +1,4 @@
-//! Inference engines: SGLang and vLLM. Both names were seen in recorded traces.
+//! Inference engines: SGLang and vLLM. All names but one were seen in recorded traces.
 
 use super::{Framework, StepRole, StepSpan};
 
@@ -9,6 +9,9 @@ pub(super) const ENGINES: Framework = Framework {
         StepSpan { name: "step[*]", role: StepRole::Whole },
         // vLLM: the worker's batch, such as `execute_4_context_0(…)_generation_4(…)` and `execute_context_2(512)_generation_3(3)`.
         StepSpan { name: "execute_*context_*_generation_*", role: StepRole::Whole },
+        // vLLM: the same of the worker's `annotate_profile` before it knew contexts, such as `execute_new_1_cached_8`; from its source
+        // alone.
+        StepSpan { name: "execute_new_*_cached_*", role: StepRole::Whole },
     ],
     ..Framework::named("SGLang and vLLM")
 };
@@ -19,10 +22,10 @@ mod tests {
 
     #[test]
     fn batches_of_servers_are_steps() {
-        for name in ["step[DECODE bs=31]", "execute_context_2(512)_generation_3(3)"] {
+        for name in ["step[DECODE bs=31]", "execute_context_2(512)_generation_3(3)", "execute_new_1_cached_8"] {
             assert_eq!(ENGINES.step_role(name), Some(StepRole::Whole), "{name}");
         }
-        for name in ["step[", "execute_diffusion_1_1024x1024"] {
+        for name in ["step[", "execute_diffusion_1_1024x1024", "execute_new_request"] {
             assert_eq!(ENGINES.step_role(name), None, "{name}");
         }
     }

@@ -9,7 +9,7 @@ use crate::critical_path::nearest::nearest_annotations;
 use crate::launch_times::LaunchTimes;
 use crate::step_cycles::numbered;
 use crate::steps::ends_with_work;
-use stackline_model::{EventId, EventKind, GpuId, Key, Step, Trace, TrackKind};
+use stackline_model::{EventId, EventKind, GpuId, Key, Step, Trace, TrackId, TrackKind};
 use std::collections::BTreeMap;
 
 /// Which stretch is wanted.
@@ -201,7 +201,37 @@ impl Exact<'_> {
     fn span_window(&self, last: EventId, start: i64, end: i64) -> Window {
         let track = self.trace.events.track[last.index()];
         let lane = self.lanes.iter().position(|l| l.track == track);
-        Window { start, end, anchor: lane.map_or(NONE, |lane| self.node_at(lane, end)) }
+        let anchor = match lane {
+            Some(lane) => self.node_at(lane, end),
+            None => self.last_work(track, (start, end)),
+        };
+        Window { start, end, anchor }
+    }
+
+    /// The GPU work of a window that ends last, of a span that no thread has: a row of a device has marks of steps. If there is any
+    /// on the same device, one of its.
+    fn last_work(&self, track: TrackId, (start, end): (i64, i64)) -> u32 {
+        let (graph, tracks) = (&self.graph, &self.trace.tracks);
+        let is_within = |n: &u32| {
+            let n = *n as usize;
+            graph.kind[n] == NodeKind::Gpu && graph.start[n] < end && graph.end[n] > start
+        };
+        let process = tracks.pid(track);
+        let of_device = |n: u32| {
+            let event = self.trace.gpu.event[graph.place[n as usize] as usize];
+            tracks.pid(self.trace.events.track[event.index()]) == process
+        };
+        let key = |&n: &u32| (of_device(n), graph.end[n as usize].min(end), std::cmp::Reverse(n));
+        (0..graph.len() as u32).filter(is_within).max_by_key(key).unwrap_or(NONE)
+    }
+
+    /// The work that ends last before a window on the stream of the work with which it ends.
+    pub(super) fn work_before(&self, window: Window) -> Option<u32> {
+        let (graph, rows) = (&self.graph, &self.trace.gpu);
+        let stream = |n: u32| graph.gpu(n).map(|gpu| (rows.device[gpu.index()], rows.stream[gpu.index()]));
+        let of_window = stream(window.anchor)?;
+        let is_before = |&n: &u32| graph.end[n as usize] <= window.start && stream(n) == Some(of_window);
+        (0..graph.len() as u32).filter(is_before).max_by_key(|&n| (graph.end[n as usize], n))
     }
 
     /// The node of a lane that ends at or runs over a moment.

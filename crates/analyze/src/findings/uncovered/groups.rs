@@ -1,11 +1,12 @@
 //! Events by kind and name, with their time on the critical path and on their thread.
 
 use super::LargeKind;
+use super::told::Told;
 use super::waits::CallsInProgress;
 use crate::critical_path::exact::what_if::Gain;
 use crate::critical_path::exact::{Category, Hop};
 use crate::findings::subject::Subject;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::is_kernel_launch;
 use stackline_model::{EventId, EventKind, StrId, TrackId};
 use std::cmp::{Ordering, Reverse};
@@ -17,7 +18,7 @@ pub(super) struct Group {
     pub(super) kind: LargeKind,
     /// None of time in no event.
     pub(super) name: StrId,
-    /// Those of the window that lie in no other one of them, ascending.
+    /// Those of the window that no finding covers and that lie in no other one of them, ascending.
     pub(super) events: Vec<EventId>,
     /// Time of the path in them and in what they call and launch, where no finding covers it.
     pub(super) path_ns: i64,
@@ -27,20 +28,29 @@ pub(super) struct Group {
     pub(super) wall_ns: i64,
     /// Of functions: how much of the path is in no other function that they call.
     pub(super) innermost_ns: i64,
-    /// Positions and lengths of the hops of the path that they hold, ascending.
-    hops: Vec<(u32, i64)>,
+    /// The hops of the path that they hold, ascending.
+    hops: Vec<Part>,
 }
 
-/// Position, length and length of the wait in a hop of the path.
-type Part = (u32, i64, i64);
+/// What a group holds of the path: one hop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Its position in the path.
+    at: u32,
+    /// Its length.
+    pub(super) ns: i64,
+    /// How much of that is a wait whose cause is not recorded.
+    wait_ns: i64,
+    /// What ran in it, if anything did.
+    pub(super) event: EventId,
+}
 
 impl Group {
     /// Of time on the path, without what [`with_events`] fills in.
     fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
-        let path_ns = parts.iter().map(|(_, ns, _)| ns).sum();
-        let wait_ns = parts.iter().map(|(_, _, wait)| wait).sum();
-        let hops = parts.iter().map(|&(at, ns, _)| (at, ns)).collect();
-        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, innermost_ns: 0, hops }
+        let path_ns = parts.iter().map(|part| part.ns).sum();
+        let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
+        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, innermost_ns: 0, hops: parts.to_vec() }
     }
 
     /// How many events, or stretches of the path.
@@ -50,7 +60,12 @@ impl Group {
 
     /// Positions of its hops in the path.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
-        self.hops.iter().map(|(at, _)| *at)
+        self.hops.iter().map(|part| part.at)
+    }
+
+    /// The hops of the path that they hold.
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.hops
     }
 
     /// A call is told by its own time, too: what it waits for is on the path in its place.
@@ -74,12 +89,12 @@ impl Group {
     fn shared_ns(&self, other: &Self) -> i64 {
         let (mut ours, mut theirs) = (self.hops.iter().peekable(), other.hops.iter().peekable());
         let mut shared = 0;
-        while let (Some((a, ns)), Some((b, _))) = (ours.peek(), theirs.peek()) {
-            match a.cmp(b) {
+        while let (Some(part), Some(other)) = (ours.peek(), theirs.peek()) {
+            match part.at.cmp(&other.at) {
                 Ordering::Less => ours.next(),
                 Ordering::Greater => theirs.next(),
                 Ordering::Equal => {
-                    shared += ns;
+                    shared += part.ns;
                     ours.next();
                     theirs.next()
                 }
@@ -112,7 +127,7 @@ type GroupKey = (LargeKind, StrId);
 
 impl Groups {
     /// Groups of what no finding is about.
-    pub(super) fn of(subject: &Subject<'_>, (covered, functions): (&FxHashSet<EventId>, &FxHashSet<EventId>)) -> Self {
+    pub(super) fn of(subject: &Subject<'_>, told: Told<'_, '_>) -> Self {
         let trace = subject.trace();
         let mut found: BTreeMap<GroupKey, Vec<Part>> = BTreeMap::new();
         let large_calls = large_calls(subject);
@@ -127,22 +142,21 @@ impl Groups {
             path_ns += ns;
             let wait = if hop.category == Category::Unknown { ns } else { 0 };
             let Some(event) = event_of(&hop, &calls) else {
-                found.entry((kind_without_event(&hop, is_python), StrId::NONE)).or_default().push((at, ns, wait));
+                let part = Part { at, ns, wait_ns: wait, event: EventId::NONE };
+                found.entry((kind_without_event(&hop, is_python), StrId::NONE)).or_default().push(part);
                 continue;
             };
-            let is_covered = *known.entry(event).or_insert_with(|| {
-                covered.contains(&event) || subject.stack(event).any(|around| covered.contains(&around))
-            });
-            if is_covered {
+            let part = Part { at, ns, wait_ns: wait, event };
+            if *known.entry(event).or_insert_with(|| told.is_covered(event)) {
                 covered_ns += ns;
                 continue;
             }
             // Where only the function is known the call in it is not named yet.
-            if !functions.is_empty() && subject.stack(event).any(|around| functions.contains(&around)) {
+            if told.is_in_function(event) {
                 covered_ns += ns;
                 let name = trace.events.name[event.index()];
                 if trace.kind(event).is_api_call() {
-                    found.entry((LargeKind::Call, name)).or_default().push((at, ns, wait));
+                    found.entry((LargeKind::Call, name)).or_default().push(part);
                 }
                 continue;
             }
@@ -155,19 +169,17 @@ impl Groups {
                 keys.push((kind_without_event(&hop, is_python), StrId::NONE));
             }
             for key in keys {
-                found.entry(key).or_default().push((at, ns, wait));
+                found.entry(key).or_default().push(part);
             }
         }
         let mut all: BTreeMap<GroupKey, Group> = BTreeMap::new();
         for (key, parts) in found {
             all.insert(key, Group::of_path(key, &parts));
         }
-        let is_covered =
-            |event: EventId| covered.contains(&event) || trace.ancestors(event).any(|around| covered.contains(&around));
         for (name, calls) in large_calls {
             // What findings say of most of these calls is said of all of them.
-            let told: i64 = calls.iter().filter(|&&call| is_covered(call)).map(|&call| subject.dur(call)).sum();
-            if 2 * told < subject.total(&calls) {
+            let covered = calls.iter().filter(|&&call| told.is_covered(call));
+            if 2 * covered.map(|&call| subject.dur(call)).sum::<i64>() < subject.total(&calls) {
                 let key = (LargeKind::Call, name);
                 all.entry(key).or_insert_with(|| Group::of_path(key, &[]));
             }
@@ -176,7 +188,7 @@ impl Groups {
         for group in all.iter_mut().filter(|group| group.kind == LargeKind::Frame) {
             group.innermost_ns = innermost.get(&group.name).copied().unwrap_or(0);
         }
-        with_events(subject, &mut all);
+        with_events(subject, told, &mut all);
         all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
         Self { all, path_ns, covered_ns }
@@ -282,8 +294,8 @@ fn large_calls(subject: &Subject<'_>) -> Vec<(StrId, Vec<EventId>)> {
     by_name.into_iter().collect()
 }
 
-/// Fills in the events of groups and their time on their tracks.
-fn with_events(subject: &Subject<'_>, groups: &mut [Group]) {
+/// Fills in the events of groups that no finding covers, and their time on their tracks.
+fn with_events(subject: &Subject<'_>, told: Told<'_, '_>, groups: &mut [Group]) {
     let trace = subject.trace();
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
     for event in trace.events.ids() {
@@ -294,7 +306,11 @@ fn with_events(subject: &Subject<'_>, groups: &mut [Group]) {
             EventKind::PythonFunction => LargeKind::Frame,
             _ => continue,
         };
-        if let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| subject.counts(event)) {
+        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| subject.counts(event)) else {
+            continue;
+        };
+        // Calls in a function of which only that it is slow is known are named all the same.
+        if !told.is_covered(event) && (kind == LargeKind::Call || !told.is_in_function(event)) {
             groups[i].events.push(event);
         }
     }

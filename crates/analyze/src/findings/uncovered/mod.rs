@@ -5,6 +5,8 @@
 mod groups;
 mod meanwhile;
 mod of_ranks;
+mod places;
+mod told;
 mod waits;
 
 use super::finding::Draft;
@@ -22,6 +24,7 @@ use groups::{Group, Groups};
 pub(super) use of_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind};
+use told::Told;
 
 /// What a group of events of one name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,11 +112,11 @@ pub struct LargeGroup {
     pub rank: Option<i64>,
     /// Their name.
     pub name: String,
-    /// Where the longest of them is; of sums of calls, where most of their time is.
+    /// Where most of their time is.
     pub place: Place,
-    /// Of sums of calls, what of their time is there, in percent of the window.
+    /// What of `percent` is there; none of time in no event.
     pub place_percent: Option<f64>,
-    /// How many there are in the window.
+    /// How many there are in the window, without those that findings are about.
     pub count: usize,
     /// Their time within the window on the thread or stream that has most of it, in percent of the window.
     pub percent: f64,
@@ -221,7 +224,8 @@ pub(super) fn find<'a>(
     let Some(rule) = rules::of_traces().next() else { return Ok(Uncovered::default()) };
     let subject = Subject::new(ground, rule);
     let is_short = ground.window.length_ns() < SHORTEST_NS;
-    let groups = Groups::of(&subject, (&covered.events, &covered.functions));
+    let told = Told { subject: &subject, events: &covered.events, functions: &covered.functions };
+    let groups = Groups::of(&subject, told);
     let by_path = 100.0 * groups.covered_ns as f64 / groups.path_ns.max(1) as f64;
     let by_gain = 100.0 * covered.gain_ns as f64 / step_ns.max(1) as f64;
     let covered_percent = by_path.max(by_gain).min(100.0);
@@ -308,14 +312,16 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
     let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
     let named = || subject.trace().strings.get(group.name).to_owned();
     let is_of_events = group.kind.is_of_events();
+    let (place, share) = if is_of_events { places::largest(subject, group) } else { (Place::default(), 1.0) };
+    let percent = subject.percent(group.wall_ns);
     let mut row = LargeGroup {
         kind: group.kind,
         rank: None,
         name: group.kind.title().map_or_else(named, str::to_owned),
-        place: if is_of_events { subject.place(group.longest(subject)) } else { Place::default() },
-        place_percent: None,
+        place,
+        place_percent: is_of_events.then_some(share * percent),
         count: group.count(),
-        percent: subject.percent(group.wall_ns),
+        percent,
         // An event does not take the path that waits meanwhile; a wait is that path.
         path_percent: of_path(if is_of_events { path_inside(subject, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),

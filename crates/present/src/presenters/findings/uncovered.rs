@@ -5,6 +5,8 @@ use crate::presenters::human::count;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Findings, LargeGroup, LargeKind, RankTimes};
 
+/// With less than this part of their time at one place, that part is said.
+const NEARLY_ALL: f64 = 0.9;
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;
 
@@ -41,13 +43,21 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     // A function of the user's own is its place; one of a library is called from there.
     let is_its_place = |file: &String| group.kind == LargeKind::Frame && group.name.starts_with(&format!("{file}("));
     let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
-    let place = match group.place_percent {
-        _ if !is_place => String::new(),
-        Some(there) if group.percent - there >= 1.0 => format!(", the largest part at {place} with {there:.0} %"),
-        _ => format!(" at {place}"),
-    };
     let (of_window, of_path) = (group.percent, group.path_percent);
     let all = whole(found);
+    let is_of_window = match group.kind {
+        LargeKind::Call => of_window > of_path || group.is_wait(),
+        kind => kind == LargeKind::Frame && !found.is_of_calls || group.is_wait() && kind.is_of_events(),
+    };
+    let place = match group.place_percent.map(|there| there / of_window) {
+        _ if !is_place => String::new(),
+        // Of the share that is told first.
+        Some(part) if part < NEARLY_ALL => {
+            let there = part * if is_of_window { of_window } else { of_path };
+            format!(", the largest part at {place} with {there:.0} %")
+        }
+        _ => format!(" at {place}"),
+    };
     // A call that waits is not on the path: what it waits for is.
     let share = if found.is_of_calls {
         format!("{of_path:.0} % of {all}")

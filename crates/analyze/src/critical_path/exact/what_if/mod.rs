@@ -131,6 +131,8 @@ struct Measured {
     is_whole: bool,
     /// If work of GPUs counts that was launched before the window's moments, too.
     work: Option<Work>,
+    /// Of a window that ends with work of a GPU and lies on no thread: the last work before it on that stream, if there is any.
+    before: Option<u32>,
 }
 
 /// What begins and ends a window for throughput: a thread, and the last operations of streams.
@@ -210,11 +212,19 @@ impl WhatIf<'_, '_> {
         let work = match *choice {
             WindowChoice::StepsWithWork(first, last) => {
                 let (host, [begins, ends]) = self.exact.steps_and_work(first, last)?;
-                (host.anchor != NONE).then_some(Work { host, begins, ends })
+                self.is_on_thread(host).then_some(Work { host, begins, ends })
             }
             _ => None,
         };
-        Ok(Measured { window: self.exact.window(choice)?, is_whole: *choice == WindowChoice::Whole, work })
+        let window = self.exact.window(choice)?;
+        let has_lane = work.is_some() || window.anchor == NONE || self.is_on_thread(window);
+        let before = if has_lane { None } else { self.exact.work_before(window) };
+        Ok(Measured { window, is_whole: *choice == WindowChoice::Whole, work, before })
+    }
+
+    /// Whether a window ends on a thread.
+    fn is_on_thread(&self, window: Window) -> bool {
+        window.anchor != NONE && self.exact.graph.kind[window.anchor as usize] != NodeKind::Gpu
     }
 
     /// What is gained where the prediction is `after` ns, and `shifts` are those of its replay.
@@ -290,11 +300,16 @@ impl WhatIf<'_, '_> {
         if let Some(work) = &measured.work {
             return self.end_of_work(work, applied, mode, shifts, stop);
         }
-        let anchor = self.plan.position[window.anchor as usize];
-        self.plan.replay(&applied.changes, mode, (anchor + 1, stop), shifts);
+        let nodes = measured.before.into_iter().chain([window.anchor]);
+        let until = nodes.map(|n| self.plan.position[n as usize]).max().unwrap_or(0) + 1;
+        self.plan.replay(&applied.changes, mode, (until, stop), shifts);
         let lane = graph.place[window.anchor as usize];
         let end = self.moment(window.anchor, lane, window.end, applied, shifts);
-        let start = self.lane_moment(lane, window.start, applied, shifts);
+        let start = match measured.before {
+            _ if self.is_on_thread(window) => self.lane_moment(lane, window.start, applied, shifts),
+            Some(before) => window.start + shifts[self.plan.position[before as usize] as usize],
+            None => window.start,
+        };
         let length = (end - start).max(0);
         End { node: window.anchor, at: window.end, length }
     }

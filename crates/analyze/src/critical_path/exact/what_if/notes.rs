@@ -74,7 +74,7 @@ impl WhatIf<'_, '_> {
     /// Whether a window on a thread only gets shorter because work of the GPU moves behind its end.
     pub(super) fn moved_on(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
         let window = measured.window;
-        if measured.is_whole || measured.work.is_some() || window.anchor == NONE || gain <= 0 {
+        if measured.is_whole || measured.work.is_some() || !self.is_on_thread(window) || gain <= 0 {
             return None;
         }
         let mut shifts = Vec::new();

@@ -30,7 +30,10 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
 fn marks_of_frameworks_are_steps() {
     for (spans, marks) in [
         (["[pl][profile]run_training_batch"; 2], "[pl][profile]run_training_batch"),
-        (["step[DECODE bs=31]", "step[EXTEND bs=1]"], "step[*] or execute_*context_*_generation_*"),
+        (
+            ["step[DECODE bs=31]", "step[EXTEND bs=1]"],
+            "step[*] or execute_*context_*_generation_* or execute_new_*_cached_*",
+        ),
     ] {
         let mut made = Made::new();
         let main = "train.py:50 <module> > train.py:24 main";

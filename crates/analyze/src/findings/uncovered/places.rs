@@ -1,0 +1,39 @@
+//! Where in the program most of a group's time is.
+
+use super::groups::Group;
+use crate::findings::place::{Place, PlaceKey};
+use crate::findings::subject::Subject;
+use rustc_hash::FxHashSet;
+use stackline_model::EventId;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The place at which most of the time of a group of events is, and how much of that time is there, from 0 to 1.
+pub(super) fn largest(subject: &Subject<'_>, group: &Group) -> (Place, f64) {
+    let places = subject.places();
+    // Of each line its time, and the longest stretch there.
+    let mut lines: BTreeMap<PlaceKey, (i64, (i64, Reverse<EventId>))> = BTreeMap::new();
+    for (event, ns) in times(subject, group) {
+        let (sum, longest) = lines.entry(places.line_key(event)).or_insert((0, (0, Reverse(event))));
+        *sum += ns;
+        *longest = (*longest).max((ns, Reverse(event)));
+    }
+    let total: i64 = lines.values().map(|(ns, _)| ns).sum();
+    let Some((ns, (_, Reverse(event)))) = lines.into_values().max() else { return (Place::default(), 1.0) };
+    (subject.place(event), if total > 0 { ns as f64 / total as f64 } else { 1.0 })
+}
+
+/// The events of a group with their part of the time that the group is told by: of the path, or of their own in the window.
+fn times(subject: &Subject<'_>, group: &Group) -> Vec<(EventId, i64)> {
+    if group.path_ns == 0 || group.largest_ns() > group.path_ns {
+        let (events, (from, to)) = (&subject.trace().events, subject.window());
+        let within = |e: EventId| (events.end(e).min(to) - events.start[e.index()].max(from)).max(0);
+        return group.events.iter().map(|&event| (event, within(event))).collect();
+    }
+    let events: FxHashSet<EventId> = group.events.iter().copied().collect();
+    let own = |event: EventId| {
+        let mut around = std::iter::once(event).chain(subject.stack(event));
+        around.find(|e| events.contains(e)).unwrap_or(event)
+    };
+    group.parts().iter().map(|part| (own(part.event), part.ns)).collect()
+}
