@@ -2,7 +2,7 @@
 
 use crate::support::{for_each_trace, read};
 use stackline_analyze::checks::{ALL, Outcome};
-use stackline_model::Trace;
+use stackline_model::{Trace, flags};
 use stackline_testkit::mini::MiniTrace;
 
 /// A trace whose times count from a second on.
@@ -166,6 +166,18 @@ fn a_graph_that_runs_again_breaks_nothing() {
     assert_eq!(twice(&trace(&[pass(0), others, pass(1)].concat())).breaches.len(), 1);
     // The same on another thread: two processes with one number.
     assert_eq!(twice(&trace(&[pass(0), backward(1_000, 102, &nodes)].concat())).breaches.len(), 3);
+}
+
+/// What was in one operator whose time is lost is in none, and no second claim.
+#[test]
+fn what_was_inside_of_a_lost_operator_claims_nothing_again() {
+    let twice: fn(&Trace) -> Outcome = ALL.iter().find(|check| check.name == "sequence_number_twice").unwrap().run;
+    let nodes = [(0, "MulBackward0"), (100, "aten::mul"), (200, "aten::mul_")];
+    let mut trace = trace(&nodes.map(|(at, name)| backward(at, 101, &[(3, name)])).concat());
+    assert_eq!(twice(&trace).breaches.len(), 2);
+    let outer = trace.events.ids().find(|event| trace.name(*event) == "MulBackward0").unwrap();
+    trace.events.flags[outer.index()] |= flags::IMPLAUSIBLE;
+    assert_eq!(twice(&trace).breaches, []);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::support::read_mini;
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, alike, compare};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, alike, compare};
 use stackline_analyze::steps::Looked;
-use stackline_model::Trace;
+use stackline_model::{EventId, EventKind, Trace, flags};
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
@@ -39,6 +39,57 @@ fn looked_at(trace: &Trace) -> Vec<i64> {
 
 fn notes(before: &Profile, after: &Profile) -> Vec<String> {
     compare(&vec![vec![before.clone()]], &vec![vec![after.clone()]], Options::default()).notes
+}
+
+/// Steps of one operator that launches a kernel of half its length.
+fn with_kernels(lengths: &[i64]) -> Trace {
+    let (mut at, mut text) = (0, String::new());
+    for (number, &length) in (0..).zip(lengths) {
+        let (from, busy, id) = (at + 5, length / 2, number + 1);
+        text += &format!(
+            "1/1 user_annotation ProfilerStep#{number} {at}+{length}\n1/1 cpu_op aten::mm {at}+{busy}\n\
+             1/1 cuda_runtime cudaLaunchKernel {from}+2 correlation={id}\ngpu0/7 kernel k {from}+{busy} correlation={id}\n"
+        );
+        at += length;
+    }
+    read_mini(&text)
+}
+
+fn lose(trace: &mut Trace, is_lost: impl Fn(&Trace, EventId) -> bool) {
+    let lost: Vec<EventId> = trace.events.ids().filter(|event| is_lost(trace, *event)).collect();
+    lost.into_iter().step_by(2).for_each(|event| trace.events.flags[event.index()] |= flags::IMPLAUSIBLE);
+}
+
+#[test]
+fn lost_times_are_not_faster() {
+    let before = profile(&with_kernels(&[100, 102, 98, 100, 101, 99]));
+    let tested = |after: &Trace| {
+        let diff = compare(&vec![vec![before.clone()]], &vec![vec![profile(after)]], Options::default());
+        let of = |table| diff.changes[&table].iter().filter(|change: &&Change| change.verdict != Verdict::Untested);
+        let measures = |table| of(table).map(|change| change.measure).collect::<Vec<_>>();
+        (
+            diff.lost.clone(),
+            measures(ChangeTable::Steps),
+            measures(ChangeTable::Operators),
+            measures(ChangeTable::Kernels),
+        )
+    };
+    let sound = with_kernels(&[50, 52, 48, 50, 51, 49]);
+    let all = [Measure::Step, Measure::Gpu, Measure::Cpu];
+    let of_operators = vec![Measure::Gpu, Measure::Cpu, Measure::CpuTotal];
+    assert_eq!(tested(&sound), (Vec::new(), all.to_vec(), of_operators.clone(), vec![Measure::Gpu]));
+
+    let mut without_gpu = sound.clone();
+    lose(&mut without_gpu, |trace, event| trace.kind(event).is_gpu_work());
+    let (lost, steps, operators, kernels) = tested(&without_gpu);
+    assert!(lost.len() == 1 && lost[0].starts_with("B: 3 of 6 GPU operations of "), "{lost:?}");
+    assert_eq!((steps, operators, kernels), (vec![Measure::Cpu], of_operators[1..].to_vec(), Vec::new()));
+
+    let mut without_host = sound;
+    lose(&mut without_host, |trace, event| trace.kind(event) == EventKind::Operator);
+    let (lost, steps, operators, kernels) = tested(&without_host);
+    assert!(lost.len() == 1 && lost[0].starts_with("B: 3 of 12 calls of the host of "), "{lost:?}");
+    assert_eq!((steps, operators, kernels), (vec![Measure::Gpu], Vec::new(), vec![Measure::Gpu]));
 }
 
 #[test]

@@ -96,10 +96,13 @@ fn shifted_clocks(set: &TraceSet) -> String {
 }
 
 /// Checks on which tables and findings depend, by the codes of the read report that say that they failed.
-const CHECKS: [(&str, &str); 8] = [
+const CHECKS: [(&str, &str); 11] = [
     ("kernel_before_launch", "kernel_before_launch"),
     ("kernel_after_wait", "sync_ends_early"),
     ("sequence_number_twice", "sequence_number_twice"),
+    ("bad_time", "times_left_out"),
+    ("no_time", "times_left_out"),
+    ("implausible_host_time", "times_left_out"),
     ("zero_time", "times_left_out"),
     ("zero_duration", "times_left_out"),
     ("step_without_duration", "times_left_out"),

@@ -62,7 +62,7 @@ codes! {
     UNFINISHED "unfinished" Repaired "a begin record had no end; the span was closed at the end of the trace";
     TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";
     ZERO_TIME "zero_time" Skipped
-        "start times were never filled in (0, one value far from all others, or on a GPU no number): kept, but excluded from windows and totals";
+        "start times were never filled in (0, or one value far from all others): kept, but excluded from windows and totals";
     ZERO_DURATION "zero_duration" Skipped
         "durations were never filled in (0 where others of the kind or name are never so short, one absurd value, or none on a GPU): kept, but excluded from windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped

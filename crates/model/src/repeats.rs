@@ -1,6 +1,7 @@
 //! Backward operators that claim the same forward operator.
 
 use crate::{EventId, EventKind, Key, Trace, TrackId};
+use std::collections::BTreeSet;
 
 impl Trace {
     /// Backward operators whose sequence number and forward thread another one before them in their process has, in the
@@ -16,9 +17,12 @@ impl Trace {
             let thread = thread.i64(event).filter(|&t| t > 0)?;
             (self.kind(event) == EventKind::Operator).then_some((number, thread))
         };
+        // What lies within an operator whose time is lost is not known to.
+        let is_lost = |event: &EventId| !self.events.is_plausible(*event);
+        let lost: BTreeSet<(i64, i64)> = self.events.ids().filter(is_lost).filter_map(claim).collect();
         let mut claims: Vec<(Key, i64, i64, EventId)> = Vec::new();
         for event in self.events.ids() {
-            let Some((number, thread)) = claim(event) else { continue };
+            let Some((number, thread)) = claim(event).filter(|of| !lost.contains(of)) else { continue };
             if !self.ancestors(event).any(|outer| claim(outer) == Some((number, thread))) {
                 claims.push((self.tracks.pid(self.events.track[event.index()]), number, thread, event));
             }

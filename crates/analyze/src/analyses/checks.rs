@@ -35,11 +35,14 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         outcome.breaches.iter().take(LISTED).map(move |(event, why)| (name, *event, why.clone())).collect::<Vec<_>>()
     };
     let rows: Vec<(&str, EventId, String)> = outcomes.iter().flat_map(listed).collect();
+    // As tables of steps and the critical path of the whole trace count.
+    let origin = trace.span().map_or(0, |span| span.0);
+    let start = |event: EventId| trace.events.start[event.index()].saturating_sub(origin);
     let events = Table::new("check_events", "Events that break a check")
         .text("check", rows.iter().map(|row| row.0.to_owned()))
         .i64("event", Unit::None, rows.iter().map(|row| i64::from(trace.events.source_index[row.1.index()])))
         .text("name", rows.iter().map(|row| trace.name(row.1).to_owned()))
-        .i64("start_ns", Unit::Ns, rows.iter().map(|row| trace.events.start[row.1.index()]))
+        .i64("start_ns", Unit::Ns, rows.iter().map(|row| start(row.1)))
         .i64("dur_ns", Unit::Ns, rows.iter().map(|row| trace.events.dur[row.1.index()]))
         .text("what", rows.iter().map(|row| row.2.clone()));
     let cut = outcomes.iter().any(|(_, outcome)| outcome.breaches.len() > LISTED);

@@ -2,11 +2,12 @@
 //!
 //! `gpu_time`: per device, over the window: the steps that are looked at ([`Looked`]) with their GPU work. All work that runs then
 //! counts, whoever launched it. Without steps the window is from the first start to the last end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
-//! the device's streams counts by the operation that ends the gap: `idle_host_wait` if its launch call started only
-//! within the gap or never (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
-//! between operations), else `idle_other` (it waited for something else). Without a launch record the cause is
-//! `idle_unknown`, and so it is from the launch of an operation on that may have run in the gap, and of which the trace has no record, or
-//! none with a time that can be true, and at the end where no operation of the device has a launch record. The rows of a device add up to its window.
+//! the device's streams counts by the operation that ends the gap: `idle_host_wait` until its launch call returned, if that started
+//! only within the gap (the host was late); what is left of the gap, or all of it where the call started before, is
+//! `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance between operations), else `idle_other` (it waited for
+//! something else). Without a launch record the cause is `idle_unknown`, and so it is from the launch of an operation on that may
+//! have run in the gap, and of which the trace has no record, or none with a time that can be true, at the end where no operation of
+//! the device has a launch record, and in all gaps of a file that breaks off. The rows of a device add up to its window.
 //!
 //! `gpu_kernels`: the same operations by name.
 
@@ -137,9 +138,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
     }
     let table = unknown.into_iter().fold(table, Table::note);
     let table = match trace.report.breaks_off() {
-        Some(_) => {
-            table.note("The file breaks off: operations may be missing, so that what is idle here may have been busy.")
-        }
+        Some(_) => table.note("The file breaks off: operations may be missing, so that when nothing ran is not known."),
         None => table,
     };
     let Some(_) = window else {
@@ -164,6 +163,7 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
         |o: &Operation| trace.gpu.launch[o.gpu.index()].some().map(|launch| trace.events.start[launch.index()]);
     let earlier = operations.iter().take_while(|o| o.start < first).filter(|o| o.end <= first).filter_map(launch).max();
     let mut launched: Option<i64> = earlier;
+    let is_cut = trace.report.breaks_off().is_some();
     let mut at = first;
     let clipped = operations.iter().filter(|o| o.end > first && o.start < last || window.is_none());
     for operation in clipped.map(|o| Operation { start: o.start.max(first), end: o.end.min(last), ..*o }) {
@@ -172,12 +172,10 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
         if at < operation.start && busy_until < operation.start {
             let gap = (busy_until.max(at), operation.start);
             let next = launch(&operation).unwrap_or(operation.start);
-            idle(
-                &mut times,
-                gap,
-                cause(trace, &operation, gap.0),
-                lost_from(lost, (launched.unwrap_or(first), next), gap),
-            );
+            let from = if is_cut { gap.0 } else { lost_from(lost, (launched.unwrap_or(first), next), gap) };
+            for (part, cause) in causes(trace, &operation, gap) {
+                idle(&mut times, part, cause, from.clamp(part.0, part.1));
+            }
         }
         launched = launched.max(launch(&operation));
         at = at.max(operation.start);
@@ -191,7 +189,7 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
         // Nothing that ends this gap was launched within the window.
         let gap = (end.max(at), last.max(end.max(at)));
         let has_launches = operations.iter().any(|operation| launch(operation).is_some());
-        let cause = if has_launches { HOST_WAIT } else { UNKNOWN };
+        let cause = if has_launches && !is_cut { HOST_WAIT } else { UNKNOWN };
         idle(&mut times, gap, cause, lost_from(lost, (launched.unwrap_or(first), last), gap));
     }
     times
@@ -232,14 +230,16 @@ fn class(kind: KernelType) -> Option<usize> {
     }
 }
 
-/// Index into [`CATEGORIES`] of why the device idled before `next`.
-fn cause(trace: &Trace, next: &Operation, gap_start: i64) -> usize {
-    match trace.gpu.launch[next.gpu.index()].some() {
-        None => UNKNOWN,
-        Some(launch) if trace.events.start[launch.index()] > gap_start => HOST_WAIT,
-        Some(_) if next.start.saturating_sub(gap_start) < KERNEL_WAIT_NS => 4,
-        Some(_) => 5,
-    }
+/// Why the device idled before `next`: two parts of the gap, of which one may be empty, each with an index into [`CATEGORIES`].
+fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usize); 2] {
+    let Some(launch) = trace.gpu.launch[next.gpu.index()].some() else {
+        return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
+    };
+    // While the call runs the host is not done with it; the operation may start before it returns.
+    let is_late = trace.events.start[launch.index()] > gap.0;
+    let launched = if is_late { trace.events.end(launch).min(gap.1) } else { gap.0 };
+    let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { 4 } else { 5 };
+    [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }
 
 #[derive(Clone, Copy)]
@@ -286,6 +286,7 @@ mod tests {
     fn trace_with_launch(launch: EventId, start: i64) -> Trace {
         let mut trace = Trace::default();
         trace.events.start.push(start);
+        trace.events.dur.push(3);
         trace.gpu.launch.push(launch);
         trace
     }
@@ -317,13 +318,27 @@ mod tests {
             let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
             let compute = KernelType::Computation;
             let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None, &[]);
-            let found = times.iter().enumerate().skip(3).find(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
-            found.unwrap()
+            let found = times.iter().enumerate().skip(3).filter(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
+            found.collect::<Vec<_>>()
         };
-        assert_eq!(gap(Some(12), 100), ("idle_host_wait", 100));
-        assert_eq!(gap(Some(5), 100), ("idle_kernel_wait", 100));
-        assert_eq!(gap(Some(5), 40_000), ("idle_other", 40_000));
-        assert_eq!(gap(None, 100), ("idle_unknown", 100));
+        assert_eq!(gap(Some(107), 100), [("idle_host_wait", 100)]);
+        assert_eq!(gap(Some(109), 100), [("idle_host_wait", 100)], "it starts before the call returns");
+        assert_eq!(gap(Some(5), 100), [("idle_kernel_wait", 100)]);
+        assert_eq!(gap(Some(5), 40_000), [("idle_other", 40_000)]);
+        assert_eq!(gap(None, 100), [("idle_unknown", 100)]);
+        // The host was late for a part of the gap.
+        assert_eq!(gap(Some(12), 100), [("idle_host_wait", 5), ("idle_kernel_wait", 95)]);
+        assert_eq!(gap(Some(12), 40_000), [("idle_host_wait", 5), ("idle_other", 39_995)]);
+    }
+
+    #[test]
+    fn no_gap_of_a_file_that_breaks_off_is_known_to_be_idle() {
+        let compute = KernelType::Computation;
+        let mut trace = trace_with_launch(EventId::new(0), 15);
+        let operations = [operation(0, 12, compute), operation(20, 10, compute)];
+        assert_eq!(device(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 76, 2, 0, 0]);
+        trace.report.count("truncated", stackline_model::Severity::Lost, "", None, "");
+        assert_eq!(device(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 0, 0, 0, 78]);
     }
 
     #[test]
@@ -331,11 +346,11 @@ mod tests {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
-        // 10 to 12 something runs; up to 20 the host launches; 30 to 90 the next one was launched long before; 90 to 100 it runs.
-        assert_eq!(device(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 8, 60, 0, 0]);
+        // 10 to 12 something runs; up to 18 the host launches; 30 to 90 the next one was launched long before; 90 to 100 it runs.
+        assert_eq!(device(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 6, 62, 0, 0]);
         assert_eq!(
             device(&trace, &operations[..2], Some((10, 100)), &[]),
-            [12, 0, 0, 78, 0, 0, 0],
+            [12, 0, 0, 76, 2, 0, 0],
             "nothing more was launched"
         );
         assert_eq!(device(&trace, &operations[..1], Some((50, 100)), &[]), [0, 0, 0, 50, 0, 0, 0], "nothing at all");
@@ -347,12 +362,12 @@ mod tests {
         let trace = trace_with_launch(EventId::new(0), 50);
         let operations = [operation(0, 12, compute), operation(60, 10, compute)];
         let times = |lost: &[i64]| device(&trace, &operations, Some((0, 100)), lost);
-        assert_eq!(times(&[]), [22, 0, 0, 78, 0, 0, 0]);
-        assert_eq!(times(&[70]), [22, 0, 0, 48, 0, 0, 30], "launched behind both");
-        assert_eq!(times(&[100]), [22, 0, 0, 78, 0, 0, 0], "launched behind the window");
+        assert_eq!(times(&[]), [22, 0, 0, 71, 7, 0, 0]);
+        assert_eq!(times(&[70]), [22, 0, 0, 41, 7, 0, 30], "launched behind both");
+        assert_eq!(times(&[100]), [22, 0, 0, 71, 7, 0, 0], "launched behind the window");
         assert_eq!(
             times(&[40, 45]),
-            [22, 0, 0, 78, 0, 0, 0],
+            [22, 0, 0, 71, 7, 0, 0],
             "the first one was launched at 50, too: they come before it"
         );
     }
@@ -360,6 +375,7 @@ mod tests {
     fn trace_with_launches(starts: &[i64]) -> Trace {
         let mut trace = Trace::default();
         trace.events.start.extend(starts);
+        trace.events.dur.extend(starts.iter().map(|_| 3));
         trace.gpu.launch.extend((0..starts.len()).map(EventId::new));
         trace
     }

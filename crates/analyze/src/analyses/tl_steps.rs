@@ -24,7 +24,7 @@ struct Work {
     /// Launch calls of the step of which the file has no operation, or no kernel with a time that can be true; without fills, which
     /// profilers may leave out.
     unrecorded: i64,
-    /// Whether the file breaks off, and has none of its operations.
+    /// Whether the file breaks off, and lacks operations of it as far as other steps tell.
     is_cut_off: bool,
     /// Time in ns in the step's window during which a GPU runs anything.
     busy_ns: i64,
@@ -43,6 +43,8 @@ impl Work {
 
 /// Of one operation in so many at least the times must be known.
 pub(super) const LEAST_KNOWN: i64 = 10;
+/// In a file that breaks off a step has all of its kernels if it has so many tenths of what the fullest one has.
+const WHOLE_TENTHS: i64 = 9;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Those that share the window of other tables.
@@ -103,6 +105,11 @@ fn work(trace: &Trace) -> Vec<Work> {
         if let Some(step) = index.running(at, trace.tracks.pid(track)) {
             work[step as usize].unrecorded += 1;
         }
+    }
+    if is_cut_off {
+        // Records are not in the order of time: any step may lack some.
+        let most = work.iter().map(|work| work.kernels).max().unwrap_or(0);
+        work.iter_mut().for_each(|work| work.is_cut_off |= 10 * work.kernels < WHOLE_TENTHS * most);
     }
     work
 }

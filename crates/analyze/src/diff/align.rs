@@ -1,7 +1,8 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, mean_steps, slow_steps, warnings};
+use super::comparable::{Per, left_out, mean_steps, slow_steps, warnings};
 use super::functions;
+use super::lost::{self, Unknown};
 use super::pair::Pair;
 use super::profile::{Measure, Profile};
 use super::statistics::adjusted;
@@ -201,6 +202,8 @@ pub struct Diff {
     pub changes: BTreeMap<Table, Vec<Change>>,
     /// Why the sides can hardly be compared, a sentence each; mostly none.
     pub warnings: Vec<String>,
+    /// Which runs lost so many times that what is made of them is not tested, a sentence each; mostly none.
+    pub lost: Vec<String>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
 }
@@ -211,7 +214,7 @@ impl Diff {
     #[must_use]
     pub fn confidence(&self) -> Confidence {
         match self.method {
-            _ if !self.warnings.is_empty() => Confidence::Low,
+            _ if !self.warnings.is_empty() || !self.lost.is_empty() => Confidence::Low,
             Method::Runs => Confidence::High,
             Method::Steps => Confidence::Medium,
             Method::None => Confidence::Low,
@@ -281,9 +284,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let functions_by = functions_by(before, after);
     let per = Per::of(before, after);
     let mean_steps = mean_steps(before, after);
-    let first_note = mean_steps.iter().cloned().collect();
-    let mut diff =
-        Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, notes: first_note };
+    let notes = mean_steps.iter().cloned().collect();
+    let lost = lost::sentences(before, after);
+    let mut diff = Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, lost, notes };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
@@ -304,6 +307,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     }
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
+        let unknown = Unknown::of(a.iter().chain(&b).copied());
         let pair = Pair { rank, before: a, after: b, level: options.level, names };
         let is_known = |table: &Table| match table {
             Table::Paths => same_paths,
@@ -312,7 +316,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         };
         diff.method = stronger(diff.method, pair.method());
         for table in Table::ALL.into_iter().filter(is_known) {
-            diff.changes.entry(table).or_default().extend(pair.changes(table, by_family));
+            let mut changes = pair.changes(table, by_family);
+            unknown.untest(table, by_family, &mut changes);
+            diff.changes.entry(table).or_default().extend(changes);
         }
     }
     let steps = diff.changes.get(&Table::Steps).into_iter().flatten();
@@ -439,25 +445,6 @@ fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
         out.push("There are no steps: all of a run counts as one.".to_owned());
     }
     out
-}
-
-/// Which steps are left out and why: those that follow one another for one reason together.
-fn left_out(profile: &Profile) -> impl Iterator<Item = String> {
-    let mut runs: Vec<(&str, i64, i64)> = Vec::new();
-    for (number, why) in profile.steps.iter().filter_map(|step| Some((step.number, step.left_out?))) {
-        match runs.last_mut() {
-            // Of several processes some have the same numbers.
-            Some((of, _, last)) if *of == why && (number == *last || last.checked_add(1) == Some(number)) => {
-                *last = number;
-            }
-            _ => runs.push((why, number, number)),
-        }
-    }
-    let name = &profile.name;
-    runs.into_iter().map(move |(why, first, last)| match first == last {
-        true => format!("step {first} of {name} is left out ({why})"),
-        false => format!("steps {first} to {last} of {name} are left out ({why})"),
-    })
 }
 
 #[cfg(test)]

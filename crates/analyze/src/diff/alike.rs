@@ -58,6 +58,8 @@ fn leave_out(profile: &mut Profile, places: &[usize]) {
         path_kind: _,
         implausible: _,
         mean_step: _,
+        lost_gpu: _,
+        lost_host: _,
     } = profile;
     let is_compared = |place: &usize| steps[*place].left_out.is_none();
     let units: Vec<usize> = places.iter().map(|&place| (0..place).filter(is_compared).count()).collect();

@@ -208,6 +208,25 @@ pub(super) fn slow_steps(profile: &Profile) -> Option<String> {
     })
 }
 
+/// Which steps are left out and why: those that follow one another for one reason together.
+pub(super) fn left_out(profile: &Profile) -> impl Iterator<Item = String> {
+    let mut runs: Vec<(&str, i64, i64)> = Vec::new();
+    for (number, why) in profile.steps.iter().filter_map(|step| Some((step.number, step.left_out?))) {
+        match runs.last_mut() {
+            // Of several processes some have the same numbers.
+            Some((of, _, last)) if *of == why && (number == *last || last.checked_add(1) == Some(number)) => {
+                *last = number;
+            }
+            _ => runs.push((why, number, number)),
+        }
+    }
+    let name = &profile.name;
+    runs.into_iter().map(move |(why, first, last)| match first == last {
+        true => format!("step {first} of {name} is left out ({why})"),
+        false => format!("steps {first} to {last} of {name} are left out ({why})"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ mod alike;
 mod comparable;
 mod families;
 mod functions;
+mod lost;
 mod pair;
 mod paths;
 mod profile;
@@ -20,5 +21,6 @@ pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdi
 pub use alike::alike;
 pub use comparable::Per;
 pub use families::family;
+pub use lost::Lost;
 pub use profile::{Cell, Measure, Profile, Row, StepLength};
 pub use tables::tables;

@@ -2,6 +2,7 @@
 
 use super::families::family;
 use super::functions;
+use super::lost::{self, Lost};
 use super::paths::Paths;
 use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
@@ -184,6 +185,10 @@ pub struct Profile {
     pub path_kind: &'static str,
     /// Events left out because their times cannot be.
     pub implausible: usize,
+    /// Operations of the GPU, and how many of them are left out for that.
+    pub lost_gpu: Lost,
+    /// Calls and operators of the host, and how many of them are left out for that.
+    pub lost_host: Lost,
 }
 
 /// Why a first step is left out that is no warm-up, but unlike all others.
@@ -310,6 +315,7 @@ impl Profile {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
         let (steps, units) = steps(trace, scope, &view.counted);
         let timed = |e: &EventId| trace.events.has(*e, flags::HAS_DURATION) && !trace.events.is_plausible(*e);
+        let (lost_gpu, lost_host) = lost::of_trace(trace);
         let mut profile = Self {
             name: trace.meta.name.clone(),
             format: Some(trace.meta.format.clone()).filter(|format| !format.is_empty()),
@@ -318,6 +324,8 @@ impl Profile {
             vendor: vendor(trace),
             steps,
             implausible: trace.events.ids().filter(timed).count(),
+            lost_gpu,
+            lost_host,
             ..Self::default()
         };
         profile.totals(trace, &units, &view);

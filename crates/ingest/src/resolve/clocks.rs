@@ -54,7 +54,12 @@ fn example(clocks: &Clocks, violations: impl Fn(&DeviceClock) -> u64) -> String 
 fn bounds(clock: &DeviceClock) -> String {
     match (clock.least_ns, clock.most_ns) {
         (Some(least), Some(most)) if least > most => {
-            format!("its clock is {least} ns behind or more by a launch, {most} ns or less by a wait")
+            // A launch tells that it is no further ahead, a wait that it is no further behind.
+            let by_launch =
+                if least >= 0 { format!("at least {least} ns behind") } else { format!("at most {} ns ahead", -least) };
+            let by_wait =
+                if most >= 0 { format!("at most {most} ns behind") } else { format!("at least {} ns ahead", -most) };
+            format!("its clock drifts, jumps, or has wrong records: a launch has it {by_launch}, a wait {by_wait}")
         }
         (Some(least), Some(most)) if least > 0 => format!("its clock is {least} to {most} ns behind"),
         (Some(least), None) if least > 0 => format!("its clock is at least {least} ns behind"),

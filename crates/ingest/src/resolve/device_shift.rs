@@ -18,6 +18,8 @@ const LEAST_NS: i64 = 1_000_000;
 const GROUP_NS: i64 = 1_000_000_000;
 /// A device is idle before an operation if nothing ran for this long.
 const IDLE_NS: i64 = 20_000;
+/// A wait that returns no later than this after the recorded end of its work confirms the recorded times.
+const PROMPT_NS: i64 = 100_000;
 /// So many operations that find their device idle tell when launches take effect.
 const WITNESSES: usize = 3;
 /// So many launches must agree. One record alone may be the wrong one.
@@ -147,6 +149,14 @@ fn rule_out(waits: &[i64], by: i64) -> bool {
     against >= WITNESSES && against * 10 >= waits.len() || against > 1 && against * 4 >= waits.len()
 }
 
+/// Whether waits show that a device is not ahead of the host: they return as the recorded work ends, more of them than return
+/// before it. The device is then slow to start (it is shared, or loads its code late), and its clock is right.
+fn confirm(waits: &[i64]) -> bool {
+    let prompt = waits.iter().filter(|&&late| (-IDLE_NS..=PROMPT_NS).contains(&late)).count();
+    let early = waits.iter().filter(|&&late| late < -LEAST_NS).count();
+    prompt > early
+}
+
 /// Operations of each device, with the calls that launched them and without.
 #[derive(Default)]
 struct Work {
@@ -235,6 +245,9 @@ fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     sorted.sort_unstable();
     if let Some(&late) = sorted.get(WITNESSES - 1).filter(|&&late| late < -LEAST_NS) {
         return Some(late.max(least.saturating_neg()));
+    }
+    if confirm(waits) {
+        return None;
     }
     if let Some(delay) = delay_when_idle(device) {
         return Some(delay.min(least).saturating_neg());
@@ -412,6 +425,19 @@ mod tests {
         assert_eq!(shift_of(&busy, &[], host), None);
         assert_eq!(shift_of(&busy, &[-100 * MS], host), None, "one wait may be odd");
         assert_eq!(shift_of(&busy, &[-100 * MS; 3], host), Some(-100 * MS));
+    }
+
+    #[test]
+    fn a_device_that_starts_late_has_a_sound_clock_if_waits_return_as_its_work_ends() {
+        let (late, host) = (launched(50, 2 * MS), (0, 10 * MS));
+        assert_eq!(shift_of(&late, &[], host), Some(-(2 * MS - 5_000)));
+        assert_eq!(shift_of(&late, &[3_000; 6], host), None);
+        assert_eq!(shift_of(&late, &[2 * MS + 3_000; 6], host), Some(-(2 * MS - 5_000)), "these tell nothing");
+        assert_eq!(
+            shift_of(&late, &[3_000, -2 * MS, -2 * MS, -2 * MS], host),
+            Some(-2 * MS),
+            "one may be so by chance"
+        );
     }
 
     #[test]

@@ -32,11 +32,6 @@ pub(crate) fn mark(trace: &mut Trace, places: &Places) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{} at {} ns", trace.name(event), trace.events.start[event.index()]));
     }
-    // GPU operations whose time is no number count with them: so many operations are left out.
-    let without = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.has(*e, flags::NO_TIME);
-    for event in trace.events.ids().filter(without) {
-        marked.add(event, || format!("{} without a time", trace.name(event)));
-    }
     marked.tell(problems::ZERO_TIME, places, &mut trace.report);
     let mut marked = Tally::default();
     for event in unset_durations(trace) {

@@ -9,7 +9,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
     let counts = if shown.diff.per == Per::Call { "other numbers of calls: " } else { "" };
     let mut out = format!("### Stackline: {counts}{}\n\n", escaped(&headline(shown)));
-    for warning in &shown.diff.warnings {
+    for warning in shown.diff.lost.iter().chain(&shown.diff.warnings) {
         out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
     }
     for held in shown.held {

@@ -109,6 +109,13 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
+    /// How many rows of a table could not be tested because times of them are lost.
+    fn untested(&self, table: ChangeTable) -> usize {
+        let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
+        let counts = !self.diff.lost.is_empty() && self.diff.method != Method::None;
+        if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
+    }
+
     /// Rows that are called another number of times in all steps, though their time is no more than noise: what is no chance need not
     /// be tested. Those that do not occur on one side are told as such.
     fn recounted(&self, table: ChangeTable) -> Vec<&Change> {

@@ -26,7 +26,9 @@ const SEVERAL: &str = "Give several runs of each to test.";
 /// A comparison as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
-    let mut out = first(shown, style);
+    let lost = shown.diff.lost.iter().map(|lost| remark(&format!("Times are lost. {lost}"), style));
+    let mut out = colored(&lost.collect::<String>(), Verdict::Slower, style);
+    out.push_str(&first(shown, style));
     out.push_str(&remark(&format!("A: {before}"), style));
     out.push_str(&remark(&format!("B: {after}"), style));
     out.extend(shown.diff.mean_steps.iter().map(|steps| wrapped(steps, ("", ""), style)));
@@ -127,6 +129,10 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
         many => format!(", {many} on one side alone"),
     };
     let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
+    let what = match shown.untested(table) {
+        0 => what.to_owned(),
+        lost => format!("{what}, {lost} not tested"),
+    };
     let end = if largest.is_empty() { "." } else { "" };
     out.push('\n');
     let end = if shown.diff.per == Per::Call {
