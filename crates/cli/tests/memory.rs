@@ -6,10 +6,10 @@ use common::{corpus, failure, recorder, refusals, stackline, stdout, torch};
 use serde_json::{Value, json};
 use std::path::Path;
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// Runs the command in a folder, so that paths in its output are always the same.
-fn shown(folder: &Path, args: &[&str]) -> String {
+pub(crate) fn shown(folder: &Path, args: &[&str]) -> String {
     let output = stackline(args).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -66,7 +66,7 @@ f weights at=train.py:32:build
 end
 ";
 
-fn sample() -> tempfile::TempDir {
+pub(crate) fn sample() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("oom.json"), snapshot().to_string()).unwrap();
     std::fs::write(folder.path().join("program.memory"), PROGRAM).unwrap();
@@ -466,35 +466,6 @@ fn viewers_get_a_lane_per_object_with_its_waste() {
     let (code, text) = failure(&["export", folder.path().join("oom.json").to_str().unwrap(), "--to", "csv", "-o", "x"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("memory alone can be exported to perfetto, chrome"), "{text}");
-}
-
-/// Several memory traces in one place: one is shown, which says so, and the others can be chosen.
-#[test]
-fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
-    let folder = sample();
-    std::fs::write(folder.path().join("small.memory"), "a x 64; k one x>x; f x; end").unwrap();
-    shown(folder.path(), &["import", "program.memory", "small.memory", "-o", "both.stackline"]);
-    let peak = |more: &[&str]| {
-        let args = [&["memory", "both.stackline", "--format", "json"], more].concat();
-        let told: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
-        (told["memory"]["label"].clone(), told["tables"]["memory_peaks"]["rows"][0]["bytes"].clone())
-    };
-    assert_eq!(peak(&[]), (json!("program.memory"), json!(6 * MIB)));
-    assert_eq!(peak(&["--process", "small.memory"]), (json!("small.memory"), json!(64)));
-    let head = |args: &[&str]| shown(folder.path(), args);
-    assert!(
-        head(&["memory", "both.stackline"]).contains("\n1 of 2 memory traces here: --process chooses another one.\n")
-    );
-    assert!(!head(&["memory", "small.memory"]).contains("--process"));
-    let refused = |args: &[&str]| {
-        let output = stackline(args).current_dir(folder.path()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
-    assert!(unknown.contains("none is \"17\"; there are: program.memory, small.memory"), "{unknown}");
-    assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not hold"));
-    assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give one of them"));
 }
 
 /// Tables that are asked for are there, with their columns, though they have nothing to say.

@@ -1,8 +1,10 @@
 //! Where files of memory are found: by themselves, in archives, in pipes, beside traces.
 
 use crate::common;
+use crate::memory::{MIB, sample, shown};
 
 use common::{corpus, failure, run, stackline, stdout, write_sample};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,7 +29,7 @@ fn an_archive_holds_one_memory_trace() {
     archive(&two, &[Path::new(&snapshot), &other]);
     let plain = stdout(&["memory", &snapshot, "--format", "json", "--table", "memory_allocator"]);
     let packed = stdout(&["memory", one.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
-    let rows = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["tables"].clone();
+    let rows = |text: &str| serde_json::from_str::<Value>(text).unwrap()["tables"].clone();
     assert_eq!(rows(&packed), rows(&plain));
     let imported = folder.path().join("one.stackline");
     stdout(&["import", one.to_str().unwrap(), "-o", imported.to_str().unwrap()]);
@@ -90,4 +92,33 @@ fn what_is_no_memory_is_named() {
     std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
     let (_, said) = failure(&["memory", folder.path().to_str().unwrap()]);
     assert!(said.contains("memory_liveness.txt"), "{said}");
+}
+
+/// Several memory traces in one place: one is shown, which says so, and the others can be chosen.
+#[test]
+fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
+    let folder = sample();
+    std::fs::write(folder.path().join("small.memory"), "a x 64; k one x>x; f x; end").unwrap();
+    shown(folder.path(), &["import", "program.memory", "small.memory", "-o", "both.stackline"]);
+    let peak = |more: &[&str]| {
+        let args = [&["memory", "both.stackline", "--format", "json"], more].concat();
+        let told: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
+        (told["memory"]["label"].clone(), told["tables"]["memory_peaks"]["rows"][0]["bytes"].clone())
+    };
+    assert_eq!(peak(&[]), (json!("program.memory"), json!(6 * MIB)));
+    assert_eq!(peak(&["--process", "small.memory"]), (json!("small.memory"), json!(64)));
+    let head = |args: &[&str]| shown(folder.path(), args);
+    assert!(
+        head(&["memory", "both.stackline"]).contains("\n1 of 2 memory traces here: --process chooses another one.\n")
+    );
+    assert!(!head(&["memory", "small.memory"]).contains("--process"));
+    let refused = |args: &[&str]| {
+        let output = stackline(args).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
+    assert!(unknown.contains("none is \"17\"; there are: program.memory, small.memory"), "{unknown}");
+    assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not hold"));
+    assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give one of them"));
 }

@@ -31,10 +31,9 @@ pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<Sou
     let is_import = |frame: &CallFrame| matches!(*frame, CallFrame::Span { name } if tree.strings.get(name) == IMPORT);
     let mut exclusive = tree.exclusive(metric, |_| true);
     let mut imports: u64 = 0;
-    for row in 0..exclusive.len() {
+    for (row, stats) in exclusive.iter_mut().enumerate() {
         if tree.frame(CallNodeId::new(row)).is_some_and(is_import) {
-            imports = imports.saturating_add(exclusive[row].sum);
-            exclusive[row] = CallStats::default();
+            imports = imports.saturating_add(std::mem::take(stats).sum);
         }
     }
     (lines_of(tree, metric, exclusive), imports)

@@ -284,9 +284,10 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let functions_by = functions_by(before, after);
     let per = Per::of(before, after);
     let mean_steps = mean_steps(before, after);
-    let notes = mean_steps.iter().cloned().collect();
+    let first_notes = mean_steps.iter().cloned().collect();
     let lost = lost::sentences(before, after);
-    let mut diff = Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, lost, notes };
+    let mut diff =
+        Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, lost, notes: first_notes };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
