@@ -42,7 +42,8 @@ pub struct NativeFrame {
 #[derive(Debug)]
 pub(crate) struct Walker {
     stack: NativeStack,
-    /// Where the thread's stack ends.
+    /// Where the thread's stack lies.
+    begin: usize,
     end: usize,
 }
 
@@ -84,9 +85,12 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
     let at = Registers::here();
     let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };
     let walker = walker.get_or_insert_with(|| {
-        let end = native::stack_bounds().map_or(0, |(_, end)| end);
-        Box::new(Walker { stack: NativeStack::new(), end })
+        let (begin, end) = native::stack_bounds().unwrap_or_default();
+        Box::new(Walker { stack: NativeStack::new(), begin, end })
     });
+    if at.sp.saturating_sub(walker.begin) < native::LEAST_STACK {
+        return Vec::new();
+    }
     let mark = interpreter().map_or(0, |interpreter| interpreter.stack_mark(newest));
     let mut segments = walker.segments(&thread.open, at, mark);
     if let Some((_, innermost)) = segments.last_mut() {

@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::tree::{Key, NodeId, Owner};
-use dlmonitor::native::{self, Ended, NativeStack, Registers, Segment};
+use dlmonitor::native::{self, Ended, LEAST_STACK, NativeStack, Registers, Segment};
 use dlmonitor::{OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
@@ -19,7 +19,8 @@ const MAX_SEGMENTS: usize = 1 << 17;
 #[derive(Debug)]
 pub(crate) struct Natives {
     stack: NativeStack,
-    /// Where the thread's stack ends.
+    /// Where the thread's stack lies.
+    begin: usize,
     end: usize,
     /// The last node of each segment, by its parent and the hash of its addresses.
     segments: FxHashMap<(u32, u64), NodeId>,
@@ -28,12 +29,13 @@ pub(crate) struct Natives {
 impl Natives {
     /// For the calling thread.
     pub(crate) fn new() -> Self {
-        Self { stack: NativeStack::new(), end: stack_end(), segments: FxHashMap::default() }
+        let (begin, end) = stack_bounds();
+        Self { stack: NativeStack::new(), begin, end, segments: FxHashMap::default() }
     }
 
     /// The calling thread has them from now on.
     pub(crate) fn enter(&mut self) {
-        self.end = stack_end();
+        (self.begin, self.end) = stack_bounds();
     }
 
     /// The node of the native frames between `parent` and the operator that begins, whose frame is `operator`: it tells
@@ -65,6 +67,10 @@ impl Natives {
     }
 
     fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment, hint: u64) -> NodeId {
+        if segment.at.sp.saturating_sub(self.begin) < LEAST_STACK {
+            process.leave_out_native_frames();
+            return parent;
+        }
         let ended = self.stack.above(segment);
         if ended.is_none_or(|ended| ended == Ended::Lost) {
             return parent;
@@ -92,8 +98,8 @@ impl Natives {
     }
 }
 
-fn stack_end() -> usize {
-    native::stack_bounds().map_or(0, |(_, end)| end)
+fn stack_bounds() -> (usize, usize) {
+    native::stack_bounds().unwrap_or_default()
 }
 
 /// Two segments with the same hash would be taken for one: 64 bits of which all depend on all addresses.

@@ -130,6 +130,7 @@ pub(crate) struct Process {
     /// Names that Python gave threads, by their numbers.
     thread_names: Mutex<FxHashMap<u32, String>>,
     inputs_left_out: AtomicU64,
+    native_left_out: AtomicU64,
     /// Backward nodes whose forward operator was overwritten by later ones.
     forward_links_lost: AtomicU64,
 }
@@ -166,6 +167,7 @@ impl Process {
             sampled: Mutex::default(),
             thread_names: Mutex::default(),
             inputs_left_out: AtomicU64::new(0),
+            native_left_out: AtomicU64::new(0),
             forward_links_lost: AtomicU64::new(0),
         }
     }
@@ -429,6 +431,17 @@ impl Process {
     /// How many tensors that operators were called with were too many to look at.
     pub(crate) fn inputs_left_out(&self) -> u64 {
         self.inputs_left_out.load(Ordering::Relaxed)
+    }
+
+    /// An operator began where the thread had too little stack left to read native frames.
+    #[cold]
+    pub(crate) fn leave_out_native_frames(&self) {
+        self.native_left_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many operators have no native frames for that.
+    pub(crate) fn native_left_out(&self) -> u64 {
+        self.native_left_out.load(Ordering::Relaxed)
     }
 
     /// How often something found no place in a tree.

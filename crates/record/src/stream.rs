@@ -359,6 +359,7 @@ impl Stream {
         self.note_lost("threads_over_limit", crate::samples::over_limit());
         self.note_lost("touches_over_limit", self.touches_cut);
         self.note_lost("inputs_over_limit", process.inputs_left_out());
+        self.note_lost("native_frames_without_stack", process.native_left_out());
         self.note_lost("forward_links_over_limit", process.lost_forward_links());
         self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut);
         self.send();

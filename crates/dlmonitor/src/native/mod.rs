@@ -34,6 +34,9 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 /// How long a fork waits for the list to be read, which takes some 50 µs, and more where its thread waits for a processor.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// Stack of the calling thread that reading native frames may take in a synchronous walk: where less is left there are none.
+pub const LEAST_STACK: usize = 64 << 10;
+
 /// A snapshot that was current, and those before it.
 struct Old {
     snapshot: Box<Snapshot>,

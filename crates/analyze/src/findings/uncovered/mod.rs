@@ -318,8 +318,8 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         kind: group.kind,
         rank: None,
         name: group.kind.title().map_or_else(named, str::to_owned),
+        place_percent: place.file.is_some().then_some(share * percent),
         place,
-        place_percent: is_of_events.then_some(share * percent),
         count: group.count(),
         percent,
         // An event does not take the path that waits meanwhile; a wait is that path.

@@ -8,7 +8,8 @@ use stackline_model::EventId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The place at which most of the time of a group of events is, and how much of that time is there, from 0 to 1.
+/// The place at which most of the time of a group of events is, of that whose line is known, and how much of all its time is there, from 0
+/// to 1.
 pub(super) fn largest(subject: &Subject<'_>, group: &Group) -> (Place, f64) {
     let places = subject.places();
     // Of each line its time, and the longest stretch there.
@@ -19,8 +20,13 @@ pub(super) fn largest(subject: &Subject<'_>, group: &Group) -> (Place, f64) {
         *longest = (*longest).max((ns, Reverse(event)));
     }
     let total: i64 = lines.values().map(|(ns, _)| ns).sum();
-    let Some((ns, (_, Reverse(event)))) = lines.into_values().max() else { return (Place::default(), 1.0) };
-    (subject.place(event), if total > 0 { ns as f64 / total as f64 } else { 1.0 })
+    let of_line = |&(ns, (_, Reverse(event))): &(i64, (i64, Reverse<EventId>))| (ns, subject.place(event));
+    let mut by_time: Vec<_> = lines.into_values().collect();
+    by_time.sort_unstable_by(|a, b| b.cmp(a));
+    let found =
+        by_time.iter().map(of_line).find(|(_, place)| place.file.is_some()).or_else(|| by_time.first().map(of_line));
+    let Some((ns, place)) = found else { return (Place::default(), 1.0) };
+    (place, if total > 0 { ns as f64 / total as f64 } else { 1.0 })
 }
 
 /// The events of a group with their part of the time that the group is told by: of the path, or of their own in the window.

@@ -155,13 +155,16 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
 #[cfg(test)]
 mod tests {
     use super::summary;
-    use stackline_model::CallTree;
+    use stackline_model::{CallProcess, CallTree};
 
     #[test]
     fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
-        let of = |how| summary(&CallTree::default(), (how, "a.stackline", "calls"), false);
+        let tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
+        let of = |how| summary(&tree, (how, "a.stackline", "calls"), false);
         let failed = of("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
         assert!(of("").contains("; no operator of PyTorch ran"));
+        let nothing = summary(&CallTree::default(), ("", "a.stackline", "calls"), false);
+        assert!(nothing.contains("whether operators of PyTorch ran is not known"), "{nothing}");
     }
 }

@@ -49,13 +49,14 @@ struct Lengths {
 }
 
 /// The longest lines first: shorter ones are taken where else a section would not fit.
-const LENGTHS: [Lengths; 6] = [
+const LENGTHS: [Lengths; 7] = [
     Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
     Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
     Lengths { ranks: 2, name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
     Lengths { ranks: 2, name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
     Lengths { ranks: 2, name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
     Lengths { ranks: 1, name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
+    Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, whole_paths: false },
 ];
 
 /// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
@@ -132,8 +133,16 @@ fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut St
         let _ = writeln!(out, "{}", stackline_present::terminal::clean(&path.line));
     }
     more(content.paths.len(), lengths.ranks, "critical paths", out);
-    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
-        let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
+    // The same of several traces is said once.
+    let mut problems: Vec<(&str, u64)> = Vec::new();
+    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems) {
+        match problems.iter_mut().find(|(code, _)| *code == problem.code) {
+            Some((_, count)) => *count = count.saturating_add(problem.count),
+            None => problems.push((&problem.code, problem.count)),
+        }
+    }
+    for (code, count) in problems.into_iter().take(PROBLEMS) {
+        let _ = writeln!(out, "Read report: {count} x {code}");
     }
 }
 
@@ -175,7 +184,7 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
     if found.with_gpu_work {
-        out.push_str("A step is counted here until the GPU work that it launched is done; \"Steps\" above are spans on the CPU.\n");
+        out.push_str("Here a step lasts until its GPU work is done; \"Steps\" above are spans on the CPU.\n");
     }
     if let Some(ns) = found.between_ns {
         let _ = writeln!(out, "Of it {} lie between steps.", human::duration(ns));
