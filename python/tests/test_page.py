@@ -39,6 +39,15 @@ def test_two_runs(trace: pathlib.Path) -> None:
         assert b'"schema": "stackline/diff/1"' in get(f"{page.url}query/compare")
 
 
+def document(url: str) -> dict[str, object]:
+    """The document of an answer: its length in four bytes, then JSON with it."""
+    answer = get(url)
+    length = int.from_bytes(answer[:4], "little")
+    found = json.loads(answer[4 : 4 + length])["document"]
+    assert isinstance(found, dict)
+    return found
+
+
 def test_source_text_can_be_switched_off(tmp_path: pathlib.Path) -> None:
     source = tmp_path / "train.py"
     source.write_text("a = 1\n")
@@ -47,9 +56,9 @@ def test_source_text_can_be_switched_off(tmp_path: pathlib.Path) -> None:
     asked = f"query/source?file={urllib.parse.quote(str(source))}"
     for run in ("", "&run=before"):
         with sl.view(tmp_path, baseline=tmp_path) as page:
-            assert json.loads(get(page.url + asked + run))["text"] == "a = 1\n"
+            assert document(page.url + asked + run)["text"] == "a = 1\n"
         with sl.view(tmp_path, baseline=tmp_path, no_source=True) as page:
-            assert json.loads(get(page.url + asked + run))["text"] is None
+            assert document(page.url + asked + run)["text"] is None
     with pytest.raises(ValueError, match="give one of them"):
         sl.view(tmp_path, source_roots=[tmp_path], no_source=True)
 
