@@ -45,6 +45,10 @@ const CATEGORIES: [&str; 7] =
 
 /// Index of `idle_host_wait`.
 const HOST_WAIT: usize = 3;
+/// Index of `idle_kernel_wait`.
+const KERNEL_WAIT: usize = 4;
+/// Index of `idle_other`.
+const OTHER: usize = 5;
 /// Index of `idle_unknown`.
 const UNKNOWN: usize = 6;
 
@@ -124,7 +128,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         }
         let times = device(trace, of_device, window, &lost_of_device(trace, of_device, &lost));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
-        let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
+        let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i != UNKNOWN || *t > 0);
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
     }
     let table = Table::new("gpu_time", "GPU time: what runs, and why nothing runs")
@@ -238,7 +242,7 @@ fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usi
     // While the call runs the host is not done with it; the operation may start before it returns.
     let is_late = trace.events.start[launch.index()] > gap.0;
     let launched = if is_late { trace.events.end(launch).min(gap.1) } else { gap.0 };
-    let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { 4 } else { 5 };
+    let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { KERNEL_WAIT } else { OTHER };
     [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }
 

@@ -18,11 +18,11 @@ use super::subject::{Ground, Subject};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
 use crate::critical_path::exact::{Category, WindowChoice};
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::vocabulary::{aten, python, recorders};
 use groups::{Group, Groups};
 pub(super) use of_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind};
 use told::Told;
 
