@@ -7,7 +7,7 @@ use stackline_analyze::findings::{Options, find};
 use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::{Looked, StartUp};
 use stackline_analyze::{Scope, analyses, step_marks};
-use stackline_model::{Trace, Values};
+use stackline_model::{Table, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
 
 /// A step of process 1 from `start` µs on.
@@ -317,4 +317,52 @@ fn repeated_launches_are_offered_where_each_is_an_iteration() {
     // Layers of one pass repeat, too.
     assert_eq!(LaunchPattern::find(&iterations(8, false)), None);
     assert_eq!(LaunchPattern::find(&iterations(4, true)), None, "too few");
+}
+
+/// All steps are listed; those that are looked at count, as in the tables of a report.
+#[test]
+fn the_spread_of_steps_is_of_those_that_are_looked_at() {
+    let run = analyses::find("steps").unwrap().run;
+    let slow = trace([step(0, 2000, 2600), step(1, 4600, 1000), step(2, 5600, 1000), step(3, 6600, 1300)]);
+    let [steps, spread] = &run(&slow, &Scope::default())[..] else { panic!() };
+    let Values::Str(left_out) = &steps.column("left_out").unwrap().values else { panic!() };
+    assert_eq!(left_out[..], [Some("warm-up".to_owned()), None, None, None]);
+    let of = |spread: &Table| match (&spread.column("steps").unwrap().values, &spread.column("mean_us").unwrap().values)
+    {
+        (Values::I64(counts), Values::F64(means)) => (counts[0], means[0]),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(spread), (Some(3), Some(1100.0)));
+    let chosen = run(&slow, &Scope::default().resolved(&slow));
+    assert_eq!((&chosen[1], chosen[0].rows()), (spread, 3), "as a report has it");
+    for all in [Scope { whole: true, ..Scope::default() }, Scope::of_steps(Some((0, 3)))] {
+        let tables = run(&slow, &all);
+        assert_eq!((of(&tables[1]).0, tables[0].column("left_out")), (Some(4), None), "{all:?}");
+    }
+}
+
+/// Steps by an optimizer, each in an iteration that the program numbers, and three to an epoch, which is no step.
+fn numbered_iterations(name: &str) -> Trace {
+    let mut program = MiniTrace::new("");
+    for at in 0..9 {
+        program.add_at(1000 * at, &format!("1/1 user_annotation {name}{at} 0+990"));
+        program.add_at(1000 * at, "1/1 cpu_op aten::mm 10+500\n1/1 user_annotation Optimizer.step#SGD.step 600+300");
+        if at % 3 == 0 {
+            program.add_at(1000 * at, &format!("1/2 user_annotation epoch {at} 0+2999"));
+        }
+    }
+    read(program.json())
+}
+
+#[test]
+fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
+    let note = step_marks::note(&numbered_iterations("iteration ")).unwrap();
+    assert!(note.starts_with("the program marks no steps: they end where its optimizer's do"), "{note}");
+    let offer = "; 9 spans are named 'iteration 0', 'iteration 1', … (990.00 µs the middle one): --step-annotation '^iteration (\\d+)$'";
+    assert!(note.contains(offer), "{note}");
+    let note = step_marks::note(&numbered_iterations("my_step_by_name#a")).unwrap();
+    assert!(note.contains("--step-annotation '^my_step_by_name#a(\\d+)$'"), "{note}");
+    let note = step_marks::note(&numbered_iterations("at: it's ")).unwrap();
+    assert!(!note.contains("spans are named"), "epochs are no steps: {note}");
+    assert_eq!(step_marks::note(&numbered_iterations("ProfilerStep#")), None, "they are marked");
 }
