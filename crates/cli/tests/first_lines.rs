@@ -122,3 +122,71 @@ fn snapshots_say_what_to_run() {
     let (code, error) = failure(&["report", &one, "--steps", "1..2"]);
     assert!(code == Some(2) && error.contains("leave --steps out"), "{error}");
 }
+
+#[test]
+fn what_ran_when_a_chrome_trace_ended_is_said_as_of_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = mini::trace("file -\n1/1 - train B@0\n1/1 - work 10+20\n1/1 - wait_forever B@50\n1/2 - load 5+10");
+    let file = write(folder.path(), "aborted.json", &whole);
+    let line = |when: &str| format!("In flight {when}: aborted.json: wait_forever on thread 1, called from train.");
+    let at_end = line("when the recording ended");
+    assert!(stdout(&["report", &file]).lines().any(|said| said == at_end), "{}", stdout(&["report", &file]));
+    assert!(stdout(&["report", &file, "--for-agent"]).lines().any(|said| said == at_end));
+    std::fs::write(&file, &whole[..whole.rfind("\"dur\"").unwrap()]).unwrap();
+    let cut = line("where the file breaks off");
+    assert!(stdout(&["report", &file]).lines().any(|said| said == cut), "{}", stdout(&["report", &file]));
+    assert!(!stdout(&["report", &write_sample(folder.path(), 0)]).contains("In flight"));
+}
+
+#[test]
+fn the_command_to_run_next_has_the_options_that_choose_what_it_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_sample(folder.path(), 0);
+    let next = |options: &[&str]| {
+        let said = run(&[&["report", &file], options].concat());
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stderr).lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(next(&[]), format!("Next: stackline findings {file}"));
+    let source = folder.path().to_str().unwrap();
+    for options in [
+        &["--steps", "1..2"][..],
+        &["--whole"],
+        &["--rank", "0", "--no-source"],
+        &["--source-root", source],
+        &["--clip-overlaps", "--step-annotation", "ProfilerStep"],
+    ] {
+        let said = next(options);
+        assert_eq!(said, format!("Next: stackline findings {file} {}", options.join(" ")));
+        let words: Vec<&str> = said.split(' ').skip(2).collect();
+        assert!(run(&words).status.success(), "{said}");
+    }
+    let spans = write(folder.path(), "spans.json", spans((0..3).map(|at| format!("f{at}"))));
+    let said = run(&["report", &spans, "--whole", "--clip-overlaps"]);
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.ends_with(&format!("Next: stackline view {spans} --clip-overlaps\n")), "{said}");
+    let kernels = stdout(&["kernels", &spans, "--whole"]);
+    assert!(kernels.contains(&format!("Next: stackline operators {spans} --whole\n")), "{kernels}");
+}
+
+#[test]
+fn report_and_steps_have_the_same_spread_of_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let lengths = [900, 100, 110, 120, 130];
+    let mut at = 0;
+    let step = |(number, length): (usize, &i64)| {
+        at += length;
+        format!("1/1 user_annotation ProfilerStep#{number} {}+{length}\n", at - length)
+    };
+    let file = write(folder.path(), "t.json", mini::trace(&lengths.iter().enumerate().map(step).collect::<String>()));
+    let spread = |command: &str, more: &[&str]| -> serde_json::Value {
+        let text = stdout(&[&[command, &file, "--format", "json"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["tables"]["steps_spread"]["rows"].clone()
+    };
+    for (more, steps) in [(&[][..], 4), (&["--whole"], 5), (&["--steps", "0..2"], 3)] {
+        let report = spread("report", more);
+        assert_eq!((&report, &report[0]["steps"]), (&spread("steps", more), &serde_json::json!(steps)), "{more:?}");
+    }
+    let listed = stdout(&["steps", &file]);
+    assert!(listed.contains("warm-up") && listed.contains("left_out: why a step does not count"), "{listed}");
+}

@@ -8,6 +8,8 @@ mod ranks;
 pub(super) use calls::of_calls;
 pub(super) use memory::of_memory;
 
+use super::how_it_ended::how_it_ended;
+use crate::args::{SourceArgs, options_for};
 use crate::failure::command_line;
 use crate::session::Session;
 use crate::view::{number, rows, text};
@@ -60,10 +62,12 @@ const LENGTHS: [Lengths; 7] = [
 ];
 
 /// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
-pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content) -> String {
+pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
     let found = super::findings::of_session(session, run);
     let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, content, &found, *lengths));
-    let [findings, report] = ["findings", "report"].map(|command| command_line(command, run.inputs()));
+    let options = |command| options_for(command, session.common, Some(source));
+    let more = |command| command_line(command, run.inputs(), &options(command));
+    let [findings, report] = ["findings", "report"].map(more);
     let more = format!("{findings}, {report} --format json");
     let fitting = first_that(all, |text| text.len() + more.len() + ROOM <= MOST);
     cut(fitting, &more)
@@ -133,6 +137,10 @@ fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut St
         let _ = writeln!(out, "{}", stackline_present::terminal::clean(&path.line));
     }
     more(content.paths.len(), lengths.ranks, "critical paths", out);
+    let ended = how_it_ended(session.set.traces.iter().map(|trace| &trace.report));
+    for line in ended.lines().take(lengths.ranks) {
+        let _ = writeln!(out, "{}", short(&name(line), lengths.uncovered));
+    }
     // The same of several traces is said once.
     let mut problems: Vec<(&str, u64)> = Vec::new();
     for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems) {
