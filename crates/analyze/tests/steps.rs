@@ -358,7 +358,7 @@ fn numbered_iterations(name: &str) -> Trace {
 fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
     let note = step_marks::note(&numbered_iterations("iteration ")).unwrap();
     assert!(note.starts_with("the program marks no steps: they end where its optimizer's do"), "{note}");
-    let offer = "; 9 spans are named 'iteration 0', 'iteration 1', … (990.00 µs the middle one): --step-annotation '^iteration (\\d+)$'";
+    let offer = "; 9 spans are named 'iteration 0', 'iteration 1', … (990.0 µs the middle one): --step-annotation '^iteration (\\d+)$'";
     assert!(note.contains(offer), "{note}");
     let note = step_marks::note(&numbered_iterations("my_step_by_name#a")).unwrap();
     assert!(note.contains("--step-annotation '^my_step_by_name#a(\\d+)$'"), "{note}");

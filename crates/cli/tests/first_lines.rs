@@ -183,7 +183,7 @@ fn report_and_steps_have_the_same_spread_of_steps() {
         let text = stdout(&[&[command, &file, "--format", "json"], more].concat());
         serde_json::from_str::<serde_json::Value>(&text).unwrap()["tables"]["steps_spread"]["rows"].clone()
     };
-    for (more, steps) in [(&[][..], 4), (&["--whole"], 5), (&["--steps", "0..2"], 3)] {
+    for (more, steps) in [(&[][..], 4), (&["--whole"][..], 5), (&["--steps", "0..2"][..], 3)] {
         let report = spread("report", more);
         assert_eq!((&report, &report[0]["steps"]), (&spread("steps", more), &serde_json::json!(steps)), "{more:?}");
     }

@@ -17,7 +17,9 @@ pub(crate) fn options_for(next: &str, common: &Common, source: Option<&SourceArg
 
 fn has_source_options(name: &str) -> bool {
     let root = command();
-    let has = |id| root.find_subcommand(name).is_some_and(|one| one.get_arguments().any(|arg| arg.get_id() == id));
+    let has = |id: &str| {
+        root.find_subcommand(name).is_some_and(|one| one.get_arguments().any(|arg| arg.get_id().as_str() == id))
+    };
     has("source_root") && has("no_source")
 }
 
