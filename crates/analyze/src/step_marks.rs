@@ -131,8 +131,29 @@ pub fn note(trace: &Trace) -> Option<String> {
     if !trace.steps.is_empty() {
         return made_from(trace).map(str::to_owned);
     }
-    let spans = NumberedSpans::find(trace).map(|spans| spans.to_string());
-    spans.or_else(|| LaunchPattern::find(trace).map(|pattern| pattern.to_string()))
+    likely_steps(trace).map(|steps| match steps {
+        LikelySteps::Spans(spans) => spans.to_string(),
+        LikelySteps::Pattern(pattern) => pattern.to_string(),
+    })
+}
+
+/// What could be the steps of a trace that marks none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LikelySteps {
+    /// Spans of the program, which the user may choose.
+    Spans(NumberedSpans),
+    /// Repeated launches.
+    Pattern(LaunchPattern),
+}
+
+/// What could be the steps of a trace, if it marks none: spans that the program names come before launches that repeat.
+#[must_use]
+pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
+    if !trace.steps.is_empty() {
+        return None;
+    }
+    let spans = NumberedSpans::find(trace).map(LikelySteps::Spans);
+    spans.or_else(|| LaunchPattern::find(trace).map(LikelySteps::Pattern))
 }
 
 #[cfg(test)]

@@ -318,3 +318,58 @@ fn repeated_launches_are_offered_where_each_is_an_iteration() {
     assert_eq!(LaunchPattern::find(&iterations(8, false)), None);
     assert_eq!(LaunchPattern::find(&iterations(4, true)), None, "too few");
 }
+
+/// A decode loop of a server: each iteration launches twelve small kernels, copies a token to the host and waits for it.
+fn decode_loop(iterations: i64, are_marked: bool) -> Trace {
+    let names = ["qkv", "attention", "projection", "mlp"];
+    let mut events = Vec::new();
+    for at in 0..iterations {
+        let begin = 1000 + 1000 * at;
+        if are_marked {
+            events.push(step(at, begin, 990));
+        }
+        events.push(format!("1/1 cpu_op aten::linear {begin}+700"));
+        for kernel in 0..12 {
+            let (id, launched) = (100 * at + kernel + 1, begin + 50 * kernel);
+            events.push(call(id, launched, 40));
+            let name = names[kernel as usize % 4];
+            events.push(format!("gpu0/7 kernel {name} {}+5 correlation={id}", launched + 42));
+        }
+        let copy = 100 * at + 50;
+        events.push(format!("1/1 cuda_runtime cudaMemcpyAsync {}+10 correlation={copy}", begin + 720));
+        events.push(format!("gpu0/7 gpu_memcpy Memcpy DtoH (Device -> Pinned) {}+5 correlation={copy}", begin + 735));
+        events.push(format!("1/1 cuda_runtime cudaStreamSynchronize {}+30 correlation={}", begin + 731, copy + 1));
+    }
+    trace(events)
+}
+
+#[test]
+fn findings_take_repeated_launches_as_steps_where_nobody_marks_any() {
+    let found = |marked: bool| find(&decode_loop(20, marked), &Options::default()).unwrap();
+    let (inferred, marked) = (found(false), found(true));
+    // A repeat begins with the rarest operation, the copy: before the first one and after the last one there are parts of a step.
+    assert_eq!((inferred.steps, marked.steps), (19, 20));
+    let near = |a: i64, b: i64| (a - b).abs() * 20 < b;
+    assert!(near(inferred.step_ns, marked.step_ns), "{} {}", inferred.step_ns, marked.step_ns);
+    let note =
+        inferred.notes.iter().find(|note| note.starts_with("steps inferred from a repeated pattern of 13 launches"));
+    assert!(
+        note.is_some_and(|note| note.contains("19 repeats") && note.contains("prof.step()")),
+        "{:?}",
+        inferred.notes
+    );
+    assert!(!marked.notes.iter().any(|note| note.contains("inferred")), "{:?}", marked.notes);
+    // What is told by the step is told of both, with less confidence of the inferred ones.
+    let confidence = |found: &stackline_analyze::findings::Findings, code: &str| {
+        found.findings.iter().find(|finding| finding.rule.code == code).map(|finding| finding.confidence)
+    };
+    let of_both: Vec<&str> =
+        marked.findings.iter().map(|f| &*f.rule.code).filter(|code| confidence(&inferred, code).is_some()).collect();
+    let is_lower = |code: &&str| confidence(&inferred, code) > confidence(&marked, code);
+    assert!(of_both.iter().any(is_lower), "{of_both:?}");
+    // All of the trace is one stretch, if that is asked for.
+    let whole = Options { scope: Scope { whole: true, ..Scope::default() }, ..Options::default() };
+    assert_eq!(find(&decode_loop(20, false), &whole).unwrap().steps, 0);
+    // Without a pattern there are no steps either.
+    assert_eq!(find(&decode_loop(3, false), &Options::default()).unwrap().steps, 0);
+}
