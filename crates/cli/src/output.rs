@@ -66,8 +66,9 @@ impl Answer<'_> {
             text.push_str(&failed_checks(self.session));
         }
         text.push_str(&self.head);
-        // Programs that read a pipe look for whole lines; findings are paragraphs everywhere.
-        if self.command == "findings" || common.output.is_none() && io::stdout().is_terminal() {
+        // Programs that read a pipe look for whole lines, unless COLUMNS says how wide they may be; findings are paragraphs everywhere.
+        let has_width = || io::stdout().is_terminal() || columns().is_some();
+        if self.command == "findings" || common.output.is_none() && has_width() {
             text = terminal::wrap_lines(&text, &style);
         }
         let tables = self.shown.as_ref().unwrap_or(&self.tables);
@@ -217,9 +218,13 @@ pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
     Ok(())
 }
 
-/// A line for people on standard error.
+/// A line for people on standard error, wrapped at the width of a terminal. Commands are left whole: people copy them.
 pub(crate) fn say(text: &str) -> Result<()> {
-    writeln!(io::stderr(), "{}", terminal::clean(text)).or_else(ignore_closed)?;
+    let mut line = terminal::clean(text) + "\n";
+    if io::stderr().is_terminal() && !line.starts_with("Next: ") {
+        line = terminal::wrap_lines(&line, &stderr_style());
+    }
+    io::stderr().write_all(line.as_bytes()).or_else(ignore_closed)?;
     Ok(())
 }
 

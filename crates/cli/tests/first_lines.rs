@@ -2,8 +2,9 @@
 
 use crate::common;
 
-use common::{corpus, failure, run, sample, stdout, write, write_sample};
+use common::{corpus, failure, run, sample, stackline, stdout, write, write_sample};
 use stackline_testkit::mini;
+use std::path::Path;
 
 fn spans(names: impl Iterator<Item = String>) -> String {
     let line = |(at, name): (usize, String)| format!("1/1 user_annotation {name} {}+80\n", 100 * at);
@@ -121,4 +122,28 @@ fn snapshots_say_what_to_run() {
     assert!(error.ends_with(&format!("Next: stackline diff {one} {other}\n")), "{error}");
     let (code, error) = failure(&["report", &one, "--steps", "1..2"]);
     assert!(code == Some(2) && error.contains("leave --steps out"), "{error}");
+}
+
+/// Reports fit a terminal of 80 columns: lines wrap, tables shorten texts and then leave columns out.
+#[test]
+fn reports_fit_eighty_columns() {
+    let fits = |folder: &Path, args: &[&str]| {
+        let output = stackline(args).current_dir(folder).env("COLUMNS", "80").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let shown = String::from_utf8(output.stdout).unwrap();
+        let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(!shown.is_empty() && wide.is_empty(), "{args:?}: {wide:#?}");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    crate::memory_diff::snapshot(folder.path(), "snapshot.json", &[(3, 4), (5, 8), (3, 4)]);
+    fits(folder.path(), &["report", "snapshot.json"]);
+    write_sample(folder.path(), 0);
+    let Some(corpus) = corpus("kineto") else { return };
+    for name in ["nvidia-a100-event-sync", "amd-mi300-sglang-decode-graph-replay", "cpu-only-gloo"] {
+        fits(Path::new(&corpus), &["report", &format!("{name}.json.gz")]);
+    }
+    let Some(memory) = corpus("memory") else { return };
+    for name in ["snapshot-train-step.pickle", "snapshot-no-history.pickle"] {
+        fits(Path::new(&memory), &["report", name]);
+    }
 }

@@ -88,15 +88,20 @@ pub fn tables(tables: &[Table], style: &Style) -> String {
     tables.iter().map(|t| table(t, style)).collect::<Vec<_>>().join("\n")
 }
 
-/// A heading line: what follows, and the name that `--format json` gives it.
+/// A heading: what follows, and the name that `--format json` gives it; over several lines if it is wider than the terminal.
 pub fn heading(title: &str, name: &str, style: &Style) -> String {
-    let title = clean(title);
-    match (style.color, name.is_empty()) {
-        (true, true) => format!("\x1b[1m{title}\x1b[0m\n"),
-        (true, false) => format!("\x1b[1m{title}\x1b[0m \x1b[2m[{name}]\x1b[0m\n"),
-        (false, true) => format!("{title}\n"),
-        (false, false) => format!("{title} [{name}]\n"),
+    let mut lines = wrap(&clean(title), style.width.max(24));
+    let name = if name.is_empty() { String::new() } else { format!("[{name}]") };
+    let fits = lines.last().is_some_and(|line| line.width() + 1 + name.width() <= style.width.max(24));
+    if style.color {
+        lines.iter_mut().for_each(|line| *line = format!("\x1b[1m{line}\x1b[0m"));
     }
+    let shown = if style.color && !name.is_empty() { format!("\x1b[2m{name}\x1b[0m") } else { name };
+    match lines.last_mut().filter(|_| fits && !shown.is_empty()) {
+        Some(last) => *last = format!("{last} {shown}"),
+        None => lines.extend(Some(format!("  {shown}")).filter(|_| !shown.is_empty())),
+    }
+    lines.join("\n") + "\n"
 }
 
 /// A bar for a share of 0 to 100 %, at most `cells` wide, in eighths of a cell.
