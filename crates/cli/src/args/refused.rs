@@ -5,7 +5,7 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 /// Commands, and the common options that mean nothing to them.
 const REFUSED: &[(&str, &[&str])] = &[
-    ("calls", &["steps", "whole", "rank", "clip_overlaps", "step_annotation"]),
+    ("calls", &["steps", "whole", "clip_overlaps", "step_annotation"]),
     ("memory", &["steps", "whole", "step_annotation"]),
     ("record", &["whole", "rank", "clip_overlaps", "format", "tables", "limit", "step_annotation"]),
     ("view", &["steps", "whole", "rank"]),

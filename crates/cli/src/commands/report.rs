@@ -17,6 +17,7 @@ use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace};
 use stackline_serve::{Pruned, ReportOptions};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Kernels and operators listed.
@@ -103,7 +104,6 @@ fn for_agent(session: &Session<'_>, run: &Run) -> Result<bool> {
 /// Shows an input without traces as the command does that shows what it holds: of memory `memory`, of sums of calls `calls`. Tells
 /// whether a `--fail-on` condition held.
 fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
-    let path = &run.inputs()[0];
     // A pipe was read to its end.
     if !args.fail_on.is_empty() || run.is_read_once() {
         run.traces()?;
@@ -115,19 +115,22 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         let what = if is_memory { "a file of memory" } else { "a recording without single calls" };
         return Err(wrong_use(format!(
             "{}: {what}, of which `report` shows what `stackline {name}` does; leave {} out, which mean nothing there",
-            path.display(),
+            run.name(),
             refused.join(", ")
         )));
     }
     if args.for_agent {
         use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run)? } else { of_calls(run)? };
+        let text = if is_memory { of_memory(run)? } else { of_calls(run, common.rank)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
-    say(&format!("{} holds {holds}: shown as by `stackline {name}`", path.display()))?;
-    let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
+    say(&format!("{} holds {holds}: shown as by `stackline {name}`", run.name()))?;
+    let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
+    let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
+        // Which file to go on with is told there.
+        Command::Memory(args) if run.memory_files()?.len() > 1 => return super::memory::run(&args, common),
         Command::Memory(args) => (super::memory::run(&args, common)?, "view"),
         // Findings are told by times.
         Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),

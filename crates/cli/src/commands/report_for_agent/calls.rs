@@ -11,12 +11,13 @@ use stackline_present::human;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// The report of a recording in the mode that keeps sums of calls.
+/// The report of a recording in the mode that keeps sums of calls, of one rank or all.
 ///
 /// # Errors
-/// If it cannot be read.
-pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
-    let (tree, name) = (fold_imports(run.profile()?), run.name());
+/// If it cannot be read, or has no such rank.
+pub(in crate::commands) fn of_calls(run: &Run, rank: Option<i64>) -> Result<String> {
+    let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], rank))?;
+    let (tree, name) = (fold_imports(tree), run.name());
     let mut out = format!(
         "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
          they say predicted.\n"
