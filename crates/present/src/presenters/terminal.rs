@@ -91,17 +91,13 @@ pub fn tables(tables: &[Table], style: &Style) -> String {
 /// A heading: what follows, and the name that `--format json` gives it; over several lines if it is wider than the terminal.
 pub fn heading(title: &str, name: &str, style: &Style) -> String {
     let mut lines = wrap(&clean(title), style.width.max(24));
-    let name = if name.is_empty() { String::new() } else { format!("[{name}]") };
-    let fits = lines.last().is_some_and(|line| line.width() + 1 + name.width() <= style.width.max(24));
-    if style.color {
-        lines.iter_mut().for_each(|line| *line = format!("\x1b[1m{line}\x1b[0m"));
-    }
-    let shown = if style.color && !name.is_empty() { format!("\x1b[2m{name}\x1b[0m") } else { name };
-    match lines.last_mut().filter(|_| fits && !shown.is_empty()) {
-        Some(last) => *last = format!("{last} {shown}"),
-        None => lines.extend(Some(format!("  {shown}")).filter(|_| !shown.is_empty())),
-    }
-    lines.join("\n") + "\n"
+    let used = lines.last().map_or(0, |line| line.width()) + name.width() + 3;
+    let gap = if used > style.width.max(24) { "\n  " } else { " " };
+    let painted =
+        |text: &str, code: u8| if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
+    lines.iter_mut().for_each(|line| *line = painted(line, 1));
+    let name = if name.is_empty() { String::new() } else { gap.to_owned() + &painted(&format!("[{name}]"), 2) };
+    lines.join("\n") + &name + "\n"
 }
 
 /// A bar for a share of 0 to 100 %, at most `cells` wide, in eighths of a cell.
