@@ -132,3 +132,16 @@ fn runs_that_do_not_mean_the_same_are_said_to() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Less time on a GPU whose records are lost is not faster: both the page and the terminal say so instead of a verdict.
+#[test]
+fn lost_times_are_said_where_runs_are_compared() {
+    let lost = steps().replace("1100+250", "900001100+250").replace("3100+250", "900003100+250");
+    let run = opened(&lost).compared_with(opened(&steps()));
+    let compared = document(&answer(&run, "compare", &[]));
+    let warnings: Vec<&str> =
+        compared["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str).collect();
+    assert!(warnings.first().is_some_and(|told| told.starts_with("B: 2 of 4 GPU operations of ")), "{warnings:?}");
+    let rows = compared["tables"]["kernels"]["rows"].as_array().expect("rows");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["verdict"] == "untested"), "{rows:?}");
+}
