@@ -26,6 +26,8 @@ pub(super) struct Group {
     pub(super) wait_ns: i64,
     /// Time of the window in them, on the track that has most of it.
     pub(super) wall_ns: i64,
+    /// That track; none of time in no event.
+    pub(super) track: Option<TrackId>,
     /// Of functions: how much of the path is in no other function that they call.
     pub(super) innermost_ns: i64,
     /// The hops of the path that they hold, ascending.
@@ -50,7 +52,17 @@ impl Group {
     fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
         let path_ns = parts.iter().map(|part| part.ns).sum();
         let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
-        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, innermost_ns: 0, hops: parts.to_vec() }
+        Self {
+            kind,
+            name,
+            events: Vec::new(),
+            path_ns,
+            wait_ns,
+            wall_ns: 0,
+            track: None,
+            innermost_ns: 0,
+            hops: parts.to_vec(),
+        }
     }
 
     /// How many events, or stretches of the path.
@@ -326,6 +338,7 @@ fn with_events(subject: &Subject<'_>, told: Told<'_, '_>, groups: &mut [Group]) 
             let ns = trace.events.end(event).min(to) - trace.events.start[event.index()].max(from);
             *by_track.entry(trace.events.track[event.index()]).or_default() += ns.max(0);
         }
-        group.wall_ns = by_track.into_values().max().unwrap_or(0);
+        let widest = by_track.into_iter().max_by_key(|&(track, ns)| (ns, Reverse(track)));
+        (group.track, group.wall_ns) = widest.map_or((None, 0), |(track, ns)| (Some(track), ns));
     }
 }
