@@ -7,7 +7,7 @@ use stackline_analyze::findings::{Options, find};
 use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::{Looked, StartUp};
 use stackline_analyze::{Scope, analyses, step_marks};
-use stackline_model::{Trace, Values};
+use stackline_model::{Severity, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
 
 /// A step of process 1 from `start` µs on.
@@ -281,6 +281,61 @@ fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
         }
     }
     assert_eq!(trace.report.count_of("kernels_not_recorded"), 4);
+}
+
+/// Of the two tables of steps: which steps have a length with GPU work, and what is noted of the spread.
+fn with_gpu(trace: &Trace) -> (Vec<bool>, Vec<String>) {
+    let run = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap().run;
+    let tables = run(trace, &Scope::default());
+    let known = match &tables[0].column("with_gpu_us").unwrap().values {
+        Values::F64(values) => values.iter().map(Option::is_some).collect(),
+        other => panic!("{other:?}"),
+    };
+    (known, tables[1].notes.clone())
+}
+
+#[test]
+fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
+    let break_off = |mut trace: Trace| {
+        trace.report.count("truncated", Severity::Lost, "", None, "");
+        trace
+    };
+    let kernels = |pid: i64, from: i64, ids: std::ops::Range<i64>| {
+        ids.enumerate().flat_map(move |(at, id)| {
+            let at = from + 10 * at as i64;
+            [
+                format!("{pid}/1 cuda_runtime cudaLaunchKernel {at}+5 correlation={id}"),
+                format!("gpu0/{pid} kernel gemm {}+3 correlation={id}", at + 6),
+            ]
+        })
+    };
+    // One process launches ten kernels a step, the other one two; of the last step of the first one half is in the file.
+    let mark = |pid: i64, number: i64, at: i64| format!("{pid}/1 user_annotation ProfilerStep#{number} {at}+200");
+    let mut lines: Vec<String> = Vec::new();
+    for (number, all) in [(0, 10), (1, 10), (2, 5)] {
+        let at = 1000 + 200 * number;
+        lines.extend([mark(1, number, at), mark(2, number, at)]);
+        lines.extend(kernels(1, at + 10, 100 * (number + 1)..100 * (number + 1) + all));
+        lines.extend(kernels(2, at + 10, 1000 + 10 * number..1002 + 10 * number));
+    }
+    let (known, notes) = with_gpu(&break_off(trace(lines)));
+    assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
+    let note = "with_gpu and gpu_busy are without 1 of 6 steps: ";
+    assert!(notes.iter().any(|told| told.starts_with(note)), "{notes:?}");
+
+    // The same of marks: a step of evaluation is smaller than one of training.
+    let mut lines: Vec<String> = Vec::new();
+    for (number, all) in [(0, 10), (1, 2), (2, 10), (3, 2)] {
+        lines.push(mark(1, number, 1000 + 200 * number));
+        lines.extend(kernels(1, 1010 + 200 * number, 100 * (number + 1)..100 * (number + 1) + all));
+    }
+    let mut trace = break_off(trace(lines));
+    assert_eq!(with_gpu(&trace).0, [true, false, true, false], "marks of one name");
+    for step in [1, 3] {
+        let (event, name) = (trace.steps[step].event, trace.strings.intern(&format!("eval_step {step}")));
+        trace.events.name[event.index()] = name;
+    }
+    assert_eq!(with_gpu(&trace), (vec![true; 4], Vec::new()));
 }
 
 /// Iterations of ten operations, as many as asked for; each copies its input first, or none does.

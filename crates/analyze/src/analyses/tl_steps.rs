@@ -7,7 +7,7 @@ use crate::steps::{between, with_gpu_work};
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::names::is_fill_launch;
-use stackline_model::{EventId, EventKind, GpuId, Step, StepIndex, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -62,10 +62,12 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let gaps = between(trace, &spans);
     let between_us = selected.iter().map(|(i, _)| gaps[*i].map(|ns| ns as f64 / 1e3)).collect();
+    let unknown = Some(&with_gpu_us).filter(|_| has_gpu).and_then(|with_gpu_us| without_gpu(with_gpu_us));
     let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
     let steps = steps(trace, &selected, &times, &work);
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
-    vec![notes.fold(steps, Table::note), spread(trace, &selected, &times, &work)]
+    let spread = spread(trace, &selected, &times, &work);
+    vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -108,10 +110,30 @@ fn work(trace: &Trace) -> Vec<Work> {
     }
     if is_cut_off {
         // Records are not in the order of time: any step may lack some.
-        let most = work.iter().map(|work| work.kernels).max().unwrap_or(0);
-        work.iter_mut().for_each(|work| work.is_cut_off |= 10 * work.kernels < WHOLE_TENTHS * most);
+        for of_kind in alike(trace) {
+            let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
+            of_kind.iter().for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < WHOLE_TENTHS * most);
+        }
     }
     work
+}
+
+/// Steps of one process and one kind of mark: `eval_step` launches less than `train_step`, and is whole all the same.
+fn alike(trace: &Trace) -> Vec<Vec<usize>> {
+    let kind = |step: &Step| trace.name(step.event).chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let mut alike: BTreeMap<(Key, String), Vec<usize>> = BTreeMap::new();
+    for (at, step) in trace.steps.iter().enumerate() {
+        alike.entry((trace.process_of(step), kind(step))).or_default().push(at);
+    }
+    alike.into_values().collect()
+}
+
+/// Says of how many steps the GPU work is not known; nothing if of none.
+fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
+    let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
+    (unknown > 0).then(|| {
+        format!("with_gpu and gpu_busy are without {unknown} of {all} steps: too little of the GPU work that they launched is in the file.")
+    })
 }
 
 /// The two lengths of each step, in µs.
