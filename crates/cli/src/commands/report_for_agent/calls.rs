@@ -2,6 +2,7 @@
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::commands::how_it_ended::how_it_ended;
+use crate::failure::command_line;
 use anyhow::Result;
 use stackline_analyze::calls::{fold_imports, source_lines_and_imports};
 use stackline_analyze::findings::{Options, Others, find_in_calls, step_time};
@@ -33,8 +34,8 @@ pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
     }
     lines(&tree, &mut out);
     // Where findings cannot be told, the command for them fails.
-    let findings = if found.is_ok() { format!("stackline findings {name}, ") } else { String::new() };
-    Ok(cut(out, &format!("{findings}stackline calls {name} --lines")))
+    let findings = if found.is_ok() { format!("{}, ", command_line("findings", run.inputs())) } else { String::new() };
+    Ok(cut(out, &format!("{findings}{} --lines", command_line("calls", run.inputs()))))
 }
 
 /// The lines of Python that take most time themselves.
