@@ -261,6 +261,17 @@ impl Diff {
         })
     }
 
+    /// Gives all rows their verdicts.
+    fn judge(&mut self) {
+        let steps = self.changes.get(&Table::Steps).into_iter().flatten().filter(|step| step.measure == Measure::Step);
+        let steps: BTreeMap<i64, f64> = steps.map(|change| (change.rank, mean_ns(change))).collect();
+        let mut changes = std::mem::take(&mut self.changes);
+        for (table, changes) in &mut changes {
+            judge(*table, changes, self.options.level, &steps, |change| self.change_ns(*table, change));
+        }
+        self.changes = changes;
+    }
+
     /// Puts the rows first whose calls changed most.
     fn sort_by_calls(&mut self) {
         let mut changes = std::mem::take(&mut self.changes);
@@ -327,14 +338,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
             diff.changes.entry(table).or_default().extend(changes);
         }
     }
-    let steps = diff.changes.get(&Table::Steps).into_iter().flatten();
-    let steps: BTreeMap<i64, f64> =
-        steps.filter(|change| change.measure == Measure::Step).map(|change| (change.rank, mean_ns(change))).collect();
-    let mut changes = std::mem::take(&mut diff.changes);
-    for (table, changes) in &mut changes {
-        judge(*table, changes, options.level, &steps, |change| diff.change_ns(*table, change));
-    }
-    diff.changes = changes;
+    diff.judge();
     if diff.per == Per::Call {
         diff.sort_by_calls();
     }
