@@ -88,7 +88,7 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
         let (begin, end) = native::stack_bounds().unwrap_or_default();
         Box::new(Walker { stack: NativeStack::new(), begin, end })
     });
-    if at.sp.saturating_sub(walker.begin) < native::LEAST_STACK {
+    if at.sp.saturating_sub(walker.begin) < native::LEAST_STACK || !walker.stack.prepare() {
         return Vec::new();
     }
     let mark = interpreter().map_or(0, |interpreter| interpreter.stack_mark(newest));

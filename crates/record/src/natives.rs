@@ -67,7 +67,7 @@ impl Natives {
     }
 
     fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment, hint: u64) -> NodeId {
-        if segment.at.sp.saturating_sub(self.begin) < LEAST_STACK {
+        if segment.at.sp.saturating_sub(self.begin) < LEAST_STACK || !self.stack.prepare() {
             process.leave_out_native_frames();
             return parent;
         }

@@ -5,6 +5,7 @@
 
 mod memo;
 mod modules;
+mod spares;
 mod stack;
 
 use crate::python::Memory;
@@ -64,16 +65,18 @@ pub(crate) fn start() -> Result<String, String> {
         }
         find_modules();
     }
+    spares::refill();
     let modules = with_current(|snapshot| snapshot.modules.len());
     let modules = modules.ok_or("the libraries of the process cannot be listed")?;
     Ok(format!("{modules} libraries"))
 }
 
-/// Looks for libraries that were loaded or unloaded since the last time, if native frames are on. Cheap if there are
-/// none; not for signal handlers.
+/// Looks for libraries that were loaded or unloaded since the last time, if native frames are on, and makes what threads with small stacks
+/// cannot make ([`NativeStack::prepare`]). Cheap if nothing is to be done; not for signal handlers.
 pub fn renew() {
     if is_on() {
         find_modules();
+        spares::refill();
     }
 }
 
@@ -190,9 +193,9 @@ impl NativeStack {
         self.recall(generation, hint, segment.at.sp, segment.from, segment.bound())
     }
 
-    /// Walks a segment. `None` if native frames are off.
+    /// Walks a segment. `None` if native frames are off, or [`Self::prepare`] said that it cannot.
     pub fn above(&mut self, segment: &Segment) -> Option<Ended> {
-        with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))
+        with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))?
     }
 
     /// Keeps a value for the segment that was walked last, so that it need not be walked again where `hint` is the
@@ -205,9 +208,10 @@ impl NativeStack {
     }
 
     /// Frames of a thread that a signal interrupted, up to the nearest of `bounds`, or to the root. For its handler.
+    /// `None` if native frames are off, or it is not ready.
     pub fn interrupted(&mut self, at: Registers, bounds: [usize; 2], memory: Memory) -> Option<Ended> {
         let nearest = bounds.into_iter().filter(|&bound| bound > at.sp).min().unwrap_or(usize::MAX);
-        with_current(|snapshot| self.walk_interrupted(snapshot, at, nearest, memory))
+        with_current(|snapshot| self.walk_interrupted(snapshot, at, nearest, memory))?
     }
 }
 
@@ -255,6 +259,8 @@ pub(crate) fn forked() {
 
 #[cfg(test)]
 mod reloads;
+#[cfg(test)]
+mod small_stacks;
 
 #[cfg(test)]
 mod tests {

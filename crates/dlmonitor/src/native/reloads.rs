@@ -13,11 +13,13 @@ const MANY: usize = 200;
 /// Looks after which a test gives up: one is enough, but for others that look at the same moment.
 const LOOKS: usize = 1_000_000;
 
-/// Compiles a small library into `folder`; `None` without a compiler.
-fn compile(folder: &Path) -> Option<PathBuf> {
-    let (source, library) = (folder.join("small.c"), folder.join("small.so"));
-    std::fs::write(&source, "int small(int x) { return x + 1; }\n").unwrap();
-    match Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status() {
+const SMALL: &str = "int small(int x) { return x + 1; }\n";
+
+/// Compiles a library into `folder`; `None` without a compiler.
+pub(super) fn compile(folder: &Path, source: &str) -> Option<PathBuf> {
+    let (file, library) = (folder.join("small.c"), folder.join("small.so"));
+    std::fs::write(&file, source).unwrap();
+    match Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).status() {
         Ok(status) => assert!(status.success()),
         Err(_) => {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs a C compiler");
@@ -85,7 +87,7 @@ fn while_walking(action: impl FnOnce()) {
 fn one_library_that_comes_and_goes_leaves_nothing() {
     start().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let Some(library) = compile(folder.path()) else { return };
+    let Some(library) = compile(folder.path(), SMALL) else { return };
     while_walking(|| {
         for _ in 0..MANY {
             let loaded = load(&library);
@@ -104,7 +106,7 @@ fn one_library_that_comes_and_goes_leaves_nothing() {
 fn many_libraries_are_mapped_once_each() {
     start().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let Some(library) = compile(folder.path()) else { return };
+    let Some(library) = compile(folder.path(), SMALL) else { return };
     let one = |number: usize| {
         let path = folder.path().join(format!("{number}.so"));
         std::fs::copy(&library, &path).unwrap();

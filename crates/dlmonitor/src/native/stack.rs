@@ -6,13 +6,12 @@
 
 use super::memo::{Extent, Memo, Word};
 use super::modules::Snapshot;
+use super::spares::{self, Cache};
 use crate::python::Memory;
-use framehop::{CacheNative, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder as _};
+use framehop::{FrameAddress, UnwindRegsNative, Unwinder as _};
 
 /// Frames of one segment at most.
 pub const MAX_NATIVE: usize = 128;
-
-type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
 /// Where a thread runs: program counter, stack pointer, frame pointer, and where a leaf function returns to (the link
 /// register, on processors that have one).
@@ -101,7 +100,8 @@ pub enum Ended {
 
 /// What one thread needs to walk its stack, allocated beforehand.
 pub struct NativeStack {
-    cache: Box<Cache>,
+    /// `None` until one is there: see [`Self::prepare`].
+    cache: Option<Box<Cache>>,
     frames: Box<[usize]>,
     count: usize,
     window: Window,
@@ -122,41 +122,42 @@ impl Default for NativeStack {
     }
 }
 
-/// Stack that building a cache may take: it is made there and moved to the heap.
-const CACHE_STACK: usize = 256 << 10;
-
-/// A cache, made on a thread of its own where the calling one has little stack left: the program chose its size for what it does itself.
-fn new_cache() -> Box<Cache> {
-    let here = Registers::here().sp;
-    let has_room = super::stack_bounds().is_none_or(|(begin, _)| here.saturating_sub(begin) > CACHE_STACK);
-    if has_room {
-        return build_cache();
+impl Drop for NativeStack {
+    fn drop(&mut self) {
+        if let Some(cache) = self.cache.take() {
+            spares::give_back(cache);
+        }
     }
-    let made = crate::without_signals(|| {
-        let builder = std::thread::Builder::new().name("stackline-room".into()).stack_size(2 * CACHE_STACK);
-        builder.spawn(build_cache)
-    });
-    made.ok().and_then(|made| made.join().ok()).unwrap_or_else(build_cache)
-}
-
-/// Its frame is as large as what it builds.
-#[inline(never)]
-fn build_cache() -> Box<Cache> {
-    Box::default()
 }
 
 impl NativeStack {
-    /// Room to walk one thread's stack.
+    /// Room to walk one thread's stack. Where the calling thread has a small stack itself, [`Self::prepare`] may have to add a part.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            cache: new_cache(),
+            cache: spares::obtain(),
             frames: vec![0; MAX_NATIVE].into(),
             count: 0,
             window: Window::new(),
             memo: Memo::new(),
             words: Vec::new(),
         }
+    }
+
+    /// Whether it can walk. If not, it tries to get what it lacks, which threads with large stacks make in [`super::renew`], and never waits
+    /// for it. Not for signal handlers.
+    #[inline]
+    pub fn prepare(&mut self) -> bool {
+        if self.cache.is_none() {
+            self.cache = spares::take();
+        }
+        self.cache.is_some()
+    }
+
+    /// Whether it can walk. For signal handlers, too.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.cache.is_some()
     }
 
     /// Addresses of the last walk, innermost first: of the instruction that runs, then of the last byte of each call.
@@ -166,9 +167,16 @@ impl NativeStack {
     }
 
     /// Walks the stack of the calling thread, for synchronous callers: frames that lie beyond `from`, up to the one that
-    /// holds `bound`, which is left out. The stack ends at `end`.
+    /// holds `bound`, which is left out. The stack ends at `end`. `None` if it cannot walk.
     #[inline]
-    pub(super) fn walk(&mut self, modules: &Snapshot, at: Registers, from: usize, bound: usize, end: usize) -> Ended {
+    pub(super) fn walk(
+        &mut self,
+        modules: &Snapshot,
+        at: Registers,
+        from: usize,
+        bound: usize,
+        end: usize,
+    ) -> Option<Ended> {
         let start = at.sp;
         // SAFETY: the thread's own stack from its stack pointer to its end; nobody else writes there.
         let mut read = |address: u64| {
@@ -178,16 +186,17 @@ impl NativeStack {
         };
         self.count = 0;
         self.words.clear();
+        let cache = self.cache.as_deref_mut()?;
         let mut regs = at.native();
         let mut address = FrameAddress::from_instruction_pointer(at.pc as u64);
         loop {
-            let next = modules.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read);
+            let next = modules.unwinder.unwind_frame(address, &mut regs, cache, &mut read);
             let beyond = regs.sp() as usize;
             if beyond > bound {
-                return Ended::AtBound;
+                return Some(Ended::AtBound);
             }
             if beyond > from && !put(&mut self.frames, &mut self.count, address) {
-                return Ended::Full;
+                return Some(Ended::Full);
             }
             match next.map(|next| next.and_then(FrameAddress::from_return_address)) {
                 Ok(Some(next)) => {
@@ -196,8 +205,8 @@ impl NativeStack {
                     }
                     address = next;
                 }
-                Ok(None) => return Ended::AtRoot,
-                Err(_) => return Ended::Lost,
+                Ok(None) => return Some(Ended::AtRoot),
+                Err(_) => return Some(Ended::Lost),
             }
         }
     }
@@ -219,15 +228,16 @@ impl NativeStack {
 
     /// Walks the stack that a signal interrupted, up to the frame that holds `bound` (`usize::MAX`: to the root). Every
     /// read goes through `memory`. What is no function of a module is not believed: then only the innermost frame is
-    /// kept.
+    /// kept. `None` if it cannot walk.
     pub(super) fn walk_interrupted(
         &mut self,
         modules: &Snapshot,
         at: Registers,
         bound: usize,
         memory: Memory,
-    ) -> Ended {
+    ) -> Option<Ended> {
         self.count = 0;
+        let cache = self.cache.as_deref_mut()?;
         let window = &mut self.window;
         window.begin(memory, at.sp);
         let mut read = |address: u64| window.word(address as usize).ok_or(());
@@ -237,7 +247,7 @@ impl NativeStack {
             let lookup = address.address_for_lookup() as usize;
             let known = modules.find(lookup).is_some();
             let before = regs.sp();
-            let next = modules.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read);
+            let next = modules.unwinder.unwind_frame(address, &mut regs, cache, &mut read);
             let leaf = self.count == 0;
             if known && regs.sp() as usize > bound && next.is_ok() {
                 break Ended::AtBound;
@@ -257,7 +267,7 @@ impl NativeStack {
         if !matches!(ended, Ended::AtBound | Ended::Full) && !unbounded_root {
             self.count = self.count.min(1);
         }
-        ended
+        Some(ended)
     }
 }
 

@@ -141,8 +141,8 @@ impl ThreadRecord {
         if scratch.python.is_none() {
             scratch.python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
         }
-        if scratch.native.is_none() {
-            scratch.native = (native::generation() > 0).then(NativeStack::new);
+        if native::generation() > 0 {
+            scratch.native.get_or_insert_with(NativeStack::new).prepare();
         }
         if let Some(python) = &mut scratch.python {
             python.set_thread(tid);
@@ -179,14 +179,15 @@ impl ThreadRecord {
             found = self.python(codes, interpreter, python, &mut scratch.words);
             found.walk = walk;
         }
-        if scratch.native.is_some() && self.stack.is_none() {
-            self.losses.no_stack.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Some(native) = scratch.native.as_mut().filter(|_| self.stack.is_some()) {
-            let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
-            let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
-            let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
-            self.native(ended, native.frames(), &mut found, &mut scratch.words);
+        match &mut scratch.native {
+            Some(native) if native.is_ready() && self.stack.is_some() => {
+                let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
+                let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
+                let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
+                self.native(ended, native.frames(), &mut found, &mut scratch.words);
+            }
+            Some(_) => _ = self.losses.no_stack.fetch_add(1, Ordering::Relaxed),
+            None => {}
         }
         let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         let counts = counts.get_mut(..counters).unwrap_or(&mut []);

@@ -25,6 +25,10 @@ const CHECK: u32 = 20;
 /// Checks after which a thread counts as one that blocks its signals: many do for a moment, as when they start another one.
 const LASTS: u32 = 4;
 
+/// Stack of the watching thread. It builds the unwinder caches of handlers itself, for which it must have 256 KiB left: it holds locks that
+/// others wait for, so it must not wait for another thread. Only pages that are used take memory.
+const STACK: usize = 1 << 20;
+
 /// Our own threads have names that begin like this.
 const OURS: &str = "stackline";
 
@@ -140,7 +144,7 @@ impl Watched {
 impl Sampler {
     pub(super) fn spawn_watcher(&'static self) -> io::Result<()> {
         dlmonitor::without_signals(|| {
-            std::thread::Builder::new().name("stackline-cpu".into()).stack_size(256 << 10).spawn(move || self.watch())
+            std::thread::Builder::new().name("stackline-cpu".into()).stack_size(STACK).spawn(move || self.watch())
         })
         .map(drop)
     }

@@ -1,0 +1,112 @@
+//! Threads whose stacks are too small to build an unwinder cache.
+
+use super::reloads::compile;
+use super::{Ended, NativeStack, Registers, Segment, spares, stack_bounds, start};
+use crate::python::Memory;
+use std::ffi::CString;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// Far more than anything takes that does not wait for another thread.
+const LONG: Duration = Duration::from_secs(20);
+
+fn small<'a>(scope: &'a Scope<'a, '_>, run: impl FnOnce() + Send + 'a) -> ScopedJoinHandle<'a, ()> {
+    Builder::new().stack_size(128 << 10).spawn_scoped(scope, run).unwrap()
+}
+
+fn take_all() -> Vec<Box<spares::Cache>> {
+    std::iter::from_fn(spares::take).collect()
+}
+
+fn walk(stack: &mut NativeStack) -> Option<Ended> {
+    let (_, end) = stack_bounds().unwrap();
+    stack.above(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end })
+}
+
+fn wait_for(step: &AtomicU32, value: u32) -> bool {
+    let since = Instant::now();
+    while step.load(Ordering::SeqCst) < value && since.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    step.load(Ordering::SeqCst) >= value
+}
+
+#[test]
+fn they_have_native_frames_once_others_built_what_that_takes() {
+    start().unwrap();
+    let step = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        small(scope, || {
+            // Another test may just have left a spare one.
+            let mut stack = std::iter::repeat_with(|| {
+                take_all();
+                NativeStack::new()
+            })
+            .find(|stack| !stack.is_ready())
+            .unwrap();
+            assert_eq!((walk(&mut stack), stack.frames().len()), (None, 0));
+            assert_eq!(stack.interrupted(Registers::here(), [0, 0], Memory::of_this_thread()), None);
+            step.store(1, Ordering::SeqCst);
+            assert!(wait_for(&step, 2));
+            assert!(stack.prepare() && stack.is_ready());
+            assert_eq!(walk(&mut stack), Some(Ended::AtRoot));
+            assert!(stack.frames().len() > 3);
+        });
+        assert!(wait_for(&step, 1));
+        // On a thread that has room.
+        Builder::new().stack_size(1 << 20).spawn_scoped(scope, spares::refill).unwrap().join().unwrap();
+        step.store(2, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_cache_goes_from_one_to_the_next() {
+    start().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            small(scope, || assert!(NativeStack::new().is_ready())).join().unwrap();
+        }
+    });
+}
+
+/// A library that is being loaded may wait for the GIL in a constructor, while its thread holds the dynamic linker's lock. Threads that
+/// start or end need that lock: whoever holds the GIL must not wait for one of ours.
+#[test]
+fn they_wait_for_no_thread_while_a_library_is_loaded() {
+    start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let source = format!(
+        "#include <fcntl.h>\n#include <unistd.h>\n\
+         __attribute__((constructor)) static void begin(void)\n\
+         {{ char byte; int file = open({pipe:?}, O_RDONLY); while (read(file, &byte, 1) < 0); close(file); }}\n"
+    );
+    let Some(library) = compile(folder.path(), &source) else { return };
+    let library = CString::new(library.as_os_str().as_bytes()).unwrap();
+    let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a null-terminated name.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let step = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        small(scope, || {
+            step.fetch_add(1, Ordering::SeqCst);
+            if wait_for(&step, 2) {
+                drop(NativeStack::new());
+                step.store(3, Ordering::SeqCst);
+            }
+        });
+        assert!(wait_for(&step, 1));
+        // SAFETY: a null-terminated name; the constructor waits for a byte.
+        scope.spawn(|| assert!(!unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW) }.is_null()));
+        // Opened once the constructor reads.
+        let mut gate = OpenOptions::new().write(true).open(&pipe).unwrap();
+        step.store(2, Ordering::SeqCst);
+        let went_on = wait_for(&step, 3);
+        gate.write_all(b"x").unwrap();
+        assert!(went_on, "a thread with a small stack waits for the library");
+    });
+}
