@@ -5,7 +5,7 @@ use crate::support;
 use stackline_recording::{FrameKey, Metric};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use support::{Stream, here, interpreters, recorded, streams};
+use support::{Stream, compile, here, interpreters, recorded, streams};
 
 /// Most bytes that the handler may use of the stack that it interrupts, whatever the options.
 const MOST: usize = 4096;
@@ -17,22 +17,6 @@ fn installed() -> Vec<PathBuf> {
         println!("skipped: no CPython on PATH or in pyenv");
     }
     found
-}
-
-/// Compile `programs/signals.c` into `folder`; `None` without a compiler.
-fn compile(folder: &Path) -> Option<PathBuf> {
-    let library = folder.join("libsignals.so");
-    let mut command = Command::new("cc");
-    command.args(["-g", "-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(here("tests/programs/signals.c"));
-    match command.status() {
-        Ok(status) => assert!(status.success()),
-        Err(_) => {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs a C compiler");
-            println!("skipped: no C compiler");
-            return None;
-        }
-    }
-    Some(library)
 }
 
 /// Samples of CPU time: how many have a Python function on their path, and how many of them end in native frames.
@@ -65,7 +49,7 @@ const OPTIONS: [(&str, &str); 4] = [
 fn the_handler_uses_little_of_a_small_stack() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
-        let Some(library) = compile(folder.path()) else { return };
+        let Some(library) = compile(folder.path(), "signals") else { return };
         let run = folder.path().join("run");
         std::fs::create_dir(&run).unwrap();
         let mut command = recorded(&python, &run);
@@ -100,7 +84,7 @@ fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output 
 fn a_program_may_use_every_signal_number() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
-        let Some(library) = compile(folder.path()) else { return };
+        let Some(library) = compile(folder.path(), "signals") else { return };
         let truth = text(&every_signal(&mut Command::new(&python), &library, "0.05").stdout);
         for options in [&OPTIONS[2..3], &OPTIONS[..]] {
             let run = tempfile::tempdir().unwrap();
@@ -140,5 +124,23 @@ fn native_frames_need_little_of_a_threads_own_stack() {
         assert_eq!(with + without, 500, "{kibibytes} KiB");
         assert_eq!(with > 0, has_room, "{kibibytes} KiB: {with} with native frames");
         assert!(stream.lost.contains_key("native_frames_without_stack") || has_room, "{:?}", stream.lost);
+    }
+}
+
+/// While a library is loaded, no thread of ours can start or end: the recorder waits for none where others wait for its locks.
+#[test]
+fn a_library_that_waits_for_the_gil_holds_nobody_up() {
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(library) = compile(folder.path(), "loading") else { return };
+        let run = folder.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        let mut command = recorded(&python, &run);
+        command.env("STACKLINE_NATIVE", "1").env("STACKLINE_SAMPLE_HZ", "99");
+        let output = command.arg(here("tests/programs/loading.py")).arg(library).output().unwrap();
+        assert!(output.status.success(), "{}: {output:?}", python.display());
+        assert_eq!(text(&output.stdout), "replaced\n", "{}", python.display());
+        let [stream] = &streams(&run)[..] else { panic!("not one stream") };
+        assert!(stream.replaced && stream.ended && !stream.damaged, "{}", python.display());
     }
 }

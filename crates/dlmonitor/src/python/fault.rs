@@ -79,7 +79,7 @@ impl Interpreter {
     }
 }
 
-/// Types that tell live objects from other memory, and what one thread needs to read its frames, allocated beforehand.
+/// What one thread needs to read its frames, allocated beforehand.
 #[derive(Debug)]
 pub struct FrameSampler {
     memory: Memory,
@@ -98,15 +98,17 @@ pub struct FrameSampler {
     packed: Box<[u64]>,
 }
 
+/// Types that tell live objects from other memory.
 #[derive(Clone, Copy, Debug)]
-struct Types {
+pub(super) struct Types {
     code: usize,
     text: usize,
     bytes: usize,
 }
 
 impl Types {
-    fn find() -> Option<Self> {
+    /// Not where others may wait: it takes the lock of the dynamic linker, whose holder may wait for the GIL.
+    pub(super) fn find() -> Option<Self> {
         let address = |name: &CStr| symbols::global(name).map(|address| address.as_ptr() as usize);
         Some(Self {
             code: address(c"PyCode_Type")?,
@@ -122,7 +124,7 @@ impl FrameSampler {
     /// # Errors
     /// A sentence that says why frames cannot be read in signal handlers.
     pub fn new(interpreter: &Interpreter) -> Result<Self, String> {
-        let types = Types::find().ok_or("the interpreter does not export its types")?;
+        let types = interpreter.types.ok_or("the interpreter does not export its types")?;
         let memory = Memory::of_this_thread();
         if !memory.works() {
             return Err("the kernel does not let the process read itself safely".into());

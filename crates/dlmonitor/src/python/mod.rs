@@ -64,6 +64,8 @@ pub struct Interpreter {
     frames_like: Option<compare::Common>,
     version: (u8, u8),
     this_thread: unsafe extern "C" fn() -> *const c_void,
+    /// For samples, if the interpreter exports them.
+    types: Option<fault::Types>,
 }
 
 impl Interpreter {
@@ -86,7 +88,8 @@ impl Interpreter {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(this_thread.as_ptr())
         };
         freed::watch(version);
-        Ok(Self { layout, frames_like: compare::Common::of(&layout), version, this_thread })
+        let frames_like = compare::Common::of(&layout);
+        Ok(Self { layout, frames_like, version, this_thread, types: fault::Types::find() })
     }
 
     /// Major and minor version.

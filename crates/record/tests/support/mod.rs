@@ -49,6 +49,22 @@ pub fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// Compile a C file of `programs/` into a library in `folder`; `None` without a compiler.
+pub fn compile(folder: &Path, name: &str) -> Option<PathBuf> {
+    let library = folder.join(format!("lib{name}.so"));
+    let mut command = Command::new("cc");
+    command.args(["-g", "-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(here(&format!("tests/programs/{name}.c")));
+    match command.status() {
+        Ok(status) => assert!(status.success()),
+        Err(_) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs a C compiler");
+            println!("skipped: no C compiler");
+            return None;
+        }
+    }
+    Some(library)
+}
+
 /// A command that records itself into `run`.
 pub fn recorded(python: &Path, run: &Path) -> Command {
     let mut command = Command::new(python);
