@@ -356,7 +356,9 @@ impl Stream {
         self.note_lost("touches_too_fast", process.lost_touches().saturating_sub(self.refused.touches));
         self.note_lost("touches_not_written", self.refused.touches);
         self.note_lost("threads_not_written", process.dropped_trees());
-        self.note_lost("threads_over_limit", crate::samples::over_limit());
+        if let Some(threads) = crate::samples::over_limit(process) {
+            self.note_lost("threads_over_limit", threads);
+        }
         self.note_lost("touches_over_limit", self.touches_cut);
         self.note_lost("inputs_over_limit", process.inputs_left_out());
         self.note_lost("native_frames_without_stack", process.native_left_out());

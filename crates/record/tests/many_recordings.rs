@@ -1,4 +1,4 @@
-//! Memory of a program that records itself again and again, as a decorated function does.
+//! Programs that record themselves again and again, as a decorated function does: memory, and counts of what was left out.
 
 use crate::support;
 
@@ -57,4 +57,22 @@ fn many_recordings_take_the_memory_of_one() {
     }
     // Each recording is sampled, but chance has a short one without samples.
     assert!(sampled > COUNT / 2, "{sampled} recordings with samples");
+}
+
+#[test]
+fn what_was_left_out_is_told_in_its_own_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("python3");
+    command.env("PYTHONPATH", here("bootstrap")).env("STACKLINE_RECORDER", recorder()).env("STACKLINE_WAIT_HZ", "0");
+    let output = command.arg(here("tests/programs/next_recordings.py")).arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [many, off, few] = [0, 1, 2].map(|number| streams(&folder.path().join(number.to_string())).remove(0));
+    let over_limit = |stream: &Stream| stream.lost.get("threads_over_limit").copied();
+    assert_eq!([&many, &off, &few].map(over_limit), [Some(1101 - 1024), None, None]);
+    let samples = |stream: &Stream| stream.sources["samples"].clone();
+    assert_eq!(samples(&off), (false, "off".into()));
+    for (stream, told) in [(&many, true), (&few, false)] {
+        let (is_on, said) = samples(stream);
+        assert!(is_on && said.contains("threads were not sampled") == told, "{said}");
+    }
 }

@@ -151,9 +151,11 @@ pub(crate) fn drain(process: &Process) -> Option<String> {
     Some(sampler.describe(&settings))
 }
 
-/// Threads that were not sampled, as too many others were.
-pub(crate) fn over_limit() -> u64 {
-    Sampler::own().map_or(0, |sampler| sampler.over_limit.load(Ordering::Relaxed))
+/// Threads that were not sampled in this recording, as too many others were; `None` if it is not sampled, or another recording is by now.
+pub(crate) fn over_limit(process: &Process) -> Option<u64> {
+    let sampler = Sampler::own()?;
+    let is_sampled = lock(&sampler.resolver).recording() == process.number();
+    is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
 /// Asks no thread for samples any more, until [`go_on`].

@@ -1,0 +1,49 @@
+"""Records itself three times: with more threads than are sampled or get counters, then without them and without samples, then with samples."""
+
+import os
+import sys
+import threading
+import time
+
+import _stackline_bootstrap as bootstrap
+
+IDLE = 1100
+
+
+def record(number, hz, work):
+    os.environ["STACKLINE_RECORD"] = os.path.join(sys.argv[1], str(number))
+    os.environ["STACKLINE_SAMPLE_HZ"] = hz
+    bootstrap.begin()
+    try:
+        work()
+    finally:
+        bootstrap.end()
+
+
+def looks():
+    """How often the recorder's thread that finds threads has waited for its next look; 0 if it did not begin yet."""
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/status") as status:
+            lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        if lines["Name"] == "stackline-cpu":
+            return int(lines["voluntary_ctxt_switches"])
+    return 0
+
+
+def wait_for_looks():
+    end = looks() + 4
+    while looks() < end:
+        time.sleep(0.02)
+
+
+threading.stack_size(64 << 10)
+event = threading.Event()
+threads = [threading.Thread(target=event.wait) for _ in range(IDLE)]
+for thread in threads:
+    thread.start()
+record(0, "99", wait_for_looks)
+event.set()
+for thread in threads:
+    thread.join()
+record(1, "0", lambda: None)
+record(2, "99", wait_for_looks)
