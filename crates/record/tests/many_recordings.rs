@@ -64,6 +64,7 @@ fn what_was_left_out_is_told_in_its_own_recording() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
     command.env("PYTHONPATH", here("bootstrap")).env("STACKLINE_RECORDER", recorder()).env("STACKLINE_WAIT_HZ", "0");
+    command.env("STACKLINE_COUNTERS", "page-faults");
     let output = command.arg(here("tests/programs/next_recordings.py")).arg(folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let [many, off, few] = [0, 1, 2].map(|number| streams(&folder.path().join(number.to_string())).remove(0));
@@ -74,5 +75,7 @@ fn what_was_left_out_is_told_in_its_own_recording() {
     for (stream, told) in [(&many, true), (&few, false)] {
         let (is_on, said) = samples(stream);
         assert!(is_on && said.contains("threads were not sampled") == told, "{said}");
+        let has_counters = !said.contains("no page-faults");
+        assert_eq!(said.contains("counters of threads got no file"), told && has_counters, "{said}");
     }
 }

@@ -92,14 +92,8 @@ pub(super) fn available(wanted: &[u16]) -> Available {
     found
 }
 
-/// How many counters of threads found no file since the process began.
-pub(super) fn refused() -> u64 {
-    REFUSED.load(Ordering::Relaxed)
-}
-
-/// Files of counters that are open, and counters that got none.
+/// Files of counters that are open.
 static OPEN: AtomicU64 = AtomicU64::new(0);
-static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// A counter of one thread; without a file (-1) it counts nothing.
 #[derive(Debug)]
@@ -122,12 +116,13 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts what a thread does from now on. No handler of the thread may run meanwhile.
-    pub(super) fn start(&self, wanted: &[u16], tid: u32) {
+    /// Counts what a thread does from now on; how many of its counters got no file. No handler of the thread may run meanwhile.
+    pub(super) fn start(&self, wanted: &[u16], tid: u32) -> u64 {
+        let mut refused = 0;
         for (counter, &number) in self.0.iter().zip(wanted) {
             let opened = if OPEN.load(Ordering::Relaxed) < most_files() { open(number, tid).ok() } else { None };
             let Some(opened) = opened else {
-                REFUSED.fetch_add(1, Ordering::Relaxed);
+                refused += 1;
                 continue;
             };
             OPEN.fetch_add(1, Ordering::Relaxed);
@@ -135,6 +130,7 @@ impl Counters {
             counter.last.store(0, Ordering::Relaxed);
             counter.file.store(opened.file, Ordering::Release);
         }
+        refused
     }
 
     /// Counts no more, and gives the files back that are still ours. In a forked child, too, whose parent's files these
@@ -271,7 +267,7 @@ mod tests {
             return;
         }
         let counters = Counters::default();
-        counters.start(&there.counters, 0);
+        assert_eq!(counters.start(&there.counters, 0), 0);
         let (mut counts, mut totals) = ([0; 1], [0; MAX_COUNTERS]);
         counters.read(&mut counts, &mut totals);
         counters.settle(&totals, 1);

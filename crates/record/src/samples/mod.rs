@@ -109,6 +109,8 @@ pub(crate) struct Sampler {
     counting: AtomicUsize,
     /// Threads for which there was no record, as [`MAX_THREADS`] others had theirs.
     over_limit: AtomicU64,
+    /// Counters of threads that got no file.
+    without_file: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -226,6 +228,7 @@ impl Sampler {
             unasked: AtomicU64::new(0),
             counting: AtomicUsize::new(0),
             over_limit: AtomicU64::new(0),
+            without_file: AtomicU64::new(0),
         }));
         CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
         sampler
@@ -235,12 +238,13 @@ impl Sampler {
     fn begin_recording(&'static self, process: &Process, settings: &Arc<Settings>) -> io::Result<()> {
         let mut resolver = lock(&self.resolver);
         resolver.begin(process.number(), Arc::clone(settings));
-        for count in [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit] {
-            count.store(0, Ordering::Relaxed);
-        }
         {
             let mut watched = lock(&self.watched);
             watched.begin(Arc::clone(settings));
+            // Whoever counts holds the lock: nothing of the recording before comes in.
+            for count in self.counts() {
+                count.store(0, Ordering::Relaxed);
+            }
             for (index, record) in self.all_records() {
                 record.free();
                 watched.free.push(index);
@@ -259,6 +263,11 @@ impl Sampler {
         self.counting.store(settings.counters.len(), Ordering::Relaxed);
         self.paused.store(false, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// What was left out in this recording.
+    fn counts(&self) -> [&AtomicU64; 6] {
+        [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit, &self.without_file]
     }
 
     /// The sampler that signals belong to.
@@ -334,7 +343,7 @@ impl Sampler {
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
             (self.unasked.load(Ordering::Relaxed), "looks found waits that were not interrupted to ask where"),
             (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
-            (counters::refused(), "counters of threads got no file"),
+            (self.without_file.load(Ordering::Relaxed), "counters of threads got no file"),
         ];
         for (count, what) in losses {
             if count > 0 {

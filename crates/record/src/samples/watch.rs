@@ -299,7 +299,8 @@ impl Sampler {
         // A late handler of an earlier recording may have kept them.
         record.counters.stop();
         record.assign(tid, name, dlmonitor::interpreter());
-        record.counters.start(&watched.settings.counters, tid);
+        let without_file = record.counters.start(&watched.settings.counters, tid);
+        self.without_file.fetch_add(without_file, Ordering::Relaxed);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
         let (waiting, asked) = (Waiting::default(), Asked::default());
         let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None };
