@@ -58,7 +58,7 @@ fn where_no_program_takes_the_place_the_recording_goes_on() {
     if torch().is_none() {
         return;
     }
-    for (ending, killed) in [("ended", false), ("killed", true)] {
+    for (ending, killed) in [("ended", false), ("killed", true), ("killed-at-once", true)] {
         let (output, streams) = run("tests/programs/failed_exec.py", ending, &[("STACKLINE_SAMPLE_HZ", "199")]);
         assert_eq!(output.status.signal(), killed.then_some(9), "{output:?}");
         assert_eq!(output.stdout, if killed { b"".as_slice() } else { b"went on\n" });
