@@ -69,6 +69,19 @@ fn where_no_program_takes_the_place_the_recording_goes_on() {
     }
 }
 
+/// One thread waits for a program that does not come, another one ends the recording.
+#[test]
+fn a_recording_ends_whatever_another_thread_waits_for() {
+    for (ending, exit) in [("exit", Some(7)), ("stop", None)] {
+        let (output, streams) = run("tests/programs/ends_in_exec.py", ending, &[("STACKLINE_SAMPLE_HZ", "199")]);
+        assert_eq!(output.status.code(), Some(exit.unwrap_or(0)), "{output:?}");
+        assert_eq!(output.stdout, if exit.is_some() { b"".as_slice() } else { b"[]\n" });
+        let [stream] = streams.as_slice() else { panic!("{} streams", streams.len()) };
+        assert!(stream.ended && !stream.replaced && !stream.damaged, "{ending}");
+        assert_eq!(stream.exit, exit);
+    }
+}
+
 #[test]
 fn exec_is_called_as_the_interpreter_has_it() {
     let programs = [

@@ -52,10 +52,11 @@ impl Session {
         self.close_stream(exit);
     }
 
-    /// Begins the end; `false` if it was begun before.
+    /// Begins the end; `false` if it was begun before. Another thread may be waiting for a program to take the place of this one, which
+    /// may not come.
     fn leave_running(&self, next: Phase) -> bool {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = *phase == Phase::Running;
+        let running = matches!(*phase, Phase::Running | Phase::Replacing | Phase::Replaced);
         if running {
             *phase = next;
             self.wake.notify_all();
@@ -96,6 +97,10 @@ mod tests {
         session
     }
 
+    fn phase(session: &Session) -> Phase {
+        *session.phase.lock().unwrap()
+    }
+
     #[test]
     fn os_exit_waits_for_whoever_ends_the_recording() {
         for begun in [Phase::Ending, Phase::Exiting(1)] {
@@ -109,11 +114,35 @@ mod tests {
         }
     }
 
+    /// `begins` says how a recording ends while a thread is about to let another program take the place of this one, which does not begin.
+    fn ends_meanwhile(begins: impl FnOnce(&Session)) {
+        let session = session();
+        assert!(session.prepare_exec());
+        assert_eq!(phase(session), Phase::Replaced);
+        begins(session);
+        assert_eq!(phase(session), Phase::Ended);
+        session.exec_failed();
+        assert_eq!(phase(session), Phase::Ended);
+    }
+
+    #[test]
+    fn an_end_does_not_wait_for_another_program() {
+        ends_meanwhile(Session::finish);
+        ends_meanwhile(|session| session.exit(7));
+        // Where none waits any more, the recording goes on.
+        let session = session();
+        assert!(session.prepare_exec() && session.prepare_exec());
+        session.exec_failed();
+        assert_eq!(phase(session), Phase::Replaced);
+        session.exec_failed();
+        assert_eq!(phase(session), Phase::Running);
+    }
+
     #[test]
     fn who_wrote_last_says_so() {
         let session = session();
         session.exit(1);
-        assert_eq!(*session.phase.lock().unwrap(), Phase::Ended);
+        assert_eq!(phase(session), Phase::Ended);
         // Nothing is waited for any more.
         session.exit(2);
         session.finish();

@@ -24,19 +24,27 @@ impl Session {
             *replacing += 1;
         }
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase == Phase::Replacing));
+        // Another thread may have begun the end meanwhile.
+        let is_written = |phase: &Phase| matches!(phase, Phase::Running | Phase::Replaced | Phase::Ended);
+        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| !is_written(phase)));
         crate::samples::settle();
         true
     }
 
-    /// The other program did not begin: the recording goes on, once no other thread waits for one.
+    /// The other program did not begin: the recording goes on, once no other thread waits for one, unless it ends or ended meanwhile.
     pub(crate) fn exec_failed(&self) {
         let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         *replacing = replacing.saturating_sub(1);
         if *replacing > 0 {
             return;
         }
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
+        {
+            let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+            if !matches!(*phase, Phase::Replacing | Phase::Replaced) {
+                return;
+            }
+            *phase = Phase::Running;
+        }
         if self.has_writer.load(Ordering::Acquire) {
             // Now: a program that crashes next did not end in order.
             self.take_back_end();
@@ -80,7 +88,7 @@ impl Session {
             *phase = Phase::Replaced;
             self.written.notify_all();
         } else {
-            // Whoever waited for it has gone on meanwhile.
+            // Whoever waited for it has gone on meanwhile, or the end began.
             drop(phase);
             self.take_back_end();
         }
