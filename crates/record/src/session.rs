@@ -162,7 +162,7 @@ impl Session {
     pub(crate) fn step_ended(&self, node: NodeId) {
         // The writer ends what the program leaves unfinished.
         let looks = self.has_writer.load(Ordering::Acquire);
-        report_operators(self.window.step_ended(self.elapsed(), node, looks));
+        self.window.step_ended(self.elapsed(), node, looks, report_operators);
     }
 
     fn elapsed(&self) -> Duration {
@@ -350,7 +350,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    report_operators(self.window.look(self.elapsed()));
+                    self.window.look(self.elapsed(), report_operators);
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
@@ -362,12 +362,11 @@ impl Session {
     }
 }
 
-/// Has operators reported from now on, or no longer.
-fn report_operators(change: Option<Change>) {
+/// Has operators reported from now on, or no longer. It takes no lock that is held where a window changes.
+fn report_operators(change: Change) {
     match change {
-        None => {}
-        Some(Change::Pause) => dlmonitor::pause_operators(),
-        Some(Change::Resume) => dlmonitor::resume_operators(),
+        Change::Pause => dlmonitor::pause_operators(),
+        Change::Resume => dlmonitor::resume_operators(),
     }
 }
 
