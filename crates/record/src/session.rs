@@ -230,6 +230,8 @@ impl Session {
         if self.options.kernels {
             dlmonitor::start_kernels();
         }
+        // The writer looked before, and found nothing to stop.
+        self.window.operators_started(report_operators);
     }
 
     /// Starts to record a forked child before its first operator.

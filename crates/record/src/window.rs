@@ -190,6 +190,14 @@ impl Window {
         }
     }
 
+    /// Operators are reported from now on, whatever was reported before: has `report` stop that again where they are not wanted.
+    pub(crate) fn operators_started(&self, report: impl FnOnce(overhead::Change)) {
+        let past = self.past();
+        if past.is_left_out {
+            report(overhead::Change::Pause);
+        }
+    }
+
     fn pause(&self) {
         self.paused_since.store(clock::ticks(), Ordering::Relaxed);
     }
