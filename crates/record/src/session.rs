@@ -153,7 +153,6 @@ impl Session {
         if let Err(reason) = self.start_writing() {
             self.complain(&reason, "the program goes on without it");
         }
-        self.resume_in_child();
         self.process.enter_thread()
     }
 
@@ -178,6 +177,7 @@ impl Session {
     fn start_writing(&self) -> Result<(), String> {
         let mut result = Ok(());
         self.started.call_once(|| {
+            self.resume_in_child();
             result = self.make_stream();
             self.write_usage();
             self.note(SourceState {
@@ -236,7 +236,6 @@ impl Session {
 
     /// Starts to record a forked child before its first operator.
     pub(crate) fn start_in_child(&self) {
-        self.resume_in_child();
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
         {
@@ -244,9 +243,9 @@ impl Session {
         }
     }
 
-    /// In a forked child: its parent may have paused operators to measure overhead. Not in the handler of the fork itself, as
-    /// PyTorch takes a lock.
-    fn resume_in_child(&self) {
+    /// In a forked child: its parent may have paused operators, and without them nothing would ever begin to record it. Not in the
+    /// handler of the fork itself, as PyTorch takes a lock: Python calls this after the fork, and where it does not, the first span does.
+    pub(crate) fn resume_in_child(&self) {
         if self.role == Role::Fork {
             dlmonitor::resume_operators();
         }
