@@ -426,10 +426,10 @@ def begin():
             raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
         _recorder = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
         atexit.register(end)
+        os.register_at_fork(after_in_child=_recorder.resume_in_child)  # For good, and no Python code, as in `_know_module`.
     record = _recorder.start if _frames_are_right() else _recorder.start_without_python
-    _recording = True
+    _recording, _collecting = True, _recorder.collecting
     record()
-    _collecting = _recorder.collecting
     gc.callbacks.append(_collecting)
     _watch_imports()
     _watch_ends()

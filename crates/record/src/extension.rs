@@ -55,7 +55,7 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 17]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 18]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -68,6 +68,7 @@ static METHODS: Static<[Method; 17]> = Static(std::cell::UnsafeCell::new([
     Method { flags: METH_VARARGS, ..method(c"name_tensor", name_tensor) },
     Method { flags: METH_VARARGS, ..method(c"name_thread", name_thread) },
     method(c"start_in_child", start_in_child),
+    method(c"resume_in_child", resume_in_child),
     Method {
         name: c"_exit".as_ptr(),
         // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
@@ -320,6 +321,16 @@ unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_voi
     guarded(|| {
         if let Some(session) = Session::hold() {
             session.start_in_child();
+        }
+        Ok(())
+    })
+}
+
+/// Python has forked, by `os.fork` and the like: the child's operators are reported, whatever its parent left out.
+unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| {
+        if let Some(session) = Session::hold() {
+            session.resume_in_child();
         }
         Ok(())
     })

@@ -113,7 +113,7 @@ impl Output {
     /// Drops what waits, so that something small can be written in its place. The first chunk is never dropped: a stream
     /// without it cannot be read.
     pub(crate) fn give_up(&mut self) -> Option<Outage> {
-        let kept = usize::from(self.end == 0).min(self.waiting.len());
+        let kept = usize::from(!self.has_first_chunk()).min(self.waiting.len());
         let dropped = self.waiting.drain(kept..).map(|waiting| waiting.records).sum();
         self.waiting_bytes = self.waiting.iter().map(|waiting| waiting.bytes.len()).sum();
         let (from_ns, error) = self.failed.take()?;
@@ -143,6 +143,11 @@ impl Output {
         (self.end, self.waiting, self.waiting_bytes) = (end, waiting, waiting_bytes);
         self.failed = failed.or(self.failed);
         let _ = self.mend();
+    }
+
+    /// Whether the first chunk was written, without which no other can be read.
+    pub(crate) fn has_first_chunk(&self) -> bool {
+        self.end > 0
     }
 
     /// Whether chunks wait.

@@ -1,5 +1,6 @@
 //! The recording of this process: begins with it, is written every half second, ends with it.
 
+mod ending;
 mod lifetime;
 mod replaced;
 
@@ -152,7 +153,6 @@ impl Session {
         if let Err(reason) = self.start_writing() {
             self.complain(&reason, "the program goes on without it");
         }
-        self.resume_in_child();
         self.process.enter_thread()
     }
 
@@ -161,7 +161,7 @@ impl Session {
     pub(crate) fn step_ended(&self, node: NodeId) {
         // The writer ends what the program leaves unfinished.
         let looks = self.has_writer.load(Ordering::Acquire);
-        report_operators(self.window.step_ended(self.elapsed(), node, looks));
+        self.window.step_ended(self.elapsed(), node, looks, report_operators);
     }
 
     fn elapsed(&self) -> Duration {
@@ -177,6 +177,7 @@ impl Session {
     fn start_writing(&self) -> Result<(), String> {
         let mut result = Ok(());
         self.started.call_once(|| {
+            self.resume_in_child();
             result = self.make_stream();
             self.write_usage();
             self.note(SourceState {
@@ -229,57 +230,12 @@ impl Session {
         if self.options.kernels {
             dlmonitor::start_kernels();
         }
-    }
-
-    /// Ends the recording of this process, if there is one, writes what is left, and frees what it took.
-    pub(crate) fn end() {
-        if let Some(held) = Self::hold() {
-            held.finish();
-            held.replace();
-        }
-        Self::reclaim();
-    }
-
-    fn finish(&self) {
-        if !self.leave_running(Phase::Ending) {
-            return;
-        }
-        dlmonitor::finalize();
-        crate::samples::stop(&self.process);
-        if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
-    }
-
-    /// The program calls `os._exit`: what is left is written before, by the writer. The caller may hold Python's lock,
-    /// and other threads any other, so it takes none of theirs and waits for a limited time only. That is so for a second
-    /// thread that calls it, too, and where another one is ending the recording: who returns from here kills them all.
-    pub(crate) fn exit(&self, code: i32) {
-        // A child that was not forked in the usual way has no writer.
-        if self.pid != std::process::id() {
-            return;
-        }
-        if !self.started.is_completed() && self.leave_running(Phase::Exiting(code)) {
-            return self.write_existence(Some(code));
-        }
-        if self.leave_running(Phase::Exiting(code)) && !self.has_writer.load(Ordering::Acquire) {
-            return self.write_last(Some(code));
-        }
-        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase != Phase::Ended));
-    }
-
-    /// Writes the stream of a forked child that ends without an operator: that it existed, and how it ended.
-    fn write_existence(&self, exit: Option<i32>) {
-        let mut made = Ok(());
-        self.started.call_once(|| made = self.make_stream());
-        if let Err(reason) = made {
-            self.complain(&reason, "the program goes on without it");
-        }
-        self.close_stream(exit);
+        // The writer looked before, and found nothing to stop.
+        self.window.operators_started(report_operators);
     }
 
     /// Starts to record a forked child before its first operator.
     pub(crate) fn start_in_child(&self) {
-        self.resume_in_child();
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
         {
@@ -287,40 +243,12 @@ impl Session {
         }
     }
 
-    /// In a forked child: its parent may have paused operators to measure overhead. Not in the handler of the fork itself, as
-    /// PyTorch takes a lock.
-    fn resume_in_child(&self) {
+    /// In a forked child: its parent may have paused operators, and without them nothing would ever begin to record it. Not in the
+    /// handler of the fork itself, as PyTorch takes a lock: Python calls this after the fork, and where it does not, the first span does.
+    pub(crate) fn resume_in_child(&self) {
         if self.role == Role::Fork {
             dlmonitor::resume_operators();
         }
-    }
-
-    /// Begins the end; `false` if it was begun before.
-    fn leave_running(&self, next: Phase) -> bool {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = *phase == Phase::Running;
-        if running {
-            *phase = next;
-            self.wake.notify_all();
-        }
-        running
-    }
-
-    /// Writes what is left, and how the process ends, and tells those who wait for it.
-    fn write_last(&self, exit: Option<i32>) {
-        clock::measure();
-        self.update(true);
-        self.close_stream(exit);
-    }
-
-    fn close_stream(&self, exit: Option<i32>) {
-        if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
-            && let Err(error) = stream.end(clock::monotonic_ns(), exit)
-        {
-            self.complain(&error.to_string(), "the end of the recording is missing");
-        }
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
-        self.written.notify_all();
     }
 
     /// The first look, that later ones are compared with: threads may have run long before.
@@ -423,7 +351,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    report_operators(self.window.look(self.elapsed()));
+                    self.window.look(self.elapsed(), report_operators);
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
@@ -435,12 +363,11 @@ impl Session {
     }
 }
 
-/// Has operators reported from now on, or no longer.
-fn report_operators(change: Option<Change>) {
+/// Has operators reported from now on, or no longer. It takes no lock that is held where a window changes.
+fn report_operators(change: Change) {
     match change {
-        None => {}
-        Some(Change::Pause) => dlmonitor::pause_operators(),
-        Some(Change::Resume) => dlmonitor::resume_operators(),
+        Change::Pause => dlmonitor::pause_operators(),
+        Change::Resume => dlmonitor::resume_operators(),
     }
 }
 
@@ -456,44 +383,5 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
             other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LONGEST_EXIT, Phase, Session};
-    use crate::options::Options;
-    use stackline_recording::Role;
-    use std::time::Instant;
-
-    /// A session that began, without a stream and without a thread.
-    fn session() -> &'static Session {
-        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
-        let session = Session::new(options, Role::Main, Vec::new());
-        session.started.call_once(|| ());
-        session
-    }
-
-    #[test]
-    fn os_exit_waits_for_whoever_ends_the_recording() {
-        for begun in [Phase::Ending, Phase::Exiting(1)] {
-            let session = session();
-            assert!(session.leave_running(begun));
-            let since = Instant::now();
-            // The end does not come: the program is not held up for ever.
-            session.exit(2);
-            assert!(since.elapsed() >= LONGEST_EXIT, "{begun:?}: {:?}", since.elapsed());
-            assert!(!session.leave_running(Phase::Exiting(3)));
-        }
-    }
-
-    #[test]
-    fn who_wrote_last_says_so() {
-        let session = session();
-        session.exit(1);
-        assert_eq!(*session.phase.lock().unwrap(), Phase::Ended);
-        // Nothing is waited for any more.
-        session.exit(2);
-        session.finish();
     }
 }

@@ -235,6 +235,7 @@ impl Stream {
     /// # Errors
     /// If the file is not up to date. What it lacks stands in it, if there is room for that.
     pub(crate) fn end(&mut self, monotonic_ns: i64, exit: Option<i32>) -> io::Result<()> {
+        self.take_back_end();
         self.push_end(monotonic_ns, exit);
         self.send();
         let Err(error) = self.output.flush() else {

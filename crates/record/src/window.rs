@@ -150,10 +150,18 @@ impl Window {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// A step ended on the calling thread, so long after the start, with a span at this node. Says whether operators are to be
-    /// reported from now on, if that changes: to measure overhead, or since the next step is wanted or is not. None are
+    /// A step ended on the calling thread, so long after the start, with a span at this node. Has `report` say whether operators are
+    /// to be reported from now on, if that changes: to measure overhead, or since the next step is wanted or is not. None are
     /// left out unless a writer `looks` at the time, too, and would end that.
-    pub(crate) fn step_ended(&self, elapsed: Duration, node: NodeId, looks: bool) -> Option<overhead::Change> {
+    ///
+    /// `report` runs under the lock: changes take effect in the order in which they were decided, whatever threads did.
+    pub(crate) fn step_ended(
+        &self,
+        elapsed: Duration,
+        node: NodeId,
+        looks: bool,
+        report: impl FnOnce(overhead::Change),
+    ) {
         let mut past = self.past();
         past.step += 1;
         let mark = (std::thread::current().id(), node);
@@ -164,18 +172,30 @@ impl Window {
             Some(overhead::Change::Resume) => self.resume(),
             None => {}
         }
-        change.or(self.change(&mut past, elapsed, true, looks))
+        if let Some(change) = change.or(self.change(&mut past, elapsed, true, looks)) {
+            report(change);
+        }
     }
 
-    /// Time passed. Says whether operators are to be reported from now on, as [`Self::step_ended`] does.
-    pub(crate) fn look(&self, elapsed: Duration) -> Option<overhead::Change> {
+    /// Time passed. Has `report` say whether operators are to be reported from now on, as [`Self::step_ended`] does.
+    pub(crate) fn look(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
         let mut past = self.past();
         let gave_up = past.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
         if gave_up {
             self.resume();
         }
         let change = self.change(&mut past, elapsed, false, true);
-        if gave_up { Some(overhead::Change::Resume) } else { change }
+        if let Some(change) = if gave_up { Some(overhead::Change::Resume) } else { change } {
+            report(change);
+        }
+    }
+
+    /// Operators are reported from now on, whatever was reported before: has `report` stop that again where they are not wanted.
+    pub(crate) fn operators_started(&self, report: impl FnOnce(overhead::Change)) {
+        let past = self.past();
+        if past.is_left_out {
+            report(overhead::Change::Pause);
+        }
     }
 
     fn pause(&self) {
@@ -230,6 +250,7 @@ mod tests {
     use super::{Wanted, Window};
     use crate::overhead::Change;
     use crate::tree::NodeId;
+    use std::sync::{Barrier, Mutex};
     use std::time::Duration;
 
     fn wanted(steps: Option<&str>, every: Option<&str>, after: Option<&str>, duration: Option<&str>) -> Option<Wanted> {
@@ -243,7 +264,7 @@ mod tests {
             let window = Window::new(wanted, keep, 4);
             let (mut closed, mut unsampled) = (0, 0);
             for step in 0..100 {
-                window.step_ended(Duration::from_millis(step), NodeId(1), measures);
+                window.step_ended(Duration::from_millis(step), NodeId(1), measures, drop);
                 closed += usize::from(!window.is_open());
                 unsampled += usize::from(!window.is_sampled());
             }
@@ -260,8 +281,11 @@ mod tests {
     fn operators_of_steps_that_are_not_wanted_cost_nothing() {
         let changes = |wanted: Wanted, looks| {
             let window = Window::new(wanted, false, 0);
-            let change = |step: u64| window.step_ended(Duration::from_secs(step), NodeId(1), looks);
-            (0..7).filter_map(|step| change(step).map(|change| (step, change))).collect::<Vec<_>>()
+            let mut changes = Vec::new();
+            for step in 0..7 {
+                window.step_ended(Duration::from_secs(step), NodeId(1), looks, |change| changes.push((step, change)));
+            }
+            changes
         };
         let every_third = wanted(None, Some("3"), None, None).unwrap();
         let expected =
@@ -270,8 +294,36 @@ mod tests {
         assert_eq!(changes(every_third, false), [], "nobody would end it");
         assert_eq!(changes(Wanted::default(), true), []);
         let window = Window::new(wanted(None, None, Some("1s"), Some("1s")).unwrap(), false, 0);
-        let looks = [0, 1, 1, 2, 3].map(|second| window.look(Duration::from_secs(second)));
+        let looks = [0, 1, 1, 2, 3].map(|second| {
+            let mut told = None;
+            window.look(Duration::from_secs(second), |change| told = Some(change));
+            told
+        });
         assert_eq!(looks, [Some(Change::Pause), Some(Change::Resume), None, Some(Change::Pause), None]);
+    }
+
+    /// A thread that is interrupted before it stops operators does not stop them in the next step, which another thread began.
+    #[test]
+    fn changes_take_effect_in_their_order() {
+        let window = Window::new(wanted(None, Some("2"), None, None).unwrap(), false, 0);
+        let (applied, decided) = (Mutex::new(Vec::new()), Barrier::new(2));
+        let step = |wait: &dyn Fn()| {
+            window.step_ended(Duration::ZERO, NodeId(1), true, |change| {
+                wait();
+                applied.lock().unwrap().push(change);
+            });
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                step(&|| {
+                    decided.wait();
+                    std::thread::sleep(Duration::from_millis(50));
+                });
+            });
+            decided.wait();
+            step(&|| ());
+        });
+        assert_eq!(*applied.lock().unwrap(), [Change::Pause, Change::Resume]);
     }
 
     #[test]
@@ -291,19 +343,19 @@ mod tests {
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());
-            window.step_ended(Duration::from_secs(second), NodeId(1), true);
+            window.step_ended(Duration::from_secs(second), NodeId(1), true, drop);
         }
         assert_eq!(open, [false, false, false, true, false, false]);
         let changes: Vec<_> = window.changes(0).iter().map(|c| (c.step, c.open, c.at_step)).collect();
         assert_eq!(changes, [(0, false, true), (3, true, true), (4, false, true)]);
         assert_eq!(window.changes(2), window.changes(0)[2..]);
-        window.look(Duration::from_secs(2));
+        window.look(Duration::from_secs(2), drop);
         assert_eq!(window.changes(3), [], "step 6 is none of those that are wanted");
         let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false, 0);
         let steps: Vec<bool> = (0..7)
             .map(|_| {
                 let open = window.is_open();
-                window.step_ended(Duration::ZERO, NodeId(1), true);
+                window.step_ended(Duration::ZERO, NodeId(1), true, drop);
                 open
             })
             .collect();
@@ -311,8 +363,8 @@ mod tests {
         assert_eq!(window.changes(0), [], "nobody asked for them");
         assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true, 0).is_open());
         let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true, 0);
-        window.step_ended(Duration::ZERO, NodeId(1), true);
-        window.look(Duration::from_secs(2));
+        window.step_ended(Duration::ZERO, NodeId(1), true, drop);
+        window.look(Duration::from_secs(2), drop);
         assert_eq!(
             window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
             [(1, true, false)]

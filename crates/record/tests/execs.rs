@@ -58,7 +58,7 @@ fn where_no_program_takes_the_place_the_recording_goes_on() {
     if torch().is_none() {
         return;
     }
-    for (ending, killed) in [("ended", false), ("killed", true)] {
+    for (ending, killed) in [("ended", false), ("killed", true), ("killed-at-once", true)] {
         let (output, streams) = run("tests/programs/failed_exec.py", ending, &[("STACKLINE_SAMPLE_HZ", "199")]);
         assert_eq!(output.status.signal(), killed.then_some(9), "{output:?}");
         assert_eq!(output.stdout, if killed { b"".as_slice() } else { b"went on\n" });
@@ -66,6 +66,19 @@ fn where_no_program_takes_the_place_the_recording_goes_on() {
         assert!(stream.ended != killed && !stream.replaced && !stream.damaged, "{ending}");
         assert_eq!((called(stream, "aten::sinh"), called(stream, "aten::cosh")), (3, 20), "{ending}");
         assert!(sampled_after(stream) > 20, "{ending}: {}", sampled_after(stream));
+    }
+}
+
+/// One thread waits for a program that does not come, another one ends the recording.
+#[test]
+fn a_recording_ends_whatever_another_thread_waits_for() {
+    for (ending, exit) in [("exit", Some(7)), ("stop", None)] {
+        let (output, streams) = run("tests/programs/ends_in_exec.py", ending, &[("STACKLINE_SAMPLE_HZ", "199")]);
+        assert_eq!(output.status.code(), Some(exit.unwrap_or(0)), "{output:?}");
+        assert_eq!(output.stdout, if exit.is_some() { b"".as_slice() } else { b"[]\n" });
+        let [stream] = streams.as_slice() else { panic!("{} streams", streams.len()) };
+        assert!(stream.ended && !stream.replaced && !stream.damaged, "{ending}");
+        assert_eq!(stream.exit, exit);
     }
 }
 

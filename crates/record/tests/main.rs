@@ -18,6 +18,7 @@ mod forward_links;
 mod frames;
 mod full_disk;
 mod garbage;
+mod left_out;
 mod limits;
 mod many_recordings;
 mod memory;

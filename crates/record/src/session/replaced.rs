@@ -24,20 +24,30 @@ impl Session {
             *replacing += 1;
         }
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase == Phase::Replacing));
+        // Another thread may have begun the end meanwhile.
+        let is_written = |phase: &Phase| matches!(phase, Phase::Running | Phase::Replaced | Phase::Ended);
+        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| !is_written(phase)));
         crate::samples::settle();
         true
     }
 
-    /// The other program did not begin: the recording goes on, once no other thread waits for one.
+    /// The other program did not begin: the recording goes on, once no other thread waits for one, unless it ends or ended meanwhile.
     pub(crate) fn exec_failed(&self) {
         let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         *replacing = replacing.saturating_sub(1);
         if *replacing > 0 {
             return;
         }
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
+        {
+            let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+            if !matches!(*phase, Phase::Replacing | Phase::Replaced) {
+                return;
+            }
+            *phase = Phase::Running;
+        }
         if self.has_writer.load(Ordering::Acquire) {
+            // Now: a program that crashes next did not end in order.
+            self.take_back_end();
             self.wake.notify_all();
         } else {
             self.update(false);
@@ -74,10 +84,23 @@ impl Session {
             self.complain(&error.to_string(), "the end of the recording is missing");
         }
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever waited for it may have gone on meanwhile.
         if *phase == Phase::Replacing {
             *phase = Phase::Replaced;
             self.written.notify_all();
+        } else {
+            // Whoever waited for it has gone on meanwhile, or the end began.
+            drop(phase);
+            self.take_back_end();
+        }
+    }
+
+    /// Takes the end back that [`Self::write_replaced`] wrote. It waits for nobody, as its caller may hold Python's lock: who else has
+    /// the stream then takes the end back after its own write.
+    fn take_back_end(&self) {
+        if let Ok(mut stream) = self.stream.try_lock()
+            && let Some(stream) = stream.as_mut()
+        {
+            stream.take_back_end();
         }
     }
 
@@ -85,5 +108,34 @@ impl Session {
     pub(super) fn wait_for_other_program(&self) {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.wake.wait_while(phase, |phase| *phase == Phase::Replaced));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::options::Options;
+    use crate::session::{Phase, Session};
+    use stackline_recording::{Reader, Record, Role};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn an_end_is_taken_back_as_soon_as_the_program_goes_on() {
+        let run = tempfile::tempdir().unwrap();
+        let path = run.path().display().to_string();
+        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();
+        let session = Session::new(options, Role::Main, Vec::new());
+        session.started.call_once(|| session.make_stream().unwrap());
+        session.has_writer.store(true, Ordering::Release);
+        let file = run.path().join(format!("streams/{}-0.slr", std::process::id()));
+        let is_replaced =
+            || Reader::new(&std::fs::read(&file).unwrap()).unwrap().any(|record| record == Record::Replaced);
+        // The writer took so long that nobody waits any more.
+        session.write_replaced();
+        assert!(!is_replaced());
+        *session.phase.lock().unwrap() = Phase::Replacing;
+        session.write_replaced();
+        assert!(is_replaced());
+        session.exec_failed();
+        assert!(!is_replaced());
     }
 }

@@ -13,6 +13,10 @@ impl Stream {
     pub(crate) fn end_provisionally(&mut self, monotonic_ns: i64) -> io::Result<()> {
         self.send();
         let written = self.output.flush();
+        if !self.output.has_first_chunk() {
+            // The first chunk found no room: an end without it could not be read.
+            return written;
+        }
         let mark = self.output.mark();
         if let Some(outage) = mark.outage() {
             // As at any other end: a few bytes mostly fit where a chunk does not.

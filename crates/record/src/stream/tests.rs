@@ -292,6 +292,30 @@ fn an_end_that_is_taken_back_leaves_nothing() {
     }
 }
 
+/// The same where another program takes the place of this one, or was to.
+#[test]
+fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
+    let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
+    for room in (0..2 * whole).step_by(5) {
+        let mut program = Recorded::new(false, room);
+        (0..1000).for_each(|call| program.call(call % 100));
+        program.update();
+        assert!(program.stream.end_provisionally(1 << 50).is_err(), "{room} of {whole}");
+        let file = program.disk.bytes();
+        if room < whole {
+            assert!(file.is_empty(), "{room} of {whole}: {} bytes", file.len());
+        } else {
+            program.read();
+        }
+        program.stream.take_back_end();
+        program.disk.set_room(usize::MAX);
+        assert!(program.update() && program.end().is_ok());
+        let read = program.read();
+        assert!(read.ended && !read.replaced && read.outages.len() == 1);
+        assert_eq!(read.sums, Read::sums_of(&program.calls));
+    }
+}
+
 /// Calls that wait are bounded; those beyond are counted, and their sums are there all the same.
 #[test]
 fn what_finds_no_room_while_the_disk_is_full_is_counted() {

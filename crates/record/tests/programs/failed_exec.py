@@ -1,4 +1,5 @@
-"""Asks for programs that are not there, and goes on; then ends, or is killed."""
+"""Asks for programs that are not there, and goes on; then ends, or is killed: `killed` a while later, `killed-at-once` right after such a
+call failed."""
 
 import os
 import signal
@@ -22,6 +23,11 @@ for number in range(20):
     except FileNotFoundError:
         torch.ones(2).cosh()
 after_the_failures(0.5)
+if sys.argv[1] == "killed-at-once":
+    try:
+        os.execv("/no-such-program", ["no-such-program"])
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[1] == "killed":
     time.sleep(1.2)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,150 @@
+//! The end of a recording: the program's own, `os._exit`, or that of a forked child that did nothing.
+
+use super::{LONGEST_EXIT, Phase, Session};
+use dlmonitor::clock;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+impl Session {
+    /// Ends the recording of this process, if there is one, writes what is left, and frees what it took.
+    pub(crate) fn end() {
+        if let Some(held) = Self::hold() {
+            held.finish();
+            held.replace();
+        }
+        Self::reclaim();
+    }
+
+    fn finish(&self) {
+        if !self.leave_running(Phase::Ending) {
+            return;
+        }
+        dlmonitor::finalize();
+        crate::samples::stop(&self.process);
+        if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
+    }
+
+    /// The program calls `os._exit`: what is left is written before, by the writer. The caller may hold Python's lock,
+    /// and other threads any other, so it takes none of theirs and waits for a limited time only. That is so for a second
+    /// thread that calls it, too, and where another one is ending the recording: who returns from here kills them all.
+    pub(crate) fn exit(&self, code: i32) {
+        // A child that was not forked in the usual way has no writer.
+        if self.pid != std::process::id() {
+            return;
+        }
+        if !self.started.is_completed() && self.leave_running(Phase::Exiting(code)) {
+            return self.write_existence(Some(code));
+        }
+        if self.leave_running(Phase::Exiting(code)) && !self.has_writer.load(Ordering::Acquire) {
+            return self.write_last(Some(code));
+        }
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase != Phase::Ended));
+    }
+
+    /// Writes the stream of a forked child that ends without an operator: that it existed, and how it ended.
+    fn write_existence(&self, exit: Option<i32>) {
+        let mut made = Ok(());
+        self.started.call_once(|| made = self.make_stream());
+        if let Err(reason) = made {
+            self.complain(&reason, "the program goes on without it");
+        }
+        self.close_stream(exit);
+    }
+
+    /// Begins the end; `false` if it was begun before. Another thread may be waiting for a program to take the place of this one, which
+    /// may not come.
+    fn leave_running(&self, next: Phase) -> bool {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = matches!(*phase, Phase::Running | Phase::Replacing | Phase::Replaced);
+        if running {
+            *phase = next;
+            self.wake.notify_all();
+        }
+        running
+    }
+
+    /// Writes what is left, and how the process ends, and tells those who wait for it.
+    pub(super) fn write_last(&self, exit: Option<i32>) {
+        clock::measure();
+        self.update(true);
+        self.close_stream(exit);
+    }
+
+    fn close_stream(&self, exit: Option<i32>) {
+        if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Err(error) = stream.end(clock::monotonic_ns(), exit)
+        {
+            self.complain(&error.to_string(), "the end of the recording is missing");
+        }
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
+        self.written.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::options::Options;
+    use crate::session::{LONGEST_EXIT, Phase, Session};
+    use stackline_recording::Role;
+    use std::time::Instant;
+
+    /// A session that began, without a stream and without a thread.
+    fn session() -> &'static Session {
+        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
+        let session = Session::new(options, Role::Main, Vec::new());
+        session.started.call_once(|| ());
+        session
+    }
+
+    fn phase(session: &Session) -> Phase {
+        *session.phase.lock().unwrap()
+    }
+
+    #[test]
+    fn os_exit_waits_for_whoever_ends_the_recording() {
+        for begun in [Phase::Ending, Phase::Exiting(1)] {
+            let session = session();
+            assert!(session.leave_running(begun));
+            let since = Instant::now();
+            // The end does not come: the program is not held up for ever.
+            session.exit(2);
+            assert!(since.elapsed() >= LONGEST_EXIT, "{begun:?}: {:?}", since.elapsed());
+            assert!(!session.leave_running(Phase::Exiting(3)));
+        }
+    }
+
+    /// `begins` says how a recording ends while a thread is about to let another program take the place of this one, which does not begin.
+    fn ends_meanwhile(begins: impl FnOnce(&Session)) {
+        let session = session();
+        assert!(session.prepare_exec());
+        assert_eq!(phase(session), Phase::Replaced);
+        begins(session);
+        assert_eq!(phase(session), Phase::Ended);
+        session.exec_failed();
+        assert_eq!(phase(session), Phase::Ended);
+    }
+
+    #[test]
+    fn an_end_does_not_wait_for_another_program() {
+        ends_meanwhile(Session::finish);
+        ends_meanwhile(|session| session.exit(7));
+        // Where none waits any more, the recording goes on.
+        let session = session();
+        assert!(session.prepare_exec() && session.prepare_exec());
+        session.exec_failed();
+        assert_eq!(phase(session), Phase::Replaced);
+        session.exec_failed();
+        assert_eq!(phase(session), Phase::Running);
+    }
+
+    #[test]
+    fn who_wrote_last_says_so() {
+        let session = session();
+        session.exit(1);
+        assert_eq!(phase(session), Phase::Ended);
+        // Nothing is waited for any more.
+        session.exit(2);
+        session.finish();
+    }
+}

@@ -1,0 +1,82 @@
+//! Steps that are left out: operators run as without the recorder, and what is recorded lacks nothing for it.
+
+use crate::support::{recorded, streams, torch};
+use crate::watched::called;
+use stackline_recording::Role;
+
+/// Prints for each step whether its operators were reported: each one that is waits a little (`STACKLINE_PLANTED_NS`).
+const STEPS: &str = r#"
+import ctypes, os
+import torch
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+parameter = torch.nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+reported = []
+for step in range(4):
+    before = waits.value
+    for _ in range(50):
+        parameter.sum().backward()
+    reported.append(int(waits.value > before))
+    optimizer.step()
+print(*reported)
+"#;
+
+#[test]
+fn operators_are_reported_in_wanted_steps_alone() {
+    let Some(python) = torch() else { return };
+    let cases = [
+        (("STACKLINE_STEPS", "2..2"), "0", "0 0 1 0"),
+        (("STACKLINE_STEPS", "2..2"), "1", "0 0 1 0"),
+        (("STACKLINE_AFTER", "1h"), "0", "0 0 0 0"),
+        (("STACKLINE_EVERY", "2"), "0", "1 0 1 0"),
+    ];
+    for ((variable, value), shapes, expected) in cases {
+        let run = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, run.path());
+        command.envs([(variable, value), ("STACKLINE_SHAPES", shapes), ("STACKLINE_PLANTED_NS", "100000")]);
+        let output = command.args(["-c", STEPS]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{variable}={value}, shapes: {shapes}");
+        assert!(streams(run.path())[0].ended);
+    }
+}
+
+/// Forks in a step that is left out: the child runs operators, or does nothing.
+const FORKS: &str = r#"
+import os
+import torch
+parameter = torch.nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+parameter.sum().backward()
+optimizer.step()
+value = torch.ones(3)
+value.cosh()
+for calls in (5, 0):
+    child = os.fork()
+    if child == 0:
+        for _ in range(calls):
+            value.sinh()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+value.cosh()
+optimizer.step()
+"#;
+
+#[test]
+fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, run.path());
+    let output = command.env("STACKLINE_EVERY", "1000").args(["-c", FORKS]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let streams = streams(run.path());
+    let count = |name: &str, role: Role| {
+        let of = streams.iter().filter(|stream| stream.process.role == role);
+        let mut counts: Vec<u64> = of.map(|stream| called(stream, name)).collect();
+        counts.sort_unstable();
+        counts
+    };
+    assert!(streams.iter().all(|stream| stream.ended && !stream.damaged));
+    assert_eq!(count("aten::sinh", Role::Fork), [0, 5]);
+    assert_eq!(count("aten::cosh", Role::Main), [0], "the parent goes on without them");
+}
