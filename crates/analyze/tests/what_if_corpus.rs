@@ -1,12 +1,12 @@
 //! What-if over the corpus: replay without edits gives the observed times back, edits stay within reason.
 
-use crate::support::for_each_trace;
+use crate::support::for_each_small_trace;
 use stackline_analyze::critical_path::exact::what_if::{self, Candidate, Edit, SweepOptions};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 
 #[test]
 fn replay_without_edits_gives_the_observed_times() {
-    for_each_trace(|name, trace| {
+    for_each_small_trace(|name, trace| {
         let exact = Exact::new(trace);
         let what_if = exact.what_if();
         let graph = exact.graph();
@@ -24,7 +24,7 @@ fn replay_without_edits_gives_the_observed_times() {
 
 #[test]
 fn steps_are_measured_between_their_ends() {
-    for_each_trace(|name, trace| {
+    for_each_small_trace(|name, trace| {
         let exact = Exact::new(trace);
         let what_if = exact.what_if();
         for (number, window) in exact.step_windows() {
@@ -40,7 +40,7 @@ fn steps_are_measured_between_their_ends() {
 
 #[test]
 fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
-    for_each_trace(|name, trace| {
+    for_each_small_trace(|name, trace| {
         let predict = |edits: &[Edit]| what_if::predict_with_hops(trace, &WindowChoice::Whole, edits);
         let sweep = |options: &SweepOptions| what_if::sweep(trace, &WindowChoice::Whole, options, &|| false);
         for text in ["scale kernel:* 0.5", "remove category:launch_latency", "scale kernel:* 2", "scale operator:* 0.5"]

@@ -7,7 +7,7 @@
     reason = "test code outside test functions"
 )]
 
-use crate::support::{for_each_trace, mini, read};
+use crate::support::{for_each_small_trace, mini, read};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::what_if::{self, Edit, Prediction};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
@@ -26,7 +26,7 @@ fn bounds(found: &Prediction) -> [i64; 3] {
 #[test]
 fn times_one_gains_exactly_nothing_anywhere() {
     let (done, with_other_clocks) = (Cell::new(0), Cell::new(0));
-    for_each_trace(|name, trace| {
+    for_each_small_trace(|name, trace| {
         for selector in ["kernel:*", "operator:*", "frame:*", "category:launch_latency", "category:host_python"] {
             // Some traces have no such thing.
             let Ok(found) = predict(trace, &format!("scale {selector} 1.0")) else { continue };

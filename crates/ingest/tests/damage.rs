@@ -137,7 +137,7 @@ fn check(kind: &Kind, name: &str, text: &[u8], whole: &Trace, seed: u64) -> Resu
 
 #[test]
 fn every_kind_of_damage_on_real_traces() {
-    let seeds: u64 = std::env::var("STACKLINE_DAMAGE_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4);
+    let seeds: u64 = std::env::var("STACKLINE_DAMAGE_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
     let wanted = [
         "nvidia-a100-simple-add-cuda-sync",
         "nvidia-h100-bert-small",
@@ -152,7 +152,7 @@ fn every_kind_of_damage_on_real_traces() {
         "nvidia-a100-user-triton",
         "no-gpu-rank",
     ];
-    let mut variants = 0;
+    let mut variants: u64 = 0;
     let mut failures = Vec::new();
     // Real traces of this size have no collectives with arguments: a made one has.
     let made = demo::generate(&demo::Config { steps: 2, layers: 1, ..demo::Config::default() });
@@ -179,5 +179,5 @@ fn every_kind_of_damage_on_real_traces() {
     let unknown = expected::EXPECTED.iter().find(|(name, ..)| damage::kind(name).is_none());
     assert!(unknown.is_none(), "{:?} is no kind of damage", unknown.map(|(name, ..)| name));
     assert!(failures.is_empty(), "{} of {variants} failed:\n{}", failures.len(), failures.join("\n"));
-    assert!(variants >= 2000 || common::corpus().is_none());
+    assert!(variants >= 500 * seeds || common::corpus().is_none());
 }

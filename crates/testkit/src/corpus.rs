@@ -53,6 +53,23 @@ pub fn files(name: &str) -> Vec<PathBuf> {
     files
 }
 
+/// Bytes of the largest file, as it is stored, of [`small_files`].
+const SMALL: u64 = 800_000;
+
+/// The files of a folder of the corpus for tests that take seconds on a larger one: those of at most 800 kB.
+/// With `STACKLINE_ALL_FILES=1`, as `./dev test --long` has it, all files.
+///
+/// # Panics
+/// If the corpus has no such folder.
+#[must_use]
+pub fn small_files(name: &str) -> Vec<PathBuf> {
+    let mut files = files(name);
+    if std::env::var("STACKLINE_ALL_FILES").as_deref() != Ok("1") {
+        files.retain(|file| file.metadata().is_ok_and(|metadata| metadata.len() <= SMALL));
+    }
+    files
+}
+
 /// The bytes of a file, unpacked if it is gzip.
 ///
 /// # Panics

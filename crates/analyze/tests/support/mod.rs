@@ -4,7 +4,7 @@ use serde_json::Value;
 use stackline_model::Trace;
 use stackline_testkit::corpus;
 use stackline_testkit::mini::{self, MiniTrace};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A trace of its JSON.
 pub(crate) fn read(json: impl AsRef<[u8]>) -> Trace {
@@ -38,8 +38,17 @@ pub(crate) fn mini(text: &str) -> MiniTrace {
 }
 
 /// Calls `test` with the name of each Kineto trace of the corpus, and the trace.
-pub(crate) fn for_each_trace(mut test: impl FnMut(&str, &Trace)) {
-    for file in corpus::files("kineto") {
-        test(&file.file_name().unwrap().to_string_lossy(), &read_file(&file));
+pub(crate) fn for_each_trace(test: impl FnMut(&str, &Trace)) {
+    for_each(&corpus::files("kineto"), test);
+}
+
+/// The same of those that [`corpus::small_files`] has, for tests that take seconds on the others.
+pub(crate) fn for_each_small_trace(test: impl FnMut(&str, &Trace)) {
+    for_each(&corpus::small_files("kineto"), test);
+}
+
+fn for_each(files: &[PathBuf], mut test: impl FnMut(&str, &Trace)) {
+    for file in files {
+        test(&file.file_name().unwrap().to_string_lossy(), &read_file(file));
     }
 }
