@@ -29,6 +29,9 @@ const FIRST_INTERVAL: Duration = Duration::from_millis(8);
 /// Longer than this `os._exit` never waits for the last write: whoever calls it does not want to wait for anything.
 const LONGEST_EXIT: Duration = Duration::from_secs(1);
 
+/// Stack of the writer, which builds unwinder caches for threads with small stacks. Only pages that are used take memory.
+const WRITER_STACK: usize = 1 << 20;
+
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -331,7 +334,7 @@ impl Session {
         let spawned = without_signals(|| {
             std::thread::Builder::new()
                 .name("stackline".into())
-                .stack_size(256 << 10)
+                .stack_size(WRITER_STACK)
                 .spawn(move || writer.session().write_until_stopped())
         });
         // Without the thread everything is written at the end.
