@@ -1,8 +1,8 @@
 //! Calls of the GPU's runtime and driver that take much of a window, by name: what nobody may overlook in a report.
 
 use crate::critical_path::exact::ExactPath;
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 

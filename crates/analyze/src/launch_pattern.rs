@@ -59,6 +59,29 @@ impl LaunchPattern {
         by_count.into_values().find_map(best).map(|(_, pattern)| Self { how_to_mark, ..pattern })
     }
 
+    /// From the first repeat to the last one, in ns since the trace's base.
+    #[must_use]
+    pub fn window(&self) -> (i64, i64) {
+        let (first, last) = (self.repeats.first(), self.repeats.last());
+        (first.map_or(self.begin, |first| first.0), last.map_or(self.begin, |last| last.1))
+    }
+
+    /// What is to be said where the repeats are taken as steps.
+    #[must_use]
+    pub fn taken_as_steps(&self) -> String {
+        let (from, to) = self.window();
+        let since = |time: i64| duration(time.saturating_sub(self.begin));
+        format!(
+            "steps inferred from a repeated pattern of {} launches, {} repeats from {} to {}, for the program marks none: what depends \
+             on steps has less confidence, and --whole looks at all of the trace; to mark steps, {} and use --step-annotation step",
+            count(self.operations as i64),
+            count(self.repeats.len() as i64),
+            since(from),
+            since(to),
+            self.how_to_mark,
+        )
+    }
+
     /// How long the middle repeat takes, in ns.
     #[must_use]
     pub fn median_ns(&self) -> i64 {
@@ -75,8 +98,8 @@ impl std::fmt::Display for LaunchPattern {
         write!(
             f,
             "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}, equal \
-             in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). To \
-             have steps, {} and use --step-annotation step",
+             in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). \
+             `stackline findings` takes them as steps. To mark steps, {} and use --step-annotation step",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),

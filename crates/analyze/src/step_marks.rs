@@ -6,12 +6,15 @@ use stackline_model::names::OPTIMIZER_STEP;
 use stackline_model::vocabulary::{FRAMEWORKS, StepRole};
 use stackline_model::words::{count, duration};
 use stackline_model::{EventId, EventKind, INFERRED, Step, Trace, TrackId, TrackKind};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// So many spans with numbers are a loop.
 const LEAST: usize = 3;
 /// The spans must take this share of their loop, in percent.
 const LEAST_PERCENT: i64 = 20;
+/// Where there are steps, spans may be one in so many of them.
+const MOST_FEWER: usize = 2;
 
 /// Spans of a thread that are named by a number that grows, such as `request 0`, `request 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +30,22 @@ pub struct NumberedSpans {
 }
 
 impl NumberedSpans {
-    /// The spans that look most like steps, by the time in them: numbers grow, and no span begins before the last one is done.
+    /// The spans that look most like steps, by the time in them.
     #[must_use]
     pub fn find(trace: &Trace) -> Option<Self> {
-        let (start, end) = trace.span()?;
+        Self::all(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
+    }
+
+    /// The spans whose number is nearest to that of the trace's steps: not epochs, of which there are far fewer.
+    fn find_beside_steps(trace: &Trace) -> Option<Self> {
+        let steps = trace.steps.len();
+        let like = Self::all(trace).into_iter().filter(|(_, found)| MOST_FEWER * found.spans >= steps);
+        like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
+    }
+
+    /// Spans of threads whose numbers grow, and of which none begins before the last one is done, each with the time in all of them.
+    fn all(trace: &Trace) -> Vec<(i64, Self)> {
+        let Some((start, end)) = trace.span() else { return Vec::new() };
         let inferred = trace.attr(INFERRED);
         let names: FxHashMap<_, _> =
             (0usize..).zip(trace.strings.iter()).filter_map(|(id, name)| Some((id, numbered(name)?))).collect();
@@ -44,25 +59,28 @@ impl NumberedSpans {
                 loops.entry((trace.events.track[event.index()], prefix)).or_default().push((number, event));
             }
         }
-        let found = loops.into_iter().filter_map(|((_, prefix), mut spans)| {
-            let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
-            spans.sort_by_key(|&(_, event)| at(event));
-            let is_loop = spans.windows(2).all(|two| two[0].0 < two[1].0 && at(two[0].1).1 <= at(two[1].1).0);
-            let mut lengths: Vec<i64> = spans.iter().map(|&(_, event)| at(event).1 - at(event).0).collect();
-            lengths.sort_unstable();
-            let all: i64 = lengths.iter().sum();
-            let [(one, first), (two, _), .., (_, last)] = spans[..] else { return None };
-            // Imports and preparations may take longer than the loop.
-            let is_large = all >= (at(last).1 - at(first).0) / 100 * LEAST_PERCENT && all >= (end - start) / 100;
-            let found = || Self {
-                prefix: prefix.to_owned(),
-                numbers: [one, two],
-                spans: spans.len(),
-                median_ns: lengths[lengths.len() / 2],
-            };
-            (spans.len() >= LEAST && is_loop && is_large).then(|| (all, found()))
-        });
-        found.max_by_key(|(all, _)| *all).map(|(_, found)| found)
+        let found = loops.into_iter().filter_map(|((_, prefix), spans)| Self::of_loop(trace, prefix, spans));
+        // Imports and preparations may take longer than the loop.
+        found.filter(|(all_ns, _)| *all_ns >= (end - start) / 100).collect()
+    }
+
+    /// Spans with their numbers, if they are a loop, and the time in them.
+    fn of_loop(trace: &Trace, prefix: &str, mut spans: Vec<(i64, EventId)>) -> Option<(i64, Self)> {
+        let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
+        spans.sort_by_key(|&(_, event)| at(event));
+        let is_loop = spans.windows(2).all(|two| two[0].0 < two[1].0 && at(two[0].1).1 <= at(two[1].1).0);
+        let mut lengths: Vec<i64> = spans.iter().map(|&(_, event)| at(event).1 - at(event).0).collect();
+        lengths.sort_unstable();
+        let all_ns: i64 = lengths.iter().sum();
+        let [(one, first), (two, _), .., (_, last)] = spans[..] else { return None };
+        let is_large = all_ns >= (at(last).1 - at(first).0) / 100 * LEAST_PERCENT;
+        let found = || Self {
+            prefix: prefix.to_owned(),
+            numbers: [one, two],
+            spans: spans.len(),
+            median_ns: lengths[lengths.len() / 2],
+        };
+        (spans.len() >= LEAST && is_loop && is_large).then(|| (all_ns, found()))
     }
 
     /// The pattern that makes steps of them.
@@ -84,7 +102,7 @@ impl std::fmt::Display for NumberedSpans {
         let (prefix, [one, two]) = (&self.prefix, self.numbers);
         write!(
             f,
-            "no steps are marked, but {} spans are named '{prefix}{one}', '{prefix}{two}', … ({} the middle one): \
+            "{} spans are named '{prefix}{one}', '{prefix}{two}', … ({} the middle one): \
              --step-annotation '{}' takes them as steps",
             count(self.spans as i64),
             duration(self.median_ns),
@@ -129,10 +147,32 @@ pub fn made_from(trace: &Trace) -> Option<&'static str> {
 #[must_use]
 pub fn note(trace: &Trace) -> Option<String> {
     if !trace.steps.is_empty() {
-        return made_from(trace).map(str::to_owned);
+        let spans = || NumberedSpans::find_beside_steps(trace).map_or_else(String::new, |spans| format!("; {spans}"));
+        return made_from(trace).map(|marks| format!("{marks}{}", spans()));
     }
-    let spans = NumberedSpans::find(trace).map(|spans| spans.to_string());
-    spans.or_else(|| LaunchPattern::find(trace).map(|pattern| pattern.to_string()))
+    likely_steps(trace).map(|steps| match steps {
+        LikelySteps::Spans(spans) => format!("no steps are marked, but {spans}"),
+        LikelySteps::Pattern(pattern) => pattern.to_string(),
+    })
+}
+
+/// What could be the steps of a trace that marks none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LikelySteps {
+    /// Spans of the program, which the user may choose.
+    Spans(NumberedSpans),
+    /// Repeated launches.
+    Pattern(LaunchPattern),
+}
+
+/// What could be the steps of a trace, if it marks none: spans that the program names come before launches that repeat.
+#[must_use]
+pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
+    if !trace.steps.is_empty() {
+        return None;
+    }
+    let spans = NumberedSpans::find(trace).map(LikelySteps::Spans);
+    spans.or_else(|| LaunchPattern::find(trace).map(LikelySteps::Pattern))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::support::read;
 
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Options, Per, Profile, compare, tables};
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Options, Per, Profile, Verdict, compare, tables};
 use stackline_model::{Table, Values};
 use stackline_testkit::mini::MiniTrace;
 
@@ -54,6 +54,34 @@ fn windows_of_other_lengths_are_compared_per_call() {
     let (table, share) = diff.percent_of_calls().unwrap();
     assert_eq!(table, ChangeTable::Kernels);
     assert!((share - 100.0 * 8.0 / (4005.0 + 560.0)).abs() < 1e-9, "{share}");
+}
+
+#[test]
+fn calls_of_several_runs_are_tested_by_their_own_times() {
+    let side = |calls: i64, us: [i64; 3]| us.map(|us| vec![run(calls, us)]).to_vec();
+    let (before, after) = (side(20, [999, 1000, 1001]), side(40, [949, 950, 951]));
+    let diff = compare(&before, &after, Options::default());
+    assert_eq!(diff.per, Per::Call);
+    let attend = kernel(&diff, "attend_kernel");
+    assert_eq!(attend.verdict, Verdict::Faster, "its calls take 5 % less, if all of them together take more");
+    let of = |ns: f64| attend.percent_of(ns).unwrap();
+    assert!((diff.percent(ChangeTable::Kernels, attend).unwrap() + 5.0).abs() < 1e-9);
+    let (low, high) = attend.interval_ns.unwrap();
+    // Welch's test of {999, 1000, 1001} and {949, 950, 951}: -50 within 2.776 standard errors of 0.816.
+    assert!((of(low) + 5.2267).abs() < 1e-3 && (of(high) + 4.7733).abs() < 1e-3, "{attend:?}");
+    assert_eq!(kernel(&diff, "gemm").verdict, Verdict::Noise, "as long as before");
+    let wholes = &diff.changes[&ChangeTable::Steps];
+    let is_untested = |change: &Change| change.verdict == Verdict::Untested && change.interval_ns.is_none();
+    assert!(wholes.iter().all(is_untested), "wholes hold other numbers of calls: {wholes:?}");
+}
+
+#[test]
+fn calls_that_one_of_several_runs_does_not_count_are_not_tested() {
+    let side = |calls: i64, us: [i64; 3]| us.map(|us| vec![run(calls, us)]).to_vec();
+    let (before, mut after) = (side(20, [999, 1000, 1001]), side(40, [949, 950, 951]));
+    after[1][0].kernels.remove("attend_kernel");
+    let diff = compare(&before, &after, Options::default());
+    assert_eq!((diff.per, kernel(&diff, "attend_kernel").verdict), (Per::Call, Verdict::Untested));
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn list() -> String {
                     shows a page in the terminal.\n\nThey stand in the order of what they likely gain. One whose lower bound is no gain at all says \
                     \"perhaps nothing\" and keeps its place: a recording often cannot tell work from waiting, and what gains most would come \
                     last. If its confidence is low, too, it stands behind the others, and `--fail-on new` leaves it alone. \
-                    Percentages are of a step without what it cost to record it. A step takes its part of the whole stretch of steps; how much of that lies between steps is told where it is 1 % or more.\n\nWhat all gain together is replayed, too; its bounds are as far apart as those of the single findings, whose errors partly even out. No part of it \
+                    Percentages are of a step without what it cost to record it. A step takes its part of the whole stretch of steps; how much of that lies between steps is told where it is 1 % or more. Where a program marks no steps, but a pattern of launches repeats, as in decode loops of servers, the repeats are the steps: a note says so, and what depends on steps has less confidence.\n\nWhat all gain together is replayed, too; its bounds are as far apart as those of the single findings, whose errors partly even out. No part of it \
                     are hopes (such as half of a kernel's time), gains by a model, and changes that contradict those above them: their \
                     numbers are told beside it. What no rule covers is named below the list, if it takes 20 % of the window or more, or if findings \
                      cover less than half of the critical path: calls, operators, functions and GPU work by name, with what their removal \

@@ -2,12 +2,15 @@
 
 use crate::findings_support;
 
+use crate::support::read;
 use findings_support::{Program, text};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
-use stackline_analyze::findings::{Findings, LargeKind, Options, merge};
+use stackline_analyze::findings::{Findings, LargeGroup, LargeKind, Options, merge};
 use stackline_analyze::steps::Looked;
+use stackline_present::findings::uncovered;
+use stackline_testkit::mini::MiniTrace;
 
 /// Steps of one product of 2 ms that the host waits for, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Findings {
@@ -131,6 +134,51 @@ fn large_calls_of_other_ranks_are_named_with_the_rank() {
     assert_eq!(ranks.iter().filter(|(rank, _)| *rank != Some(1)).count(), 1, "{ranks:?}");
     let single = merge(all().into_iter().take(1).collect(), &Options::default(), &|_| true).unwrap();
     assert!(single.uncovered.groups.iter().all(|group| group.rank.is_none()), "{:?}", single.uncovered);
+}
+
+/// Of several ranks the list begins with the slowest; others have a sentence of their own, and alone it is the only one.
+#[test]
+fn groups_of_other_ranks_stand_below_their_own_sentence() {
+    let of = |call: &str, us: i64| steps(|p| p.op("my::op", |p| p.call(call, us)));
+    let all = vec![(0, of("hipMystery", 6000)), (1, of("hipOther", 9000))];
+    let mut merged = merge(all, &Options::default(), &|_| true).unwrap();
+    let heads =
+        |found: &Findings| uncovered(found).into_iter().filter(|line| !line.starts_with("- ")).collect::<Vec<_>>();
+    let told = uncovered(&merged);
+    assert!(told[0].contains("on rank 1, the slowest") && told[1].starts_with("- hipOther (4 "), "{told:?}");
+    assert_eq!(heads(&merged)[1..], ["Large on other ranks, and no rule covers it:"]);
+    let last = told.last().unwrap();
+    assert!(last.starts_with("- hipMystery (4 ") && last.contains(", rank 0): "), "{told:?}");
+    merged.uncovered.groups.retain(|group| group.rank == Some(0));
+    assert_eq!(heads(&merged), ["Large on other ranks, and no rule covers it:"]);
+    merged.uncovered.groups.clear();
+    assert_eq!(uncovered(&merged), Vec::<String>::new());
+}
+
+/// A blocking copy behind a collective lasts until the last rank has come: that is what the straggler's finding says, of its rank.
+#[test]
+fn copies_of_ranks_that_wait_for_a_straggler_are_no_groups_of_their_own() {
+    let of = |works: i64, waits: i64| {
+        let mut program = Program::new();
+        for number in 0..4 {
+            program.step(number, |p| {
+                p.op("aten::mm", |p| p.kernel("gemm", 50));
+                p.op("my::load", |p| p.work(works));
+                let args = json!({"In msg nelems": 1000, "Collective name": "allreduce"});
+                let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+                p.op("c10d::allreduce_", |p| p.launch(("cudaLaunchKernel", "kernel"), name, waits, 7, args));
+                p.op("aten::_local_scalar_dense", |p| p.pageable(2, 4));
+            });
+        }
+        program.findings()
+    };
+    let is_copy = |group: &&LargeGroup| group.name == "cudaMemcpyAsync";
+    let waiting = of(100, 8000);
+    let alone = waiting.uncovered.groups.iter().find(is_copy);
+    assert!(alone.is_some_and(|copy| copy.percent > 80.0), "of one rank it is what is large: {:?}", named(&waiting));
+    let merged = merge(vec![(0, waiting), (1, of(8000, 100))], &Options::default(), &|_| true).unwrap();
+    assert!(merged.findings.iter().any(|found| found.rule.code == "SL040"), "{}", text(&merged.findings));
+    assert!(!merged.uncovered.groups.iter().any(|group| is_copy(&group)), "{:?}", merged.uncovered.groups);
 }
 
 /// What findings are about is not told again, and of what is short only a large call is told.
@@ -301,6 +349,32 @@ fn calls_are_told_where_most_of_their_time_is() {
     // 6 of 8 ms.
     let part = group.place_percent.unwrap() / group.percent;
     assert!((0.74..=0.76).contains(&part), "{group:?}");
+}
+
+/// Threads wait side by side: a share of the window is that of one of them.
+#[test]
+fn the_place_of_a_call_is_that_of_the_thread_that_its_share_is_of() {
+    let mut trace = MiniTrace::new("");
+    for step in 0..4 {
+        let [a, b] = [2 * step + 1, 2 * step + 2];
+        let lines = format!(
+            "1/1     user_annotation  ProfilerStep#{step}  0+1000
+             1/1     python_function  a.py(10): wait       100+700
+             1/1     cuda_runtime     cudaLaunchKernel     101+5    correlation={a}
+             gpu0/7  kernel           gemm                 110+30   correlation={a}
+             1/1     cuda_runtime     hipMystery           150+600
+             1/2     python_function  b.py(20): wait       100+700
+             1/2     cuda_runtime     cudaLaunchKernel     101+5    correlation={b}
+             gpu0/8  kernel           gemm                 110+30   correlation={b}
+             1/2     cuda_runtime     hipMystery           150+590"
+        );
+        trace.add_at(1000 + 1000 * step, &lines);
+    }
+    let found = findings_support::find(&read(trace.json()), &[]);
+    let group = found.uncovered.groups.iter().find(|group| group.name == "hipMystery").unwrap();
+    assert_eq!((group.count, group.place.text().as_str()), (8, "a.py:10 in wait"));
+    assert!((59.0..=61.0).contains(&group.percent) && group.place_percent == Some(group.percent), "{group:?}");
+    assert!(uncovered(&found).iter().any(|line| line.contains("hipMystery (8 GPU API calls at a.py:10 in wait)")));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use stackline_analyze::findings::{Options, find};
 use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::{Looked, StartUp};
 use stackline_analyze::{Scope, analyses, step_marks};
-use stackline_model::{Trace, Values};
+use stackline_model::{Severity, Table, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
 
 /// A step of process 1 from `start` µs on.
@@ -283,6 +283,61 @@ fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
     assert_eq!(trace.report.count_of("kernels_not_recorded"), 4);
 }
 
+/// Of the two tables of steps: which steps have a length with GPU work, and what is noted of the spread.
+fn with_gpu(trace: &Trace) -> (Vec<bool>, Vec<String>) {
+    let run = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap().run;
+    let tables = run(trace, &Scope::default());
+    let known = match &tables[0].column("with_gpu_us").unwrap().values {
+        Values::F64(values) => values.iter().map(Option::is_some).collect(),
+        other => panic!("{other:?}"),
+    };
+    (known, tables[1].notes.clone())
+}
+
+#[test]
+fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
+    let break_off = |mut trace: Trace| {
+        trace.report.count("truncated", Severity::Lost, "", None, "");
+        trace
+    };
+    let kernels = |pid: i64, from: i64, ids: std::ops::Range<i64>| {
+        ids.enumerate().flat_map(move |(at, id)| {
+            let at = from + 10 * at as i64;
+            [
+                format!("{pid}/1 cuda_runtime cudaLaunchKernel {at}+5 correlation={id}"),
+                format!("gpu0/{pid} kernel gemm {}+3 correlation={id}", at + 6),
+            ]
+        })
+    };
+    // One process launches ten kernels a step, the other one two; of the last step of the first one half is in the file.
+    let mark = |pid: i64, number: i64, at: i64| format!("{pid}/1 user_annotation ProfilerStep#{number} {at}+200");
+    let mut lines: Vec<String> = Vec::new();
+    for (number, all) in [(0, 10), (1, 10), (2, 5)] {
+        let at = 1000 + 200 * number;
+        lines.extend([mark(1, number, at), mark(2, number, at)]);
+        lines.extend(kernels(1, at + 10, 100 * (number + 1)..100 * (number + 1) + all));
+        lines.extend(kernels(2, at + 10, 1000 + 10 * number..1002 + 10 * number));
+    }
+    let (known, notes) = with_gpu(&break_off(trace(lines)));
+    assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
+    let note = "with_gpu and gpu_busy are without 1 of 6 steps: ";
+    assert!(notes.iter().any(|told| told.starts_with(note)), "{notes:?}");
+
+    // The same of marks: a step of evaluation is smaller than one of training.
+    let mut lines: Vec<String> = Vec::new();
+    for (number, all) in [(0, 10), (1, 2), (2, 10), (3, 2)] {
+        lines.push(mark(1, number, 1000 + 200 * number));
+        lines.extend(kernels(1, 1010 + 200 * number, 100 * (number + 1)..100 * (number + 1) + all));
+    }
+    let mut trace = break_off(trace(lines));
+    assert_eq!(with_gpu(&trace).0, [true, false, true, false], "marks of one name");
+    for step in [1, 3] {
+        let (event, name) = (trace.steps[step].event, trace.strings.intern(&format!("eval_step {step}")));
+        trace.events.name[event.index()] = name;
+    }
+    assert_eq!(with_gpu(&trace), (vec![true; 4], Vec::new()));
+}
+
 /// Iterations of ten operations, as many as asked for; each copies its input first, or none does.
 fn iterations(repeats: i64, copies: bool) -> Trace {
     let first = if copies { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gather" };
@@ -317,4 +372,107 @@ fn repeated_launches_are_offered_where_each_is_an_iteration() {
     // Layers of one pass repeat, too.
     assert_eq!(LaunchPattern::find(&iterations(8, false)), None);
     assert_eq!(LaunchPattern::find(&iterations(4, true)), None, "too few");
+}
+
+/// A decode loop of a server: each iteration launches twelve small kernels, copies a token to the host and waits for it.
+fn decode_loop(iterations: i64, are_marked: bool) -> Trace {
+    let names = ["qkv", "attention", "projection", "mlp"];
+    let mut events = Vec::new();
+    for at in 0..iterations {
+        let begin = 1000 + 1000 * at;
+        if are_marked {
+            events.push(step(at, begin, 990));
+        }
+        events.push(format!("1/1 cpu_op aten::linear {begin}+700"));
+        for kernel in 0..12 {
+            let (id, launched) = (100 * at + kernel + 1, begin + 50 * kernel);
+            events.push(call(id, launched, 40));
+            let name = names[kernel as usize % 4];
+            events.push(format!("gpu0/7 kernel {name} {}+5 correlation={id}", launched + 42));
+        }
+        let copy = 100 * at + 50;
+        events.push(format!("1/1 cuda_runtime cudaMemcpyAsync {}+10 correlation={copy}", begin + 720));
+        events.push(format!("gpu0/7 gpu_memcpy Memcpy DtoH (Device -> Pinned) {}+5 correlation={copy}", begin + 735));
+        events.push(format!("1/1 cuda_runtime cudaStreamSynchronize {}+30 correlation={}", begin + 731, copy + 1));
+    }
+    trace(events)
+}
+
+#[test]
+fn findings_take_repeated_launches_as_steps_where_nobody_marks_any() {
+    let found = |marked: bool| find(&decode_loop(20, marked), &Options::default()).unwrap();
+    let (inferred, marked) = (found(false), found(true));
+    // A repeat begins with the rarest operation, the copy: before the first one and after the last one there are parts of a step.
+    assert_eq!((inferred.steps, marked.steps), (19, 20));
+    let near = |a: i64, b: i64| (a - b).abs() * 20 < b;
+    assert!(near(inferred.step_ns, marked.step_ns), "{} {}", inferred.step_ns, marked.step_ns);
+    let note =
+        inferred.notes.iter().find(|note| note.starts_with("steps inferred from a repeated pattern of 13 launches"));
+    assert!(
+        note.is_some_and(|note| note.contains("19 repeats") && note.contains("prof.step()")),
+        "{:?}",
+        inferred.notes
+    );
+    assert!(!marked.notes.iter().any(|note| note.contains("inferred")), "{:?}", marked.notes);
+    // What is told by the step is told of both, with less confidence of the inferred ones.
+    let confidence = |found: &stackline_analyze::findings::Findings, code: &str| {
+        found.findings.iter().find(|finding| finding.rule.code == code).map(|finding| finding.confidence)
+    };
+    let of_both: Vec<&str> =
+        marked.findings.iter().map(|f| &*f.rule.code).filter(|code| confidence(&inferred, code).is_some()).collect();
+    let is_lower = |code: &&str| confidence(&inferred, code) > confidence(&marked, code);
+    assert!(of_both.iter().any(is_lower), "{of_both:?}");
+    // All of the trace is one stretch, if that is asked for.
+    let whole = Options { scope: Scope { whole: true, ..Scope::default() }, ..Options::default() };
+    assert_eq!(find(&decode_loop(20, false), &whole).unwrap().steps, 0);
+    // Without a pattern there are no steps either.
+    assert_eq!(find(&decode_loop(3, false), &Options::default()).unwrap().steps, 0);
+}
+
+/// All steps are listed; those that are looked at count, as in the tables of a report.
+#[test]
+fn the_spread_of_steps_is_of_those_that_are_looked_at() {
+    let run = analyses::find("steps").unwrap().run;
+    let slow = trace([step(0, 2000, 2600), step(1, 4600, 1000), step(2, 5600, 1000), step(3, 6600, 1300)]);
+    let [steps, spread] = &run(&slow, &Scope::default())[..] else { panic!() };
+    let Values::Str(left_out) = &steps.column("left_out").unwrap().values else { panic!() };
+    assert_eq!(left_out[..], [Some("warm-up".to_owned()), None, None, None]);
+    let of = |spread: &Table| match (&spread.column("steps").unwrap().values, &spread.column("mean_us").unwrap().values)
+    {
+        (Values::I64(counts), Values::F64(means)) => (counts[0], means[0]),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(spread), (Some(3), Some(1100.0)));
+    let chosen = run(&slow, &Scope::default().resolved(&slow));
+    assert_eq!((&chosen[1], chosen[0].rows()), (spread, 3), "as a report has it");
+    for all in [Scope { whole: true, ..Scope::default() }, Scope::of_steps(Some((0, 3)))] {
+        let tables = run(&slow, &all);
+        assert_eq!((of(&tables[1]).0, tables[0].column("left_out")), (Some(4), None), "{all:?}");
+    }
+}
+
+/// Steps by an optimizer, each in an iteration that the program numbers, and three to an epoch, which is no step.
+fn numbered_iterations(name: &str) -> Trace {
+    let mut program = MiniTrace::new("");
+    for at in 0..9 {
+        program.add_at(1000 * at, &format!("1/1 user_annotation {name}{at} 0+990"));
+        program.add_at(1000 * at, "1/1 cpu_op aten::mm 10+500\n1/1 user_annotation Optimizer.step#SGD.step 600+300");
+        if at % 3 == 0 {
+            program.add_at(1000 * at, &format!("1/2 user_annotation epoch {at} 0+2999"));
+        }
+    }
+    read(program.json())
+}
+
+#[test]
+fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
+    let note = step_marks::note(&numbered_iterations("iteration ")).unwrap();
+    assert!(note.starts_with("the program marks no steps: they end where its optimizer's do"), "{note}");
+    let offer = "; 9 spans are named 'iteration 0', 'iteration 1', … (990.0 µs the middle one): --step-annotation '^iteration (\\d+)$'";
+    assert!(note.contains(offer), "{note}");
+    let note = step_marks::note(&numbered_iterations("my_step_by_name#a")).unwrap();
+    assert!(note.contains("--step-annotation '^my_step_by_name#a(\\d+)$'"), "{note}");
+    let note = step_marks::note(&numbered_iterations("at: it's ")).unwrap();
+    assert!(!note.contains("spans are named"), "epochs are no steps: {note}");
+    assert_eq!(step_marks::note(&numbered_iterations("ProfilerStep#")), None, "they are marked");
 }

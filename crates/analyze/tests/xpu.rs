@@ -1,6 +1,7 @@
-//! Traces of Intel's GPUs: SYCL's calls (`ur…`) and those of Level Zero inside them (`ze…`).
+//! Traces of Intel's GPUs: SYCL's calls (`ur…`) and those of Level Zero inside them (`ze…`); calls of all vendors do the same.
 
 use crate::support::read_mini;
+use stackline_analyze::critical_path::ctda::{self, CtdaEdgeKind, CtdaOptions};
 use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
 use stackline_analyze::{Scope, analyses, checks};
 use stackline_model::{Trace, Values};
@@ -60,4 +61,37 @@ fn a_call_that_waits_for_a_queue_is_no_work_of_the_host() {
     };
     assert_eq!(time(&[Category::GpuCompute, Category::GpuCopy]), 982_000, "{:?}", path.hops);
     assert_eq!(time(&[Category::SyncReturn]), 3_000, "{:?}", path.hops);
+}
+
+/// Launch, wait and copy of one program by the names of a vendor's calls.
+fn edges_of_ctda(category: &str, [launch, wait, copy]: [&str; 3]) -> Vec<(CtdaEdgeKind, i64)> {
+    let trace = read_mini(&format!(
+        "1/1     {category}  {launch}    10..15    correlation=1
+         gpu0/7  kernel      gemm        20..200   correlation=1
+         1/1     {category}  {wait}      30..210
+         1/1     cpu_op      aten::item  220..400
+         1/1     {category}  {copy}      230..390  correlation=2
+         gpu0/7  gpu_memcpy  Memcpy DtoH 240..380  correlation=2
+         1/1     cpu_op      aten::add   410..450"
+    ));
+    let path = ctda::analyze(&trace, &CtdaOptions::default()).unwrap();
+    path.graph.edges.iter().map(|edge| (edge.kind, edge.at_ns)).collect()
+}
+
+#[test]
+fn waits_and_copies_of_every_vendor_are_those_of_cuda() {
+    let cuda = edges_of_ctda("cuda_runtime", ["cudaLaunchKernel", "cudaStreamSynchronize", "cudaMemcpyAsync"]);
+    let waits: Vec<i64> = cuda.iter().filter(|(kind, _)| *kind == CtdaEdgeKind::Sync).map(|(_, at)| *at).collect();
+    assert_eq!(waits, [200_000, 380_000], "{cuda:?}");
+    for (category, calls) in [
+        ("hip_runtime", ["hipLaunchKernel", "hipStreamSynchronize", "hipMemcpyWithStream"]),
+        ("privateuse1_runtime", ["musaLaunchKernelExC", "musaStreamSynchronize", "musaMemcpyAsync"]),
+        ("xpu_runtime", ["urEnqueueKernelLaunch", "urQueueFinish", "urEnqueueMemBufferRead"]),
+        (
+            "xpu_driver",
+            ["zeCommandListAppendLaunchKernel", "zeCommandListHostSynchronize", "zeCommandListAppendMemoryCopy"],
+        ),
+    ] {
+        assert_eq!(edges_of_ctda(category, calls), cuda, "{calls:?}");
+    }
 }

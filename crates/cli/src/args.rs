@@ -4,6 +4,7 @@ mod calls;
 mod diff;
 mod findings;
 mod memory;
+mod next;
 mod page;
 mod refused;
 mod what_if;
@@ -17,6 +18,7 @@ use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{CommentArgs, Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
 pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
+pub(crate) use next::options_for;
 use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
 pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
 pub(crate) use refused::{command, parse, refused};
@@ -109,6 +111,14 @@ pub(crate) enum Format {
 pub(crate) struct Range {
     pub(crate) first: i64,
     pub(crate) last: i64,
+}
+
+/// As it is typed.
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}..{last}") }
+    }
 }
 
 /// The inputs of a command.

@@ -101,20 +101,25 @@ pub(crate) fn report(error: &Error) -> u8 {
 /// The command that answers where this one cannot.
 fn next(error: &Error) -> Option<String> {
     let stackline_engine::Error::Lacks(lacks) = error.downcast_ref()? else { return None };
-    lacks.next().map(|(command, paths)| command_line(command, paths))
+    // Options of traces mean nothing to what holds none.
+    lacks.next().map(|(command, paths)| command_line(command, paths, &[]))
 }
 
-/// A command as a shell takes it.
-pub(crate) fn command_line(command: &str, paths: &[PathBuf]) -> String {
-    let paths: Vec<String> = paths.iter().map(|path| quoted(&path.to_string_lossy())).collect();
-    format!("stackline {command} {}", paths.join(" "))
+/// A command with inputs and options ([`options_for`](crate::args::options_for)) as a shell takes it.
+pub(crate) fn command_line(command: &str, paths: &[PathBuf], options: &[String]) -> String {
+    let path = |path: &PathBuf| {
+        let path = path.to_string_lossy();
+        if path.starts_with('-') { quoted(&format!("./{path}")) } else { quoted(&path) }
+    };
+    let words: Vec<String> = paths.iter().map(path).chain(options.iter().cloned()).collect();
+    format!("stackline {command} {}", words.join(" "))
 }
 
-/// A path as a shell takes it.
-fn quoted(path: &str) -> String {
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
-    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
-    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+    let is_word = !word.is_empty() && word.chars().all(is_plain);
+    if is_word { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn code(error: &Error) -> u8 {

@@ -217,9 +217,13 @@ pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
     Ok(())
 }
 
-/// A line for people on standard error.
+/// A line for people on standard error, wrapped at the width of a terminal. Commands are left whole: people copy them.
 pub(crate) fn say(text: &str) -> Result<()> {
-    writeln!(io::stderr(), "{}", terminal::clean(text)).or_else(ignore_closed)?;
+    let mut line = terminal::clean(text) + "\n";
+    if io::stderr().is_terminal() && !line.starts_with("Next: ") {
+        line = terminal::wrap_lines(&line, &stderr_style());
+    }
+    io::stderr().write_all(line.as_bytes()).or_else(ignore_closed)?;
     Ok(())
 }
 

@@ -37,7 +37,11 @@ pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
     if let Some(target) = &common.output {
         not_an_input(target, inputs)?;
     }
-    Ok(Run::open(inputs, &open_options(common))?)
+    let run = Run::open(inputs, &open_options(common))?;
+    Ok(match common.rank {
+        Some(rank) => run.recording_of_rank(rank)?,
+        None => run,
+    })
 }
 
 /// Reads a part of a run, and shows how far that is.

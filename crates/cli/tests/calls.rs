@@ -175,11 +175,9 @@ fn doctor_tells_what_a_recording_of_sums_holds() {
 fn options_that_are_refused_are_not_in_the_help() {
     assert!(!stdout(&["calls", "--help"]).contains("--steps"));
     assert!(stdout(&["steps", "--help"]).contains("--steps"));
-    for words in [["calls", "x", "--steps", "3"], ["calls", "x", "--rank", "3"]] {
-        let (code, text) = failure(&words);
-        assert_eq!(code, Some(2));
-        assert!(text.contains("neither steps nor ranks"), "{text}");
-    }
+    let (code, text) = failure(&["calls", "x", "--steps", "3"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("sums over all steps"), "{text}");
 }
 
 #[test]
@@ -217,7 +215,8 @@ fn what_cannot_be_shown_is_said() {
         (&["--callers-of", "no such"], "no frame matches"),
         (&["--focus", "("], "is no regular expression"),
         (&["--view", "callers"], "--callers-of PATTERN says it"),
-        (&["--steps", "1"], "neither steps nor ranks"),
+        (&["--steps", "1"], "sums over all steps"),
+        (&["--rank", "7"], "no rank 7; there are 0, 1"),
         (&["--diff"], "--diff compares two runs"),
         (&["--lines", "--view", "flat"], "cannot be used with"),
     ] {
@@ -357,4 +356,46 @@ fn packed_and_piped_profiles_are_exported() {
     let trace = common::write_sample(folder.path(), 0);
     let (code, said) = piped(Path::new(&trace));
     assert!(code == Some(2) && said.contains("give a trace as a file"), "{code:?} {said}");
+}
+
+/// `--rank` chooses the processes of a rank: of one recording, and of a folder with a recording of each rank.
+#[test]
+fn a_rank_of_recordings_can_be_chosen() {
+    let folder = sample();
+    let total = |args: &[&str]| -> u64 {
+        let words = [args, &["--metric", "operator_time", "--view", "flat", "--format", "json", "--top", "0"]].concat();
+        let told: Value = serde_json::from_str(&shown(folder.path(), &words)).unwrap();
+        let rows = told["tables"]["calls"]["rows"].as_array().unwrap();
+        rows.iter().filter_map(|row| row["exclusive"].as_u64()).sum()
+    };
+    let all = total(&["calls", "train.stackline"]);
+    let of_ranks = ["0", "1"].map(|rank| total(&["calls", "train.stackline", "--rank", rank]));
+    assert!(of_ranks[0] != of_ranks[1] && of_ranks[0] + of_ranks[1] == all, "{of_ranks:?} {all}");
+    let head = |args: &[&str]| shown(folder.path(), args).lines().take(2).collect::<Vec<_>>().join("\n");
+    let of_one = head(&["report", "train.stackline", "--rank", "1"]);
+    assert_eq!(of_one, head(&["calls", "train.stackline", "--rank", "1"]));
+    assert!(of_one.contains("2 processes") && head(&["report", "train.stackline"]).contains("4 processes"), "{of_one}");
+    let agent = shown(folder.path(), &["report", "train.stackline", "--rank", "1", "--for-agent"]);
+    assert!(agent.contains("2 processes"), "{agent}");
+    // A recording of each rank, in a folder.
+    for (at, (name, file)) in streams(&Config { ranks: 2, ..Config::default() }).into_iter().enumerate() {
+        let streams = folder.path().join(format!("job/rank{}.stackline/streams", at / 2));
+        std::fs::create_dir_all(&streams).unwrap();
+        std::fs::write(streams.join(name), file).unwrap();
+    }
+    for rank in ["0", "1"] {
+        let of_folder = shown(folder.path(), &["report", "job", "--rank", rank]);
+        let of_recording = shown(folder.path(), &["report", &format!("job/rank{rank}.stackline")]);
+        assert_eq!(of_folder, of_recording);
+        assert!(shown(folder.path(), &["findings", "job", "--rank", rank]).contains("step"));
+    }
+    let output = stackline(&["report", "job", "--rank", "2"]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(2) && said.contains("rank 2 is not in the input; it has ranks 0 to 1"),
+        "{said}"
+    );
+    let output = stackline(&["report", "job"]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("--rank N chooses one"), "{said}");
 }

@@ -64,3 +64,36 @@ fn runs_without_steps_are_called_the_whole() {
     let said = String::from_utf8(judged.stderr).unwrap();
     assert!(judged.status.code() == Some(4) && said.contains("step>3%: the whole is "), "{said}");
 }
+
+#[test]
+fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |(name, of): (&str, (i64, i64))| trace(folder.path(), name, of);
+    let [a1, a2, a3] = [("a1.json", (20, 999)), ("a2.json", (20, 1000)), ("a3.json", (20, 1001))].map(write);
+    let [b1, b2, b3] = [("b1.json", (40, 949)), ("b2.json", (40, 950)), ("b3.json", (40, 951))].map(write);
+    let (a, b) = ([&*a1, &*a2, &*a3], [&*b1, &*b2, &*b3]);
+    let diff = |(before, after): ([&str; 3], [&str; 3]), rest: &[&str]| {
+        run(&[&["diff"], &before[..], &["--with"], &after[..], rest].concat())
+    };
+    let text = one_line(&String::from_utf8(diff((a, b), &[]).stdout).unwrap());
+    assert!(text.contains("1000 µs → 950.0 µs a call, -5.0 %, 20 → 40 calls, faster"), "{text}");
+    assert!(!text.contains("slower") && !text.contains("alled another number of times"), "{text}");
+    let markdown = String::from_utf8(diff((a, b), &["--as", "markdown"]).stdout).unwrap();
+    assert!(markdown.contains("-5.0 % | 20 → 40 calls | **faster** |"), "{markdown}");
+    for condition in ["kernels>3%", "kernel:attend_kernel>3%", "kernel:attend_kernel>0%"] {
+        assert_eq!(diff((a, b), &["--fail-on", condition]).status.code(), Some(0), "{condition}");
+    }
+    let slower = diff((b, a), &["--fail-on", "kernel:attend_kernel>3%"]);
+    let said = String::from_utf8(slower.stderr).unwrap();
+    assert!(
+        slower.status.code() == Some(4) && said.contains("a call of attend_kernel is 5.3 % slower, beyond"),
+        "{said}"
+    );
+    // Wholes of other lengths are no answer, and not judged.
+    for condition in ["step>3%", "gpu>3%", "cpu>3%"] {
+        let refused = diff((a, b), &["--fail-on", condition]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let why = "cannot be judged per call: A holds 20 GPU operations and B 40";
+        assert!(refused.status.code() == Some(1) && said.contains(why), "{condition}: {said}");
+    }
+}

@@ -2,8 +2,10 @@
 
 use crate::common;
 
-use common::{corpus, failure, run, sample, stdout, write, write_sample};
+use common::{corpus, failure, run, sample, stackline, stdout, write, write_sample};
 use stackline_testkit::mini;
+use std::path::Path;
+use std::process::Command;
 
 fn spans(names: impl Iterator<Item = String>) -> String {
     let line = |(at, name): (usize, String)| format!("1/1 user_annotation {name} {}+80\n", 100 * at);
@@ -116,9 +118,112 @@ fn snapshots_say_what_to_run() {
     assert!(for_agent.len() <= 4096 && for_agent.ends_with(&format!("More: stackline memory {one}\n")), "{for_agent}");
     let shown = run(&["report", &one]);
     assert!(String::from_utf8_lossy(&shown.stderr).ends_with(&format!("Next: stackline view {one}\n")));
-    let (_, error) = failure(&["report", &one, &other]);
-    assert!(error.contains("these are 2 files of memory"), "{error}");
-    assert!(error.ends_with(&format!("Next: stackline diff {one} {other}\n")), "{error}");
+    let series = run(&["report", &one, &other]);
+    assert!(String::from_utf8_lossy(&series.stdout).contains("2 files of memory as a series in time"), "{series:?}");
+    assert!(String::from_utf8_lossy(&series.stderr).ends_with(&format!("Next: stackline diff {one} {other}\n")));
     let (code, error) = failure(&["report", &one, "--steps", "1..2"]);
     assert!(code == Some(2) && error.contains("leave --steps out"), "{error}");
+}
+
+/// Reports fit a terminal of 80 columns: lines wrap, tables shorten texts and then leave columns out.
+#[test]
+fn reports_fit_eighty_columns() {
+    let fits = |folder: &Path, args: &[&str]| {
+        // On a terminal, which pipes are not.
+        let terminal = "import os, pty, sys\n\
+                        process, terminal = pty.fork()\n\
+                        if process == 0: os.execvp('sh', ['sh', '-c', '\"$@\" 2>/dev/null', 'sh'] + sys.argv[1:])\n\
+                        try:\n    while shown := os.read(terminal, 65536): sys.stdout.buffer.write(shown)\n\
+                        except OSError: pass\n\
+                        sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))";
+        let wanted = stackline(args);
+        let mut command = Command::new("python3");
+        command.args(["-c", terminal]).arg(wanted.get_program()).args(wanted.get_args()).current_dir(folder);
+        command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = command.env("COLUMNS", "80").env("NO_COLOR", "1").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+        let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(!shown.is_empty() && wide.is_empty(), "{args:?}: {wide:#?}");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    crate::memory_diff::snapshot(folder.path(), "snapshot.json", &[(3, 4), (5, 8), (3, 4)]);
+    fits(folder.path(), &["report", "snapshot.json"]);
+    write_sample(folder.path(), 0);
+    let Some(traces) = corpus("kineto") else { return };
+    for name in ["nvidia-a100-event-sync", "amd-mi300-sglang-decode-graph-replay", "cpu-only-gloo"] {
+        fits(Path::new(&traces), &["report", &format!("{name}.json.gz")]);
+    }
+    let Some(memory) = corpus("memory") else { return };
+    for name in ["snapshot-train-step.pickle", "snapshot-no-history.pickle"] {
+        fits(Path::new(&memory), &["report", name]);
+    }
+}
+
+#[test]
+fn what_ran_when_a_chrome_trace_ended_is_said_as_of_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = mini::trace("file -\n1/1 - train B@0\n1/1 - work 10+20\n1/1 - wait_forever B@50\n1/2 - load 5+10");
+    let file = write(folder.path(), "aborted.json", &whole);
+    let line = |when: &str| format!("In flight {when}: aborted.json: wait_forever on thread 1, called from train.");
+    let at_end = line("when the recording ended");
+    assert!(stdout(&["report", &file]).lines().any(|said| said == at_end), "{}", stdout(&["report", &file]));
+    assert!(stdout(&["report", &file, "--for-agent"]).lines().any(|said| said == at_end));
+    std::fs::write(&file, &whole[..whole.rfind("\"dur\"").unwrap()]).unwrap();
+    let cut = line("where the file breaks off");
+    assert!(stdout(&["report", &file]).lines().any(|said| said == cut), "{}", stdout(&["report", &file]));
+    assert!(!stdout(&["report", &write_sample(folder.path(), 0)]).contains("In flight"));
+}
+
+#[test]
+fn the_command_to_run_next_has_the_options_that_choose_what_it_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_sample(folder.path(), 0);
+    let next = |options: &[&str]| {
+        let said = run(&[&["report", &file], options].concat());
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stderr).lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(next(&[]), format!("Next: stackline findings {file}"));
+    let source = folder.path().to_str().unwrap();
+    for options in [
+        &["--steps", "1..2"][..],
+        &["--whole"],
+        &["--rank", "0", "--no-source"],
+        &["--source-root", source],
+        &["--clip-overlaps", "--step-annotation", "ProfilerStep"],
+    ] {
+        let said = next(options);
+        assert_eq!(said, format!("Next: stackline findings {file} {}", options.join(" ")));
+        let words: Vec<&str> = said.split(' ').skip(2).collect();
+        assert!(run(&words).status.success(), "{said}");
+    }
+    let spans = write(folder.path(), "spans.json", spans((0..3).map(|at| format!("f{at}"))));
+    let said = run(&["report", &spans, "--whole", "--clip-overlaps"]);
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.ends_with(&format!("Next: stackline view {spans} --clip-overlaps\n")), "{said}");
+    let kernels = stdout(&["kernels", &spans, "--whole"]);
+    assert!(kernels.contains(&format!("Next: stackline operators {spans} --whole\n")), "{kernels}");
+}
+
+#[test]
+fn report_and_steps_have_the_same_spread_of_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let lengths = [900, 100, 110, 120, 130];
+    let mut at = 0;
+    let step = |(number, length): (usize, &i64)| {
+        at += length;
+        format!("1/1 user_annotation ProfilerStep#{number} {}+{length}\n", at - length)
+    };
+    let file = write(folder.path(), "t.json", mini::trace(&lengths.iter().enumerate().map(step).collect::<String>()));
+    let spread = |command: &str, more: &[&str]| -> serde_json::Value {
+        let text = stdout(&[&[command, &file, "--format", "json"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["tables"]["steps_spread"]["rows"].clone()
+    };
+    for (more, steps) in [(&[][..], 4), (&["--whole"][..], 5), (&["--steps", "0..2"][..], 3)] {
+        let report = spread("report", more);
+        assert_eq!((&report, &report[0]["steps"]), (&spread("steps", more), &serde_json::json!(steps)), "{more:?}");
+    }
+    let listed = stdout(&["steps", &file]);
+    assert!(listed.contains("warm-up") && listed.contains("left_out: why a step does not count"), "{listed}");
 }

@@ -36,6 +36,7 @@ mod memory;
 mod memory_diff;
 mod memory_gate;
 mod memory_inputs;
+mod memory_several;
 mod messages;
 mod own_rules;
 mod record;

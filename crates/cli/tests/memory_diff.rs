@@ -10,7 +10,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 
 /// A snapshot of allocations: at each line so many MiB.
-fn snapshot(folder: &Path, name: &str, lines: &[(u32, u64)]) -> String {
+pub(crate) fn snapshot(folder: &Path, name: &str, lines: &[(u32, u64)]) -> String {
     let mut address = 0x7f00_0000_0000u64;
     let mut events = Vec::new();
     for (time, (line, mib)) in lines.iter().enumerate() {

@@ -4,6 +4,7 @@
 use crate::common;
 
 use common::{recorder, stackline, stdout, torch};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -82,6 +83,28 @@ fn ignored_signals_stay_ignored() {
     command.envs(recorded.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(folder.path());
     assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout), "alive\n");
     assert_eq!(String::from_utf8_lossy(&recorded.output().unwrap().stdout), "");
+}
+
+/// Signals that glibc keeps to itself and leaves ignored in what `posix_spawn` starts, as it did in this test.
+#[test]
+fn signals_of_glibc_are_not_ignored() {
+    let reset = "import ctypes, os, platform, struct, sys\n\
+                 number = {'x86_64': 13, 'aarch64': 134}[platform.machine()]\n\
+                 for signal in (32, 33): ctypes.CDLL(None).syscall(number, signal, struct.pack('4Q', 0, 0, 0, 0), None, 8)\n\
+                 os.execv(sys.argv[1], sys.argv[1:])";
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = record(folder.path(), &[], "grep SigIgn /proc/self/status");
+    let run = |program: &Path, arguments: &[&OsStr]| {
+        let mut command = Command::new("python3");
+        command.args(["-c", reset]).arg(program).args(arguments).current_dir(folder.path());
+        let environment = recorded.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let output = command.envs(environment).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let ignored = String::from_utf8(output.stdout).unwrap();
+        u64::from_str_radix(ignored.trim().trim_start_matches("SigIgn:").trim(), 16).unwrap() >> 31 & 3
+    };
+    let arguments: Vec<&OsStr> = recorded.get_args().collect();
+    assert_eq!(run(Path::new(recorded.get_program()), &arguments), 0);
 }
 
 #[test]

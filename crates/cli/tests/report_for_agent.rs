@@ -142,3 +142,49 @@ fn waits_on_the_gpu_are_no_kernels() {
     // The commands are those for this file.
     assert!(shown.ends_with(&format!("More: stackline findings {file}, stackline report {file} --format json\n")));
 }
+
+#[test]
+fn that_there_are_no_steps_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "1/1     cpu_op  aten::mm    0+100
+                gpu0/7  kernel  gemm        0+30";
+    let file = write(folder.path(), "t.json", stackline_testkit::mini::trace(text));
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    assert!(shown.contains("\nSteps: none are marked; the numbers are of the whole trace.\n"), "{shown}");
+}
+
+/// What breaks off has measured no causes of idle time.
+#[test]
+fn causes_of_idle_time_are_not_zero_where_the_file_breaks_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "1/1     cpu_op        aten::mm          0+100
+                1/1     cuda_runtime  cudaLaunchKernel  5+3    correlation=1
+                gpu0/7  kernel        gemm              10+30  correlation=1
+                1/1     cuda_runtime  cudaLaunchKernel  55+3   correlation=2
+                gpu0/7  kernel        gemm              60+30  correlation=2
+                1/1     cuda_runtime  cudaLaunchKernel  91+3   correlation=3
+                gpu0/7  kernel        gemm              97+30  correlation=3";
+    let whole = stackline_testkit::mini::trace(text);
+    // In the middle of the last record.
+    let cut = whole[..whole.rfind("gemm").unwrap()].to_owned();
+    let categories = |content: String| {
+        let file = write(folder.path(), "t.json", content);
+        let report: Value = serde_json::from_str(&stdout(&["report", &file, "--format", "json"])).unwrap();
+        let rows = report["tables"]["gpu_time"]["rows"].as_array().unwrap();
+        rows.iter().map(|row| row["category"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let busy = ["computation", "communication", "memory"];
+    let idle = ["idle_host_wait", "idle_kernel_wait", "idle_other"];
+    assert_eq!(categories(whole.clone()), [&busy[..], &idle[..]].concat());
+    assert_eq!(categories(cut), [&busy[..], &["idle_unknown"]].concat());
+}
+
+#[test]
+fn commands_of_files_of_memory_are_those_of_a_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "a run's.memory";
+    let file = write(folder.path(), name, "a o0 1000; k touch o0\nk end >\nf o0\nend\n");
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    let quoted = format!("stackline memory '{}'", file.replace('\'', r"'\''"));
+    assert!(shown.contains(&format!("More: {quoted}")), "{shown}");
+}

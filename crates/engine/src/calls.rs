@@ -1,13 +1,14 @@
 //! Sums of calls: opens the tables of recordings, or their streams where there are no tables that hold all of them, and profiles.
 
-use crate::open::read_options;
+use crate::open::{is_run, read_options, runs_below};
 use crate::{Error, Lacks, OpenOptions, Part, symbols};
+use stackline_analyze::calls::ranks_of_calls;
 use stackline_ingest::recording;
 use stackline_model::CallTree;
 use stackline_store::{CallsEntry, WriteOptions};
 use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether an input is a recording, merged or not, or a profile by its first bytes.
 pub(crate) fn is_calls(run: &Path) -> bool {
@@ -48,6 +49,34 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallTree, 
     Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
+/// Of several recordings that hold sums of calls that with a process of this rank; none where inputs are anything else.
+///
+/// # Errors
+/// If no process is of that rank, or a recording cannot be read.
+pub(crate) fn recording_of_rank(
+    inputs: &[PathBuf],
+    wanted: i64,
+    options: &OpenOptions,
+) -> Result<Option<PathBuf>, Error> {
+    let is_of_sums = |run: &PathBuf| is_recording(run) && (!recording::has_streams(run) || recording::is_of_sums(run));
+    let below = |input: &PathBuf| if is_run(input) { vec![input.clone()] } else { runs_below(input) };
+    let runs: Vec<PathBuf> = inputs.iter().filter(|input| input.is_dir()).flat_map(below).collect();
+    if runs.len() < 2 || inputs.iter().any(|input| !input.is_dir()) || !runs.iter().all(is_of_sums) {
+        return Ok(None);
+    }
+    let mut available = Vec::new();
+    for run in runs {
+        let ranks = ranks_of_calls(&open_calls(&run, options)?);
+        if ranks.contains(&wanted) {
+            return Ok(Some(run));
+        }
+        available.extend(ranks);
+    }
+    available.sort_unstable();
+    available.dedup();
+    Err(Error::NoRank { wanted, available })
+}
+
 /// Merges the streams of a recording, names its native code while its libraries are at hand, and keeps the result in
 /// it. The streams stay.
 ///
@@ -67,7 +96,7 @@ fn entry(run: &Path) -> Option<CallsEntry> {
 /// The streams of a run and their sizes.
 fn sizes(run: &Path) -> BTreeMap<String, u64> {
     let streams = recording::streams(run).unwrap_or_default();
-    let size = |path: &std::path::PathBuf| {
+    let size = |path: &PathBuf| {
         let name = path.file_name()?.to_string_lossy().into_owned();
         Some((name, std::fs::metadata(path).ok()?.len()))
     };

@@ -103,7 +103,11 @@ impl fmt::Display for Lacks {
             write!(f, "look at it with {look}; ")?;
         }
         if self.is_one_of_several {
-            write!(f, "only traces are looked at together: give one input at a time, or `stackline diff` two; ")?;
+            write!(
+                f,
+                "only traces are looked at together: give one input at a time (of recordings of ranks, --rank N chooses one), or `stackline \
+                 diff` two; "
+            )?;
         }
         f.write_str(how)
     }

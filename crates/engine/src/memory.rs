@@ -1,13 +1,13 @@
 //! Memory traces that inputs hold beside their traces, and memory files.
 
-use crate::open::{read_options, size};
+use crate::open::{read_options, runs_below, size};
 use crate::{Error, OpenOptions, Part, is_run};
-use stackline_ingest::memory::{asked_for_memory, from_trace, is_memory_file, one_trace};
+use stackline_ingest::memory::{asked_for_memory, files_of_memory, from_trace, is_memory_file, one_trace};
 use stackline_ingest::recording::{has_streams, read_memory};
 use stackline_ingest::{problems, read_traces_and_memory};
 use stackline_memory::curve::curves;
 use stackline_model::MemoryTrace;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Read the memory trace of a file, an archive, or a folder of traces: its own, or that of the first trace with memory events. Without
 /// one, what there is.
@@ -25,14 +25,76 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
     }
 }
 
-/// Whether an input is of memory alone, by its first bytes or its manifest. Standard input is not looked at.
+/// Whether an input is of memory alone: a file or an archive by its first bytes, a run by its manifest, a folder if all its files are.
+/// Standard input is not looked at.
 ///
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn is_alone(path: &Path) -> Result<bool, Error> {
     let is_run_of_memory = |run: stackline_store::Manifest| run.traces.is_empty() && !run.memory.is_empty();
-    Ok(path != Path::new("-")
-        && (is_memory_file(path)? || is_run(path) && stackline_store::read_manifest(path).is_ok_and(is_run_of_memory)))
+    if path == Path::new("-") || is_memory_file(path)? {
+        return Ok(path != Path::new("-"));
+    }
+    if is_run(path) {
+        return Ok(stackline_store::read_manifest(path).is_ok_and(is_run_of_memory));
+    }
+    Ok(path.is_dir() && is_folder_of_memory(path))
+}
+
+/// Whether a folder holds files of memory and no trace, recording or run.
+fn is_folder_of_memory(folder: &Path) -> bool {
+    runs_below(folder).is_empty() && files_of_memory(folder).is_ok_and(|files| !files.is_empty())
+}
+
+/// The files of memory that inputs of memory alone hold, each with its name below its folder.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error> {
+    let mut all = Vec::new();
+    for input in inputs {
+        // A folder that is one input as a whole, such as DrGPUM's, is read as itself.
+        if input.is_dir() && !is_run(input) && !is_memory_file(input)? {
+            all.extend(files_of_memory(input)?);
+        } else {
+            all.push((input.clone(), input.display().to_string()));
+        }
+    }
+    Ok(all)
+}
+
+/// All memory traces of an input of memory alone.
+///
+/// # Errors
+/// If it cannot be read, or has none.
+pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    if is_run(path) {
+        return all_beside(path, options);
+    }
+    let within = files(&[path.to_owned()])?;
+    if !matches!(&within[..], [(file, _)] if file == path) {
+        return within
+            .iter()
+            .map(|file| read_named(file, options))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|all| all.concat());
+    }
+    options.watch.expect(size(path, 0));
+    match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
+        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
+        Ok((_, memory)) if !memory.is_empty() => Ok(memory),
+        Ok(_) => Err(asked_for_memory(stackline_ingest::Error::NoTrace { path: path.to_owned() }).into()),
+        Err(error) => Err(asked_for_memory(error).into()),
+    }
+}
+
+/// All memory traces of a file, by the name that it has in its folder.
+fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    let mut traces = read_all(file, options)?;
+    if let [only] = &mut traces[..] {
+        only.label.clone_from(name);
+    }
+    Ok(traces)
 }
 
 /// The memory trace that a run holds beside its traces: that of a recording (of several processes that with the highest peak), or

@@ -1,6 +1,6 @@
 //! A run: the parts that one or many inputs hold, each opened when it is first asked for.
 
-use crate::calls::{is_calls, is_recording, open_calls};
+use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
 use crate::open::{open, open_ranks, runs_below};
 use crate::ranks::select_rank;
@@ -88,6 +88,8 @@ impl Run {
         let is_read = !matches!(*lock(&self.timeline), Timeline::Unread);
         if is_read || self.is_one_input() {
             self.read()?;
+        } else {
+            self.is_memory_alone()?;
         }
         let (mut parts, tells_of_memory) = match &*lock(&self.timeline) {
             Timeline::Lacking(lacks) => return Ok(lacks.has.clone()),
@@ -149,6 +151,18 @@ impl Run {
         // Of a folder with several runs one may not stand for all either.
         let count = |input: &PathBuf| if is_run(input) { 1 } else { runs_below(input).len().max(1) };
         open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
+    }
+
+    /// Of several recordings that hold sums of calls, as each rank of a job makes one, that of a rank; itself of all other inputs, whose
+    /// ranks [`Self::select_rank`] knows.
+    ///
+    /// # Errors
+    /// If none of the recordings is of that rank, or one cannot be read.
+    pub fn recording_of_rank(mut self, rank: i64) -> Result<Self, Error> {
+        if let Some(recording) = calls::recording_of_rank(&self.inputs, rank, &self.options)? {
+            self.inputs = vec![recording];
+        }
+        Ok(self)
     }
 
     /// Keeps the traces of one rank alone.
@@ -318,6 +332,13 @@ impl Run {
         let path = match &self.inputs[..] {
             [path] if has_streams(path) => return Ok(None),
             [path] if !is_run(path) && (!path.is_dir() || runs_below(path).is_empty()) => path,
+            [_, _, ..] if self.is_memory_alone()? => {
+                return Err(Lacks {
+                    paths: self.inputs.clone(),
+                    ..Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory])
+                }
+                .into());
+            }
             _ => {
                 self.read().map_err(|error| match error {
                     Error::Ingest(error) => asked_for_memory(error).into(),
@@ -353,7 +374,10 @@ impl Run {
             }
         }
         if found.is_empty() && self.is_memory_alone()? {
-            return Ok(vec![self.memory(None)?]);
+            return match &self.inputs[..] {
+                [input] if !self.is_read_once() => memory::read_all(input, &self.options),
+                _ => Ok(vec![self.memory(None)?]),
+            };
         }
         let of_traces = self.memories_beyond(&found)?;
         found.extend(of_traces);
@@ -393,17 +417,49 @@ impl Run {
         Ok(processes.into_iter().map(|trace| memory::one_of(trace, count)).collect())
     }
 
-    /// Whether the one input is of memory alone, and holds no trace of what ran. Of a file that was not read only the first bytes are,
-    /// of standard input none.
+    /// Whether the inputs are of memory alone, and hold no trace of what ran. Of files that were not read only the first bytes are, of
+    /// standard input none.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If one cannot be read.
     pub fn is_memory_alone(&self) -> Result<bool, Error> {
-        let ([input], timeline) = (&self.inputs[..], &mut *lock(&self.timeline)) else { return Ok(false) };
-        if matches!(timeline, Timeline::Unread) && memory::is_alone(input)? {
-            *timeline = Timeline::Lacking(Box::new(Lacks::new(input, Part::Traces, [Part::Memory])));
+        let timeline = &mut *lock(&self.timeline);
+        if matches!(timeline, Timeline::Unread) && self.are_of_memory()? {
+            let lacks = Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory]);
+            *timeline = Timeline::Lacking(Box::new(Lacks { paths: self.inputs.clone(), ..lacks }));
         }
         Ok(matches!(timeline, Timeline::Lacking(lacks) if lacks.has == [Part::Memory]))
+    }
+
+    fn are_of_memory(&self) -> Result<bool, Error> {
+        for input in &self.inputs {
+            // Of several inputs, what cannot be read is said where they are opened.
+            match memory::is_alone(input) {
+                Err(_) if self.inputs.len() > 1 => return Ok(false),
+                is_alone => {
+                    if !is_alone? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The files of inputs of memory alone, each with its name below its folder; none where they hold anything else.
+    ///
+    /// # Errors
+    /// If an input cannot be read.
+    pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
+        if self.is_memory_alone()? && !self.is_read_once() { memory::files(&self.inputs) } else { Ok(Vec::new()) }
+    }
+
+    /// All memory traces of one of [`Self::memory_files`].
+    ///
+    /// # Errors
+    /// If it cannot be read, or has none.
+    pub fn memories_of_file(&self, file: &Path) -> Result<Vec<MemoryTrace>, Error> {
+        memory::read_all(file, &self.options)
     }
 
     /// That it lacks a part.

@@ -369,7 +369,7 @@ fn some_trace(label: &str, found: &mut Found) -> Result<(), Error> {
     Ok(())
 }
 
-fn is_hidden(name: &str) -> bool {
+pub(crate) fn is_hidden(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|file| file.starts_with('.')) || name.starts_with("__MACOSX")
 }
 

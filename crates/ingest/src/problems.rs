@@ -78,7 +78,7 @@ codes! {
     RECORDING_PAUSED "recording_paused" Note
         "nothing was recorded between two steps of a profiler (ProfilerStep#n) for longer than steps take, as between two cycles of its schedule: what ran then is not known, and no window of steps spans it";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
-        "no span on a CPU thread has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
+        "no span on a CPU thread, nor mark on a stream of a device, has a name that the pattern for steps matches, so there are no steps: check the pattern, or leave it out";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note
         "spans that the pattern for steps matches lie within one of another thread, and are no steps of their own";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
@@ -118,7 +118,7 @@ codes! {
     AROUND_OTHERS "operation_around_others" Note
         "operations of a device hold others of their row within them, as loops and branches do: those within count, what is around them groups them";
     STEPS_OF_DEVICE "steps_of_device" Note
-        "no thread of the host marks steps: they are those of the profiler's row of steps of a device, by the device's clock";
+        "no thread of the host marks steps: they are those that the profiler shows on a device, by the device's clock";
     PROCESS_BY_CORRELATION "process_by_correlation" Note
         "GPU operations without a process, of several that could be theirs, were given to the only one with a call of their correlation id; clocks of devices are not compared with the host's then";
     PROCESS_UNKNOWN "process_unknown" Note
@@ -159,7 +159,7 @@ codes! {
         "a worker was ended by the process that made it, as loaders of data and pools end theirs: its last half second may be missing";
     AFTER_STEPS "after_last_step" Note "time after the last step, until the process was killed, is in no step";
     IN_FLIGHT "in_flight" Note
-        "a call was running when its process was killed, or up to half a second before: no count and no time of it is known";
+        "a call was running when the recording ended, and has no end of its own; of a killed process: up to half a second before, and in no count and no time";
     LAST_SEEN "last_seen" Note
         "where the newest sample found the main thread of a process that was killed, which ran no operator then";
     OS_EXIT "os_exit" Note

@@ -212,3 +212,38 @@ fn a_first_step_begins_where_the_second_does() {
     assert_eq!(starts(0, &prepared), [10_000, 10_500, 11_500, 12_500], "what prepares the model is in no step");
     assert_eq!(starts(3, &[]), [10_500, 11_500, 12_500], "the recording begins in the middle of it");
 }
+
+/// A step of four batches after `start`: each runs the same operators. The optimizer's first call makes its state, and the first batch
+/// allocates memory and loads kernels.
+fn accumulation(start: u32, batches: u32, is_first: bool) -> Vec<Event<'static>> {
+    let mut events: Vec<Event<'static>> = Vec::new();
+    for at in (0..batches).map(|batch| start + 100 * batch) {
+        events.extend([(1, "aten::embedding", at, 10, ""), (1, "aten::mm", at + 10, 10, "")]);
+        events.extend([
+            (1, "aten::relu", at + 20, 10, ""),
+            (1, "aten::mm", at + 30, 10, ""),
+            (1, "loss", at + 40, 5, ""),
+        ]);
+    }
+    let at = start + 100 * batches;
+    events.push((1, "Optimizer.step#AdamW.step", at, 90, ""));
+    events.extend((0..20).filter(|_| is_first).map(|state| (1, "aten::zeros_like", at + 4 * state, 3, "")));
+    events.push((1, "aten::_foreach_add_", at + 81, 5, ""));
+    events.push((1, "Optimizer.zero_grad#AdamW.zero_grad", at + 90, 5, ""));
+    events
+}
+
+/// Batches before the first call of the optimizer are of its step, as those of later steps are.
+#[test]
+fn a_first_step_of_several_batches_begins_with_the_first_of_them() {
+    let set_up = [(1, "aten::empty", 0, 5, ""), (1, "aten::mm", 10, 10, "")];
+    let rest = [accumulation(600, 4, false), accumulation(1100, 4, false)].concat();
+    let whole = [&set_up[..], &accumulation(100, 4, true), &rest].concat();
+    // The gradients are zeroed behind the optimizer's end.
+    assert_eq!(steps(&read(&whole, None)), [(0, 100, 590), (1, 590, 1090), (2, 1090, 1590)]);
+    // The recording begins within the first step.
+    for batches in [1, 2] {
+        let cut = [accumulation(500 - 100 * batches, batches, true), rest.clone()].concat();
+        assert_eq!(steps(&read(&cut, None)), [(1, 590, 1090), (2, 1090, 1590)], "{batches}");
+    }
+}

@@ -1,8 +1,9 @@
-//! Calls of accelerators' runtimes and drivers by name: CUDA, HIP, Intel's SYCL runtimes (`ur…`, before 2024 `pi…`) and Level Zero
-//! (`ze…`). All code that asks what a call does goes by these tables: add a vendor's names here.
+//! Calls of accelerators' runtimes and drivers by name: CUDA, HIP, MUSA, Intel's SYCL runtimes (`ur…`, before 2024 `pi…`) and Level
+//! Zero (`ze…`). All code that asks what a call does goes by these tables: add a vendor's names here.
 
 use crate::Trace;
 use crate::ids::EventId;
+use std::borrow::Cow;
 
 /// What a call does to the order of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +42,7 @@ use CallKind::{
     Copy as CopyCall, DeviceSync, EventSync, Free, GraphLaunch, Launch, Query, Record, StreamSync, StreamWait,
 };
 
-/// Names and what they do. A name also matches with one of [`SUFFIXES`] behind it. Without SYCL's barriers, which record an event or
+/// Names and what they do. A name also matches with an ending that [`is_suffix`] knows. Without SYCL's barriers, which record an event or
 /// wait for some, as their arguments say, and without releases of SYCL and Level Zero, which do not wait.
 const RULES: &[(&str, CallKind)] = &[
     ("cudaDeviceSynchronize", DeviceSync),
@@ -112,14 +113,24 @@ const RULES: &[(&str, CallKind)] = &[
     ("cudaLaunchKernel", Launch),
     ("cudaLaunchKernelExC", Launch),
     ("cudaLaunchCooperativeKernel", Launch),
+    ("cudaLaunchCooperativeKernelMultiDevice", Launch),
     ("cuLaunchKernel", Launch),
     ("cuLaunchKernelEx", Launch),
     ("cuLaunchCooperativeKernel", Launch),
+    ("cuLaunchCooperativeKernelMultiDevice", Launch),
     ("hipLaunchKernel", Launch),
+    ("hipLaunchKernelExC", Launch),
+    ("hipLaunchByPtr", Launch),
+    ("hipDrvLaunchKernelEx", Launch),
     ("hipExtLaunchKernel", Launch),
+    ("hipExtLaunchMultiKernelMultiDevice", Launch),
     ("hipModuleLaunchKernel", Launch),
     ("hipExtModuleLaunchKernel", Launch),
+    ("hipHccModuleLaunchKernel", Launch),
     ("hipLaunchCooperativeKernel", Launch),
+    ("hipLaunchCooperativeKernelMultiDevice", Launch),
+    ("hipModuleLaunchCooperativeKernel", Launch),
+    ("hipModuleLaunchCooperativeKernelMultiDevice", Launch),
     ("urEnqueueKernelLaunch", Launch),
     ("urEnqueueKernelLaunchWithArgsExp", Launch),
     ("urEnqueueKernelLaunchCustomExp", Launch),
@@ -151,13 +162,33 @@ const RULES: &[(&str, CallKind)] = &[
     ("urEnqueueCommandBufferExp", GraphLaunch),
 ];
 
-/// Endings of names that mean the same call: versions, and the per-thread default stream.
-const SUFFIXES: &[&str] = &["", "_v2", "_v3020", "_v4000", "_ptsz", "_ptds", "_v2_ptsz", "_spt"];
+/// Endings of names that mean the same call: versions (`_v2`, `_v11060`), and variants for the per-thread default stream.
+fn is_suffix(ending: &str) -> bool {
+    const STREAMS: [&str; 3] = ["ptsz", "ptds", "spt"];
+    let is_version = |part: &str| {
+        part.strip_prefix('v').is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut parts = ending.split('_');
+    parts.next() == Some("") && parts.all(|part| STREAMS.contains(&part) || is_version(part))
+}
+
+/// Prefixes of MUSA's calls, which are CUDA's under names of their own, and CUDA's prefixes.
+const MIRRORED: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
+
+/// The name of CUDA's call that another interface mirrors; other names as they are.
+fn as_cuda(name: &str) -> Cow<'_, str> {
+    let mirrored = |&(prefix, of_cuda): &(&str, &str)| {
+        let call = name.strip_prefix(prefix).filter(|call| call.starts_with(|c: char| c.is_ascii_uppercase()))?;
+        Some(Cow::Owned(format!("{of_cuda}{call}")))
+    };
+    MIRRORED.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
+}
 
 /// What a call of this name does to the order of work, if it does anything.
 #[must_use]
 pub fn kind_of_name(name: &str) -> Option<CallKind> {
-    let means = |rule: &str| name.strip_prefix(rule).is_some_and(|rest| SUFFIXES.contains(&rest));
+    let name = as_cuda(name);
+    let means = |rule: &str| name.strip_prefix(rule).is_some_and(is_suffix);
     RULES.iter().find(|(rule, _)| means(rule)).map(|&(_, kind)| kind)
 }
 
@@ -173,6 +204,7 @@ pub enum CopyWait {
 /// Copies that are sure to wait, by whole name. `hipMemcpyAsync` may return before.
 const COPY_WAITS: &[(&str, CopyWait)] = &[
     ("cudaMemcpy", CopyWait::ToHost),
+    ("musaMemcpy", CopyWait::ToHost),
     ("hipMemcpy", CopyWait::ToHost),
     ("hipMemcpyWithStream", CopyWait::ToHost),
     ("cudaMemcpyAsync", CopyWait::ToPageable),
@@ -200,6 +232,8 @@ const LAUNCHES: &[(&str, Launched)] = &[
     ("LaunchKernel", Launched::Kernel),
     ("LaunchCooperative", Launched::Kernel),
     ("LaunchMultipleKernels", Launched::Kernel),
+    ("LaunchMultiKernel", Launched::Kernel),
+    ("LaunchByPtr", Launched::Kernel),
     ("EnqueueKernelLaunch", Launched::Kernel),
     ("EnqueueCooperativeKernelLaunch", Launched::Kernel),
     ("Memcpy", Launched::Copy),
@@ -241,6 +275,12 @@ pub fn is_kernel_launch(call: &str) -> bool {
 #[must_use]
 pub fn is_graph_launch(call: &str) -> bool {
     launched(call) == Some(Launched::Graph)
+}
+
+/// Whether a launch copies memory ([`is_launch`]).
+#[must_use]
+pub fn is_copy_launch(call: &str) -> bool {
+    launched(call) == Some(Launched::Copy)
 }
 
 /// Whether a launch fills memory ([`is_launch`]): profilers may leave out what it does, which takes no time to speak of.
@@ -323,6 +363,42 @@ mod tests {
         assert_eq!(kind_of_name("hipStreamWaitEvent"), Some(StreamWait));
         assert_eq!(kind_of_name("cudaLaunchKernel_ptsz"), Some(Launch));
         assert_eq!(kind_of_name("cudaGetDevice"), None);
+        assert_eq!(kind_of_name("cudaLaunchKernel_v7000"), Some(Launch));
+        assert_eq!(kind_of_name("cuMemcpyHtoDAsync_v2_ptsz"), Some(CopyCall));
+        for other in ["cudaFree_", "cudaFree_v", "cudaFree_vx", "cudaFree_async", "cudaFreev2"] {
+            assert_eq!(kind_of_name(other), None, "{other}");
+        }
+    }
+
+    /// MUSA's interfaces have CUDA's calls, as MUPTI's tables of names say.
+    #[test]
+    fn calls_of_musa_are_those_of_cuda() {
+        for (name, kind) in [
+            ("musaLaunchKernel", Launch),
+            ("musaLaunchKernelExC", Launch),
+            ("musaLaunchKernelExC_v11060", Launch),
+            ("musaLaunchCooperativeKernel_ptsz", Launch),
+            ("musaLaunchCooperativeKernelMultiDevice", Launch),
+            ("muLaunchKernelEx", Launch),
+            ("musaMemsetAsync", Launch),
+            ("musaGraphLaunch_v10000", GraphLaunch),
+            ("musaMemcpyAsync_v3020", CopyCall),
+            ("muMemcpyHtoDAsync_v2", CopyCall),
+            ("musaDeviceSynchronize_v3020", DeviceSync),
+            ("muCtxSynchronize", DeviceSync),
+            ("musaStreamSynchronize", StreamSync),
+            ("musaEventSynchronize", EventSync),
+            ("musaEventRecord", Record),
+            ("musaStreamWaitEvent", StreamWait),
+            ("musaFree", Free),
+        ] {
+            assert_eq!(kind_of_name(name), Some(kind), "{name}");
+            assert_eq!(is_launch(name), matches!(kind, Launch | GraphLaunch | CopyCall), "{name}");
+        }
+        assert_eq!([copy_wait("musaMemcpy"), copy_wait("musaMemcpyAsync")], [Some(CopyWait::ToHost), None]);
+        for other in ["musaMalloc", "multi_head_attention", "musadaLaunchKernel", "mucudaFree"] {
+            assert_eq!(kind_of_name(other), None, "{other}");
+        }
     }
 
     #[test]
@@ -331,6 +407,12 @@ mod tests {
             "cudaLaunchKernel",
             "cuLaunchKernelEx",
             "hipExtModuleLaunchKernel",
+            "hipExtLaunchMultiKernelMultiDevice",
+            "hipLaunchCooperativeKernelMultiDevice",
+            "hipModuleLaunchCooperativeKernelMultiDevice",
+            "hipLaunchByPtr",
+            "musaLaunchKernel",
+            "musaLaunchKernelExC",
             "cudaLaunchCooperativeKernel",
             "urEnqueueKernelLaunchWithArgsExp",
             "piextEnqueueCooperativeKernelLaunch",
@@ -343,6 +425,10 @@ mod tests {
         }
         for name in ["cudaMemcpyAsync", "hipMemsetAsync", "urEnqueueUSMMemcpy", "piextUSMEnqueueFill"] {
             assert!(is_launch(name) && !is_kernel_launch(name), "{name}");
+        }
+        for name in ["hipMemcpyDtoHAsync", "urEnqueueMemBufferRead", "zeCommandListAppendMemoryCopy", "musaMemcpyAsync"]
+        {
+            assert!(is_copy_launch(name), "{name}");
         }
         for name in [
             "cudaLaunchHostFunc",

@@ -193,7 +193,7 @@ export type Comparison = {
   readonly level_percent: number;
   readonly kernels_by: string;
   readonly confidence: string;
-  /** Why the runs can hardly be compared, a sentence each. */
+  /** Which times are lost and not tested, and why the runs can hardly be compared, a sentence each. */
   readonly warnings: ReadonlyArray<string>;
   readonly notes: ReadonlyArray<string>;
 };
@@ -357,7 +357,7 @@ export type Findings = {
   readonly rules: ReadonlyArray<Rule>;
   /** What gains too little to be a finding: the largest first. */
   readonly nearest: ReadonlyArray<NearMiss>;
-  /** What no finding is about, in sentences: one for all, and one for each group. */
+  /** What no finding is about, in sentences: one before groups of a rank or of several, and one for each group (`- `). */
   readonly uncovered_text: ReadonlyArray<string>;
   /** Whether steps last until the GPU work that they launched is done. */
   readonly with_gpu_work: boolean;

@@ -1,5 +1,6 @@
 /** Findings, by what they gain; the one that is chosen with its evidence and its source in place. */
 
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { bytes, count, counted, duration, percent } from "../format";
@@ -115,14 +116,23 @@ function Filters({ rows }: { rows: readonly Row[] }) {
 
 /** What takes much of the time and no finding is about, in the sentences of the terminal; each has its whole name where one points. */
 function Uncovered({ found }: { found: Findings }) {
-  const [head, ...lines] = found.uncovered_text ?? [];
-  if (head === undefined) return null;
+  // A line of a group begins with "- "; other lines are heads of what follows.
+  const names = (found.uncovered?.groups ?? []).map((group) => group.name).values();
+  const parts: Array<{ head: string; groups: Array<{ text: string; name: string }> }> = [];
+  for (const line of found.uncovered_text ?? []) {
+    if (line.startsWith("- ")) parts.at(-1)?.groups.push({ text: line.slice(2), name: names.next().value ?? "" });
+    else parts.push({ head: line, groups: [] });
+  }
   return (
     <>
-      <p>{head}</p>
-      <ul class="uncovered long">
-        {lines.map((line, at) => <li key={line} title={cut(found.uncovered?.groups[at]?.name ?? "")}><Sentence text={line} isName /></li>)}
-      </ul>
+      {parts.map(({ head, groups }) => (
+        <Fragment key={head}>
+          <p>{head}</p>
+          <ul class="uncovered long">
+            {groups.map(({ text, name }) => <li key={text} title={cut(name)}><Sentence text={text} isName /></li>)}
+          </ul>
+        </Fragment>
+      ))}
     </>
   );
 }

@@ -2,8 +2,8 @@
 //!
 //! `gpu_time`: per device, over the window: the steps that are looked at ([`Looked`]) with their GPU work. All work that runs then
 //! counts, whoever launched it. Without steps the window is from the first start to the last end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
-//! the device's streams counts by the operation that ends the gap: `idle_host_wait` until its launch call returned, if that started
-//! only within the gap (the host was late); what is left of the gap, or all of it where the call started before, is
+//! the device's streams counts by the operation that ends the gap: `idle_host_wait` until its launch call returned, whenever that
+//! started (the host was late; `calls/idle.rs` divides gaps alike); what is left of the gap, or all of it where the call returned before, is
 //! `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance between operations), else `idle_other` (it waited for
 //! something else). Without a launch record the cause is `idle_unknown`, and so it is from the launch of an operation on that may
 //! have run in the gap, and of which the trace has no record, or none with a time that can be true, at the end where no operation of
@@ -45,6 +45,10 @@ const CATEGORIES: [&str; 7] =
 
 /// Index of `idle_host_wait`.
 const HOST_WAIT: usize = 3;
+/// Index of `idle_kernel_wait`.
+const KERNEL_WAIT: usize = 4;
+/// Index of `idle_other`.
+const OTHER: usize = 5;
 /// Index of `idle_unknown`.
 const UNKNOWN: usize = 6;
 
@@ -108,6 +112,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
     let window = looked.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     let mut unknown = Vec::new();
+    let is_cut = trace.report.breaks_off().is_some();
     let lost = launches_of_lost(trace);
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
         let id = of_device[0].device;
@@ -124,7 +129,12 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         }
         let times = device(trace, of_device, window, &lost_of_device(trace, of_device, &lost));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
-        let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
+        let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| match *i {
+            // Where no gap has a known cause they were not measured, and are not zero.
+            HOST_WAIT..UNKNOWN => !is_cut,
+            UNKNOWN => *t > 0,
+            _ => true,
+        });
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
     }
     let table = Table::new("gpu_time", "GPU time: what runs, and why nothing runs")
@@ -236,9 +246,8 @@ fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usi
         return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
     };
     // While the call runs the host is not done with it; the operation may start before it returns.
-    let is_late = trace.events.start[launch.index()] > gap.0;
-    let launched = if is_late { trace.events.end(launch).min(gap.1) } else { gap.0 };
-    let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { 4 } else { 5 };
+    let launched = trace.events.end(launch).clamp(gap.0, gap.1);
+    let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { KERNEL_WAIT } else { OTHER };
     [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }
 
@@ -325,10 +334,24 @@ mod tests {
         assert_eq!(gap(Some(109), 100), [("idle_host_wait", 100)], "it starts before the call returns");
         assert_eq!(gap(Some(5), 100), [("idle_kernel_wait", 100)]);
         assert_eq!(gap(Some(5), 40_000), [("idle_other", 40_000)]);
+        assert_eq!(
+            gap(Some(8), 100),
+            [("idle_host_wait", 1), ("idle_kernel_wait", 99)],
+            "its call began before the gap"
+        );
         assert_eq!(gap(None, 100), [("idle_unknown", 100)]);
         // The host was late for a part of the gap.
         assert_eq!(gap(Some(12), 100), [("idle_host_wait", 5), ("idle_kernel_wait", 95)]);
         assert_eq!(gap(Some(12), 40_000), [("idle_host_wait", 5), ("idle_other", 39_995)]);
+    }
+
+    #[test]
+    fn a_call_that_began_before_the_gap_is_the_hosts_until_it_returns() {
+        let mut trace = trace_with_launch(EventId::new(0), 99_000);
+        trace.events.dur[0] = 5_000_000;
+        let compute = KernelType::Computation;
+        let operations = [operation(0, 100_000, compute), operation(5_100_000, 10_000, compute)];
+        assert_eq!(device(&trace, &operations, None, &[]), [110_000, 0, 0, 4_999_000, 1_000, 0, 0]);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use crate::intervals::{total, union};
 use crate::stats;
 use crate::step_cycles::{Cycle, processes};
-use crate::steps::{between, with_gpu_work};
+use crate::steps::{Looked, between, with_gpu_work};
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::names::is_fill_launch;
-use stackline_model::{EventId, EventKind, GpuId, Step, StepIndex, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -57,15 +57,32 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;
     let time_us: Vec<f64> = selected.iter().map(|(_, s)| us((s.start, s.end))).collect();
     let spans = with_gpu_work(trace);
+    // Steps that were asked for all count.
+    let left_out = match scope.steps {
+        Some(_) => vec![None; trace.steps.len()],
+        None => Looked::at(trace, scope).left_out(trace),
+    };
+    let left_out: Vec<Option<&str>> = selected.iter().map(|(i, _)| left_out[*i]).collect();
     let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());
     let with_gpu_us: Vec<Option<f64>> = selected.iter().map(with_gpu).collect();
     let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let gaps = between(trace, &spans);
     let between_us = selected.iter().map(|(i, _)| gaps[*i].map(|ns| ns as f64 / 1e3)).collect();
+    let unknown = Some(&with_gpu_us).filter(|_| has_gpu).and_then(|with_gpu_us| without_gpu(with_gpu_us));
     let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
     let steps = steps(trace, &selected, &times, &work);
+    let steps = if left_out.iter().all(Option::is_none) { steps } else { with_left_out(steps, &left_out) };
+    let counted: Vec<usize> = (0..selected.len()).filter(|&at| left_out[at].is_none()).collect();
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
-    vec![notes.fold(steps, Table::note), spread(trace, &selected, &times, &work)]
+    let spread = spread(trace, &selected, &counted, &times, &work);
+    vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
+}
+
+/// Says which steps are listed, but are none of those that other tables and commands look at.
+fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
+    steps
+        .text("left_out", left_out.iter().map(|why| why.map(str::to_owned)))
+        .note("left_out: why a step does not count in steps_spread, nor in other tables; --whole counts all of them.")
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -108,10 +125,30 @@ fn work(trace: &Trace) -> Vec<Work> {
     }
     if is_cut_off {
         // Records are not in the order of time: any step may lack some.
-        let most = work.iter().map(|work| work.kernels).max().unwrap_or(0);
-        work.iter_mut().for_each(|work| work.is_cut_off |= 10 * work.kernels < WHOLE_TENTHS * most);
+        for of_kind in alike(trace) {
+            let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
+            of_kind.iter().for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < WHOLE_TENTHS * most);
+        }
     }
     work
+}
+
+/// Steps of one process and one kind of mark: `eval_step` launches less than `train_step`, and is whole all the same.
+fn alike(trace: &Trace) -> Vec<Vec<usize>> {
+    let kind = |step: &Step| trace.name(step.event).chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let mut alike: BTreeMap<(Key, String), Vec<usize>> = BTreeMap::new();
+    for (at, step) in trace.steps.iter().enumerate() {
+        alike.entry((trace.process_of(step), kind(step))).or_default().push(at);
+    }
+    alike.into_values().collect()
+}
+
+/// Says of how many steps the GPU work is not known; nothing if of none.
+fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
+    let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
+    (unknown > 0).then(|| {
+        format!("with_gpu and gpu_busy are without {unknown} of {all} steps: too little of the GPU work that they launched is in the file.")
+    })
 }
 
 /// The two lengths of each step, in µs.
@@ -212,18 +249,18 @@ fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Wo
     measures
 }
 
-fn spread(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
-    let all: Vec<usize> = (0..selected.len()).collect();
+/// How much the selected steps at these positions differ.
+fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: &Times, work: &[Work]) -> Table {
     let of_all = |process: Option<&String>, at: &[usize]| -> Vec<Measure> {
         let measure = |(name, us)| Measure { process: process.cloned(), name, us };
         measures(selected, at, times, work).into_iter().map(measure).collect()
     };
     let processes = of_processes(trace, selected);
     let measures: Vec<Measure> = match &processes {
-        None => of_all(None, &all),
+        None => of_all(None, counted),
         Some(names) => {
             let mut by_process: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
-            all.iter().for_each(|&at| by_process.entry(&names[at]).or_default().push(at));
+            counted.iter().for_each(|&at| by_process.entry(&names[at]).or_default().push(at));
             let mut by_process: Vec<(&String, Vec<usize>)> = by_process.into_iter().collect();
             // In the order of their first steps.
             by_process.sort_by_key(|(_, at)| at.first().copied());

@@ -15,6 +15,7 @@ mod index;
 mod label;
 mod lines;
 mod phases;
+mod ranks;
 mod running;
 mod search;
 mod table;
@@ -27,6 +28,7 @@ pub use imports::{IMPORT, fold_imports};
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
 pub use lines::{SourceLine, lines_table, source_lines, source_lines_and_imports};
+pub use ranks::{calls_of_rank, ranks_of_calls};
 pub use table::{metric_name, view_table};
 
 use regex_lite::Regex;

@@ -1,11 +1,11 @@
 //! The calls' effect on streams and events, one after the other: what each operation and each call waits for.
 
 use super::commands::{Command, Commands, RecordKey};
-use super::gpu_calls::CallKind;
 use super::gpu_order::{CLOCK_TOLERANCE_NS, GpuDep, ROUNDING_NS, Reason, SyncCall};
 use super::losses::{Losses, launched_at};
 use super::streams::{Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeSet;
 

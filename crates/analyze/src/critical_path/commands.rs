@@ -1,10 +1,11 @@
 //! What the host told the GPU to do, in the order of the calls.
 
-use super::gpu_calls::{CallKind, CallKinds};
+use super::call_kind_cache::CallKindCache;
 use super::streams::{Streams, start};
 use super::sync_records::SyncRecords;
 use crate::launch_times::LaunchTimes;
 use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 
 /// A recorded event: process, and correlation id of the call that recorded it.
@@ -33,7 +34,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    pub(super) fn collect(trace: &Trace, kinds: &CallKinds, streams: &Streams) -> Self {
+    pub(super) fn collect(trace: &Trace, kinds: &CallKindCache, streams: &Streams) -> Self {
         let records = SyncRecords::read(trace);
         let mut out = Self { list: Vec::new(), has_wait_records: records.has_stream_waits() };
         // Correlation ids count per process, and ranks may share a file: records are known by the calls they belong to.

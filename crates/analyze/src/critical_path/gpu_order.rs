@@ -4,9 +4,9 @@
 //! told to wait for; an event keeps what its stream held when it was recorded. So waits merge and pass on, as they do
 //! on the device. What the records do not tell is inferred by a named rule ([`Reason`]), never silently.
 
+use super::call_kind_cache::CallKindCache;
 use super::command_replay::{Replayed, replay};
 use super::commands::Commands;
-use super::gpu_calls::{CallKind, CallKinds};
 use super::implicit_waits::{self, Loops};
 use super::launch_queue;
 use super::losses::{Losses, launched_at};
@@ -14,6 +14,7 @@ use super::streams::{Streams, end, start};
 use super::value_reads;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
+use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -167,7 +168,7 @@ pub struct GpuOrder {
 
 impl GpuOrder {
     /// Works the order out.
-    pub(crate) fn new(trace: &Trace, kinds: &CallKinds) -> Self {
+    pub(crate) fn new(trace: &Trace, kinds: &CallKindCache) -> Self {
         let streams = Streams::new(trace);
         let commands = Commands::collect(trace, kinds, &streams);
         let losses = Losses::new(trace, kinds, &streams);

@@ -1,10 +1,10 @@
 //! Waits that no record names: copy engines, graphs, copies that block, loops of queries.
 
-use super::gpu_calls::{CallKind, CallKinds};
+use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{GpuDep, Reason, SyncCall};
 use super::streams::{LastOfTwo, Streams, end, start};
 use rustc_hash::FxHashMap;
-use stackline_model::gpu_calls::{CopyDirection, copy_direction};
+use stackline_model::gpu_calls::{CallKind, CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
 fn direction(trace: &Trace, id: GpuId) -> Option<CopyDirection> {
@@ -62,7 +62,7 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, Gp
 }
 
 /// Copies that return when they are done.
-pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     for id in streams.operations.iter().flatten().copied() {
         let Some(call) = trace.gpu.launch[id.index()].some() else { continue };
         let (from, to, done) = (trace.events.start[call.index()], trace.events.end(call), end(trace, id));
@@ -108,7 +108,7 @@ impl Loops {
 
 /// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. Returned are those
 /// that saw nothing of the trace done.
-pub(super) fn polling(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
+pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
     let mut loops = Loops::default();
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));

@@ -1,16 +1,17 @@
 //! What a trace does not record: launches whose operation is missing, operations whose launch is missing. A dependency
 //! that something unrecorded may have come between is not certain.
 
-use super::gpu_calls::{CallKind, CallKinds};
+use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
+use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeMap;
 
 /// Where records are missing. Each process is judged for itself: what one lost does not make the others uncertain.
 pub(super) struct Losses<'a> {
-    kinds: &'a CallKinds,
+    kinds: &'a CallKindCache,
     by_process: BTreeMap<Key, Lost>,
     /// Starts of operations of which nothing tells whose they are.
     unowned: Vec<i64>,
@@ -32,7 +33,7 @@ struct Lost {
 }
 
 impl<'a> Losses<'a> {
-    pub(super) fn new(trace: &Trace, kinds: &'a CallKinds, streams: &Streams) -> Self {
+    pub(super) fn new(trace: &Trace, kinds: &'a CallKindCache, streams: &Streams) -> Self {
         let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
         // A call that another call makes is the same launch.

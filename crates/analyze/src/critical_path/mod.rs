@@ -5,13 +5,13 @@
 //! The methods are [`hta`], [`ctda`] and [`exact`]; what follows is about the first.
 
 mod breakdown;
+mod call_kind_cache;
 mod command_replay;
 mod commands;
 pub mod ctda;
 mod error;
 mod events;
 pub mod exact;
-pub mod gpu_calls;
 pub mod gpu_order;
 mod graph;
 pub mod hta;

@@ -83,7 +83,7 @@ fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::critical_path::gpu_calls::CallKinds;
+    use crate::critical_path::call_kind_cache::CallKindCache;
     use crate::critical_path::gpu_order::GpuOrder;
     use stackline_ingest::{ReadOptions, read_bytes};
     use stackline_testkit::mini;
@@ -117,7 +117,7 @@ pub(super) mod tests {
     #[test]
     fn spans_wait_from_their_last_work_on_for_what_was_started_meanwhile() {
         let trace = reading();
-        let order = GpuOrder::new(&trace, &CallKinds::new(&trace));
+        let order = GpuOrder::new(&trace, &CallKindCache::new(&trace));
         let found: Vec<_> = order.syncs.iter().map(|s| (trace.name(s.call), s.from / 1000, s.reason)).collect();
         assert_eq!(
             found,

@@ -1,6 +1,6 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, left_out, mean_steps, slow_steps, warnings};
+use super::comparable::{Per, mean_steps, notes, warnings};
 use super::functions;
 use super::lost::{self, Unknown};
 use super::pair::Pair;
@@ -101,7 +101,8 @@ pub struct Change {
     pub before_ns: f64,
     /// Mean after.
     pub after_ns: f64,
-    /// Interval that holds the true change, where it was tested: no less than that all of it goes.
+    /// Interval that holds the true change, where it was tested: no less than that all of it goes. Where calls are compared ([`Per::Call`]),
+    /// that of as many calls as before; so are `p`, `q` and the verdict.
     pub interval_ns: Option<(f64, f64)>,
     /// How likely such a change is by chance alone.
     pub p: Option<f64>,
@@ -225,13 +226,8 @@ impl Diff {
     /// and of functions by samples, counts are not those of calls.
     #[must_use]
     pub fn call_ns(&self, table: Table, change: &Change) -> Option<(f64, f64)> {
-        let counts_calls = match table {
-            Table::Steps => false,
-            Table::Functions => self.functions_by == Some(functions::BY_CALLS),
-            Table::Operators | Table::Kernels | Table::Paths => true,
-        };
         let is_on_both = change.count_before > 0.0 && change.count_after > 0.0;
-        (counts_calls && is_on_both)
+        (counts_calls(table, self.functions_by) && is_on_both)
             .then(|| (change.before_ns / change.count_before, change.after_ns / change.count_after))
     }
 
@@ -242,6 +238,12 @@ impl Diff {
             Some((before, after)) => (after - before) * change.count_before,
             None => change.change_ns(),
         }
+    }
+
+    /// The same in percent of the time before; none if there was none.
+    #[must_use]
+    pub fn percent(&self, table: Table, change: &Change) -> Option<f64> {
+        change.percent_of(self.change_ns(table, change))
     }
 
     /// How much longer calls take that both sides have, in percent, each as often as before: of GPU operations where there are
@@ -257,6 +259,17 @@ impl Diff {
             }
             (before_ns > 0.0).then(|| (table, 100.0 * change_ns / before_ns))
         })
+    }
+
+    /// Gives all rows their verdicts.
+    fn judge(&mut self) {
+        let steps = self.changes.get(&Table::Steps).into_iter().flatten().filter(|step| step.measure == Measure::Step);
+        let steps: BTreeMap<i64, f64> = steps.map(|change| (change.rank, mean_ns(change))).collect();
+        let mut changes = std::mem::take(&mut self.changes);
+        for (table, changes) in &mut changes {
+            judge(*table, changes, self.options.level, &steps, |change| self.change_ns(*table, change));
+        }
+        self.changes = changes;
     }
 
     /// Puts the rows first whose calls changed most.
@@ -309,7 +322,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
         let unknown = Unknown::of(a.iter().chain(&b).copied());
-        let pair = Pair { rank, before: a, after: b, level: options.level, names };
+        let pair = Pair { rank, before: a, after: b, level: options.level, per, names };
         let is_known = |table: &Table| match table {
             Table::Paths => same_paths,
             Table::Functions => functions_by.is_some(),
@@ -319,20 +332,27 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         for table in Table::ALL.into_iter().filter(is_known) {
             let mut changes = pair.changes(table, by_family);
             unknown.untest(table, by_family, &mut changes);
+            if per == Per::Call && !counts_calls(table, functions_by) {
+                lost::untest(changes.iter_mut());
+            }
             diff.changes.entry(table).or_default().extend(changes);
         }
     }
-    let steps = diff.changes.get(&Table::Steps).into_iter().flatten();
-    let steps: BTreeMap<i64, f64> =
-        steps.filter(|change| change.measure == Measure::Step).map(|change| (change.rank, mean_ns(change))).collect();
-    for (table, changes) in &mut diff.changes {
-        judge(*table, changes, options.level, &steps);
-    }
+    diff.judge();
     if diff.per == Per::Call {
         diff.sort_by_calls();
     }
     diff.notes.extend(notes(&diff, before, after));
     diff
+}
+
+/// Whether counts of a table are those of calls.
+fn counts_calls(table: Table, functions_by: Option<&str>) -> bool {
+    match table {
+        Table::Steps => false,
+        Table::Functions => functions_by == Some(functions::BY_CALLS),
+        Table::Operators | Table::Kernels | Table::Paths => true,
+    }
 }
 
 /// How it is known what Python functions take; none if not all runs know it the same way.
@@ -373,7 +393,14 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
 const SMALL: f64 = 0.01;
 
 /// Verdicts, once all rows of a table are known; the largest changes first. `steps`: how long a step of each rank takes, in ns.
-fn judge(table: Table, changes: &mut [Change], level: f64, steps: &BTreeMap<i64, f64>) {
+/// `change_ns`: what is compared of a row, see [`Diff::change_ns`].
+fn judge(
+    table: Table,
+    changes: &mut [Change],
+    level: f64,
+    steps: &BTreeMap<i64, f64>,
+    change_ns: impl Fn(&Change) -> f64,
+) {
     // What is asked of steps is asked for itself, of each rank; other tables ask as often as they have rows. Rows are told apart by
     // what both sides take together, which says nothing of how they differ (stratified: Sun et al. 2006).
     let is_small = |change: &Change| mean_ns(change) < SMALL * steps.get(&change.rank).copied().unwrap_or(0.0);
@@ -392,9 +419,9 @@ fn judge(table: Table, changes: &mut [Change], level: f64, steps: &BTreeMap<i64,
     for change in changes.iter_mut() {
         let Some(q) = change.q else { continue };
         if change.verdict == Verdict::Untested {
-            change.verdict = match (q <= level, change.change_ns() > 0.0) {
-                (true, true) => Verdict::Slower,
-                (true, false) if change.change_ns() < 0.0 => Verdict::Faster,
+            change.verdict = match change_ns(change) {
+                more if q <= level && more > 0.0 => Verdict::Slower,
+                more if q <= level && more < 0.0 => Verdict::Faster,
                 _ => Verdict::Noise,
             };
         }
@@ -407,45 +434,6 @@ fn judge(table: Table, changes: &mut [Change], level: f64, steps: &BTreeMap<i64,
 /// What a row takes on either side, in ns.
 fn mean_ns(change: &Change) -> f64 {
     f64::midpoint(change.before_ns, change.after_ns)
-}
-
-fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
-    let mut out = Vec::new();
-    match diff.method {
-        Method::None => {
-            let what = if diff.per == Per::Step { "One step" } else { "One run each, without steps" };
-            out.push(format!("{what}: no spread, so nothing can be told from noise."));
-        }
-        Method::Steps => out.push(
-            "One run each: changes are told from the spread between steps, not from that between runs; give several runs \
-             of each to know that too."
-                .to_owned(),
-        ),
-        Method::Runs => {}
-    }
-    for (side, name) in [(before, "A"), (after, "B")] {
-        for profile in side.iter().flatten() {
-            out.extend(left_out(profile).map(|what| format!("{name}: {what}.")));
-            if profile.implausible > 0 {
-                let (count, file) = (profile.implausible, &profile.name);
-                out.push(format!("{name}: {count} events of {file} have times that cannot be and are not counted."));
-            }
-            out.extend(slow_steps(profile).map(|slow| format!("{name}: {slow}")));
-            if profile.units() == 0 {
-                out.push(format!("{name}: {} has no events with a duration.", profile.name));
-            }
-        }
-    }
-    let no_gpu = |side: &Side| side.iter().flatten().all(|p| p.totals.iter().all(|total| total.gpu == 0));
-    if no_gpu(before) != no_gpu(after) {
-        let name = if no_gpu(before) { "A" } else { "B" };
-        out.push(format!("{name} has no GPU work; the other side has."));
-    }
-    let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
-    if no_steps(before) && no_steps(after) {
-        out.push("There are no steps: all of a run counts as one.".to_owned());
-    }
-    out
 }
 
 #[cfg(test)]
@@ -476,7 +464,7 @@ mod tests {
         let verdict = |others: Change| {
             let mut rows = vec![row(Measure::Cpu, 1e5, 0.02)];
             rows.extend(std::iter::repeat_n(others, 40));
-            judge(Table::Functions, &mut rows, 0.05, &steps);
+            judge(Table::Functions, &mut rows, 0.05, &steps, Change::change_ns);
             rows.into_iter().find(|row| row.p == Some(0.02)).map(|row| row.verdict)
         };
         assert_eq!(verdict(row(Measure::Cpu, 5e3, 0.5)), Some(Verdict::Slower));

@@ -1,6 +1,6 @@
 //! Whether two sides can be compared at all, and per what: what makes the differences say little of a change.
 
-use super::align::{Side, TRIM};
+use super::align::{Diff, Method, Side, TRIM};
 use super::profile::{Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,7 +146,7 @@ pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let ((a, in_a), (b, in_b)) = mean(before).zip(mean(after))?;
     let change = 100.0 * (b - a) / a.max(1.0);
     Some(format!(
-        "A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} %. Single steps were not kept: \
+        "A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). Single steps were not kept: \
          all else is of whole runs, start-up and imports included.",
         a / 1e6,
         b / 1e6
@@ -184,13 +184,53 @@ fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTre
     share(before, after).zip(share(after, before))
 }
 
+/// What the reader should know, a sentence each.
+pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
+    let mut out = Vec::new();
+    match diff.method {
+        Method::None => {
+            let what = if diff.per == Per::Step { "One step" } else { "One run each, without steps" };
+            out.push(format!("{what}: no spread, so nothing can be told from noise."));
+        }
+        Method::Steps => out.push(
+            "One run each: changes are told from the spread between steps, not from that between runs; give several runs \
+             of each to know that too."
+                .to_owned(),
+        ),
+        Method::Runs => {}
+    }
+    for (side, name) in [(before, "A"), (after, "B")] {
+        for profile in side.iter().flatten() {
+            out.extend(left_out(profile).into_iter().map(|what| format!("{name}: {what}.")));
+            if profile.implausible > 0 {
+                let (count, file) = (profile.implausible, &profile.name);
+                out.push(format!("{name}: {count} events of {file} have times that cannot be and are not counted."));
+            }
+            out.extend(slow_steps(profile).map(|slow| format!("{name}: {slow}")));
+            if profile.units() == 0 {
+                out.push(format!("{name}: {} has no events with a duration.", profile.name));
+            }
+        }
+    }
+    let no_gpu = |side: &Side| side.iter().flatten().all(|p| p.totals.iter().all(|total| total.gpu == 0));
+    if no_gpu(before) != no_gpu(after) {
+        let name = if no_gpu(before) { "A" } else { "B" };
+        out.push(format!("{name} has no GPU work; the other side has."));
+    }
+    let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
+    if no_steps(before) && no_steps(after) {
+        out.push("There are no steps: all of a run counts as one.".to_owned());
+    }
+    out
+}
+
 /// Steps this many times as long as the trimmed mean are told of,
 const SLOW: f64 = 1.5;
 /// if they change the mean by this much.
 const MOVES_MEAN: f64 = 1.05;
 
 /// What the trimmed mean of steps hides: that a few take far longer.
-pub(super) fn slow_steps(profile: &Profile) -> Option<String> {
+fn slow_steps(profile: &Profile) -> Option<String> {
     let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
     let usual = Location::of(&lengths, TRIM)?.center;
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
@@ -208,29 +248,66 @@ pub(super) fn slow_steps(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Which steps are left out and why: those that follow one another for one reason together.
-pub(super) fn left_out(profile: &Profile) -> impl Iterator<Item = String> {
-    let mut runs: Vec<(&str, i64, i64)> = Vec::new();
-    for (number, why) in profile.steps.iter().filter_map(|step| Some((step.number, step.left_out?))) {
-        match runs.last_mut() {
-            // Of several processes some have the same numbers.
-            Some((of, _, last)) if *of == why && (number == *last || last.checked_add(1) == Some(number)) => {
-                *last = number;
+/// Which steps are left out and why: those of a process that follow one another for one reason together.
+fn left_out(profile: &Profile) -> Vec<String> {
+    let processes = profile.steps.iter().map(|step| step.process + 1).max().unwrap_or(0);
+    // Of several processes most leave out the same numbers: how many do.
+    let mut runs: Vec<((&str, i64, i64), usize)> = Vec::new();
+    for process in 0..processes {
+        for run in left_out_of(profile, process) {
+            match runs.iter_mut().find(|(known, _)| *known == run) {
+                Some((_, count)) => *count += 1,
+                None => runs.push((run, 1)),
             }
-            _ => runs.push((why, number, number)),
         }
     }
     let name = &profile.name;
-    runs.into_iter().map(move |(why, first, last)| match first == last {
-        true => format!("step {first} of {name} is left out ({why})"),
-        false => format!("steps {first} to {last} of {name} are left out ({why})"),
-    })
+    let sentence = |((why, first, last), count)| {
+        let whose = if count < processes { format!(" in {count} of {processes} processes") } else { String::new() };
+        match first == last {
+            true => format!("step {first} of {name} is left out{whose} ({why})"),
+            false => format!("steps {first} to {last} of {name} are left out{whose} ({why})"),
+        }
+    };
+    runs.into_iter().map(sentence).collect()
+}
+
+/// Why steps of a process are left out, with the first and the last number of those that follow one another.
+fn left_out_of(profile: &Profile, process: usize) -> Vec<(&'static str, i64, i64)> {
+    let mut runs: Vec<(&str, i64, i64)> = Vec::new();
+    let steps = profile.steps.iter().filter(|step| step.process == process);
+    for (number, why) in steps.filter_map(|step| Some((step.number, step.left_out?))) {
+        match runs.last_mut() {
+            Some((of, _, last)) if *of == why && last.checked_add(1) == Some(number) => *last = number,
+            _ => runs.push((why, number, number)),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diff::{Options, compare};
+    use crate::diff::{Options, StepLength, compare};
+
+    #[test]
+    fn steps_that_another_process_keeps_are_not_named_as_left_out() {
+        let step =
+            |process: usize, number: i64, left_out| StepLength { number, process, ns: 1, with_between_ns: 1, left_out };
+        let told = |steps: Vec<StepLength>| left_out(&Profile { name: "a".to_owned(), steps, ..Profile::default() });
+        let why = Some("warm-up");
+        // In order of time: step 1 of the first process and step 2 of the second one follow one another, and no step 2 of the first is left out.
+        let mixed = vec![step(0, 1, why), step(1, 2, why), step(0, 2, None), step(1, 3, None)];
+        assert_eq!(
+            told(mixed),
+            [
+                "step 1 of a is left out in 1 of 2 processes (warm-up)",
+                "step 2 of a is left out in 1 of 2 processes (warm-up)"
+            ]
+        );
+        let same = vec![step(0, 1, why), step(1, 1, why), step(0, 2, why), step(1, 2, why), step(0, 3, None)];
+        assert_eq!(told(same), ["steps 1 to 2 of a are left out (warm-up)"]);
+    }
 
     fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {
         let mut profile = Profile { mean_step, ..Profile::default() };
@@ -245,7 +322,7 @@ mod tests {
         let options = || Options { level: 0.05, by_family: None };
         let (before, after) = (recording(Some((100_000_000, 10)), 10), recording(Some((125_000_000, 20)), 20));
         let diff = compare(&before, &after, options());
-        let told = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 %.";
+        let told = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 % (untested).";
         assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(told)), "{:?}", diff.mean_steps);
         assert!(diff.notes[0].starts_with(told) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
         let diff = compare(&recording(None, 10), &recording(None, 20), options());

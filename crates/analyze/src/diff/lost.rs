@@ -64,13 +64,18 @@ impl Unknown {
         }
     }
 
-    /// Takes back what was tested of changes.
+    /// Takes back what was tested of changes that are made of what is lost.
     pub(super) fn untest(self, table: Table, by_family: bool, changes: &mut [Change]) {
         let of_operators = table == Table::Kernels && by_family && self.host;
-        for change in changes.iter_mut().filter(|change| of_operators || self.has(table, change.measure)) {
-            (change.verdict, change.p, change.interval_ns) = (Verdict::Untested, None, None);
-            change.counts_are_steady = false;
-        }
+        untest(changes.iter_mut().filter(|change| of_operators || self.has(table, change.measure)));
+    }
+}
+
+/// Takes back what was tested of changes.
+pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
+    for change in changes {
+        (change.verdict, change.p, change.interval_ns) = (Verdict::Untested, None, None);
+        change.counts_are_steady = false;
     }
 }
 

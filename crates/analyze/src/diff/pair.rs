@@ -1,6 +1,7 @@
 //! One rank of both sides: rows of all tables, measured and tested.
 
 use super::align::{Change, Method, TRIM, Table, Verdict};
+use super::comparable::Per;
 use super::functions;
 use super::profile::{Cell, Measure, Profile, Row};
 use super::statistics::{Difference, Location, welch};
@@ -18,6 +19,7 @@ pub(super) struct Pair<'a> {
     pub(super) before: Vec<&'a Profile>,
     pub(super) after: Vec<&'a Profile>,
     pub(super) level: f64,
+    pub(super) per: Per,
     /// Functions that have another name after than before, and that one.
     pub(super) names: BTreeMap<Arc<str>, Arc<str>>,
 }
@@ -159,17 +161,20 @@ impl Pair<'_> {
             side.iter().zip(rows).map(of).collect()
         };
         let both = |get: &dyn Fn(&Cell) -> i64| (values(&self.before, before, get), values(&self.after, after, get));
-        let counts = both(&|cell| cell.count);
-        let counts_are_steady = is_steady(&counts.0) && is_steady(&counts.1);
-        let counts = (center(&counts.0, 0.0), center(&counts.1, 0.0));
+        let counts_of = both(&|cell| cell.count);
+        let counts_are_steady = is_steady(&counts_of.0) && is_steady(&counts_of.1);
+        let counts = (center(&counts_of.0, 0.0), center(&counts_of.1, 0.0));
         let mut out = Vec::new();
         for &measure in measures {
             let (a, b) = both(&|cell| cell.time(measure));
             if a.iter().chain(&b).flatten().all(|&ns| ns == 0.0) {
                 continue;
             }
-            let tested = difference(&a, &b, trim, self.level);
             let (before_ns, after_ns) = (center(&a, trim), center(&b, trim));
+            let tested = match self.per {
+                Per::Call => difference_of_calls((&a, &counts_of.0), (&b, &counts_of.1), self.level),
+                Per::Step | Per::Run => difference(&a, &b, trim, self.level),
+            };
             // Nothing takes less than no time.
             let interval = |tested: Difference| (tested.interval.0.max(-before_ns), tested.interval.1.max(-before_ns));
             let verdict = match () {
@@ -225,4 +230,27 @@ fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) ->
         runs.iter().filter_map(|run| run.error2).sum::<f64>() / (count * count)
     };
     welch(&of_runs(&a)?, &of_runs(&b)?, level, left_open(&a) + left_open(&b))
+}
+
+/// The test of the time of a call, of runs that hold different numbers of calls: in ns of as many calls as a run before has in the mean.
+/// None if calls of any run are not counted.
+fn difference_of_calls(
+    (before, counts_before): (&[Vec<f64>], &[Vec<f64>]),
+    (after, counts_after): (&[Vec<f64>], &[Vec<f64>]),
+    level: f64,
+) -> Option<Difference> {
+    if counts_before.iter().chain(counts_after).flatten().any(|&count| count <= 0.0) {
+        return None;
+    }
+    let calls = center(counts_before, 0.0);
+    // Linearised ratios (Cochran 1977, "Sampling Techniques", chapter 6): their mean is the time of all runs by the calls of all runs.
+    let of_calls = |times: &[Vec<f64>], counts: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        let count = center(counts, 0.0);
+        let of_call = center(times, 0.0) / count;
+        let run = |(times, counts): (&Vec<f64>, &Vec<f64>)| {
+            times.iter().zip(counts).map(|(ns, own)| calls * (of_call + (ns - of_call * own) / count)).collect()
+        };
+        times.iter().zip(counts).map(run).collect()
+    };
+    difference(&of_calls(before, counts_before), &of_calls(after, counts_after), 0.0, level)
 }

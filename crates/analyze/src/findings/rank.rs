@@ -2,6 +2,7 @@
 
 use super::change_place;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
+use super::inferred_steps::ChosenSteps;
 use super::memory::DevicePeak;
 use super::others::Others;
 use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
@@ -181,9 +182,10 @@ pub fn find_with(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let Looked { choice, steps, mut notes, .. } = Looked::at(trace, &options.scope);
+    let ChosenSteps { looked, are_inferred } = ChosenSteps::of(trace, &options.scope);
+    let Looked { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
-    let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
+    let ground = Ground::new(&exact, (window, steps.max(1)), (&options.settings, are_inferred));
     let (mut proposals, mut unchecked) = proposals(&ground, steps);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
@@ -260,7 +262,7 @@ pub fn find_with(
     Ok(Findings {
         step_ns,
         steps,
-        with_gpu_work: matches!(choice, WindowChoice::StepsWithWork(..)),
+        with_gpu_work: matches!(choice, WindowChoice::StepsWithWork(..) | WindowChoice::Between(..)),
         between_ns: between_ns(trace, &choice, (window.length_ns(), steps)),
         findings,
         ignored,
@@ -353,12 +355,15 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
             continue;
         }
         let subject = Subject::new(ground, rule);
-        let drafts = (rule.check)(&subject);
+        let (drafts, is_by_inferred_steps) = ground.notes_inferred_steps(|| (rule.check)(&subject));
         let words = |text: &str| words_for(steps, text);
         for mut draft in drafts {
             let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
             let facts = draft.facts.iter().map(named).collect();
             draft.title = words(&draft.title);
+            if is_by_inferred_steps {
+                draft.confidence = draft.confidence.lower();
+            }
             let info = rule.info_of(&subject, &draft);
             proposals.push(Proposal { rule: info, draft, facts });
         }

@@ -125,12 +125,13 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
     let base = Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), ..slowest.1.clone() };
-    let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()));
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
     let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
     let mut straggler = straggler(&ranks, options);
+    let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::told_of);
+    let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()), last);
     // Those of ranks that wait are effects, if what they wait for is listed.
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
     let effects = straggler.as_mut().filter(is_listed).and_then(|last| {

@@ -18,6 +18,7 @@ use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, Step, StepIndex, StrId, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What all rules share.
 pub(super) struct Ground<'a> {
@@ -26,6 +27,9 @@ pub(super) struct Ground<'a> {
     /// Steps in the window; 1 if there are none.
     pub(super) steps: usize,
     pub(super) settings: &'a Settings,
+    /// Whether nobody marked these steps, and whether a rule asked how many there are.
+    are_inferred: bool,
+    asked_for_steps: AtomicBool,
     path: OnceLock<ExactPath>,
     on_path: OnceLock<FxHashMap<EventId, i64>>,
     places: OnceLock<Places<'a>>,
@@ -39,7 +43,11 @@ pub(super) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
+    pub(super) fn new(
+        exact: &'a Exact<'a>,
+        (window, steps): (Window, usize),
+        (settings, are_inferred): (&'a Settings, bool),
+    ) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (launches, gpu_ns, recorded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (interludes, launch_times, step_index) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
@@ -48,6 +56,8 @@ impl<'a> Ground<'a> {
             window,
             steps,
             settings,
+            are_inferred,
+            asked_for_steps: AtomicBool::new(false),
             path,
             on_path,
             places,
@@ -59,6 +69,13 @@ impl<'a> Ground<'a> {
             indexes: Indexes::default(),
             step_index,
         }
+    }
+
+    /// What a rule finds, and whether it depends on steps that are inferred.
+    pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
+        self.asked_for_steps.store(false, Ordering::Relaxed);
+        let found = check();
+        (found, self.are_inferred && self.asked_for_steps.load(Ordering::Relaxed))
     }
 
     /// When GPU work was launched.
@@ -124,6 +141,7 @@ impl<'a> Subject<'a> {
 
     /// How many steps the window holds; 1 if the trace has none.
     pub fn steps(&self) -> usize {
+        self.ground.asked_for_steps.store(true, Ordering::Relaxed);
         self.ground.steps
     }
 

@@ -4,9 +4,9 @@
 use super::nesting::Nesting;
 use super::subject::Subject;
 use super::work::Runs;
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::critical_path::value_reads::is_read;
 use crate::vocabulary::autograd;
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, LinkKind, Trace};
 use std::sync::OnceLock;
 

@@ -10,6 +10,7 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
   stackline memory snapshot.pickle --by path --peaks 1
   stackline memory snapshot.pickle --at P2
   stackline memory snapshot.pickle --curve --format csv --output curve.csv
+  stackline memory snapshots/ --rank 3
   stackline memory program.memory --apply 1,3
   stackline memory program.memory --rules drgpum
   stackline memory run.stackline --as sarif -o memory.sarif
@@ -20,9 +21,9 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct MemoryArgs {
     /// A memory snapshot of PyTorch (docs/reference/memory.md lists what else), packed with gzip or zstd or not, or - for
-    /// standard input.
+    /// standard input. Of several, or a folder of them: the ranks of a job beside each other, or growth over time.
     #[arg(value_name = "INPUT", required = true)]
-    pub(crate) input: PathBuf,
+    pub(crate) inputs: Vec<PathBuf>,
     /// Of a recording of several processes this one, by its number (PID) or as the first line of the answer names it; without
     /// it that with the highest peak.
     #[arg(long, value_name = "PID")]

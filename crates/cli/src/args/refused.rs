@@ -5,7 +5,7 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 /// Commands, and the common options that mean nothing to them.
 const REFUSED: &[(&str, &[&str])] = &[
-    ("calls", &["steps", "whole", "rank", "clip_overlaps", "step_annotation"]),
+    ("calls", &["steps", "whole", "clip_overlaps", "step_annotation"]),
     ("memory", &["steps", "whole", "step_annotation"]),
     ("record", &["whole", "rank", "clip_overlaps", "format", "tables", "limit", "step_annotation"]),
     ("view", &["steps", "whole", "rank"]),
@@ -30,15 +30,35 @@ pub(crate) fn parse() -> Result<Cli, Error> {
     of(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
 }
 
+/// A common option that was given, and that chooses what is looked at.
+pub(super) struct Given {
+    /// As clap knows it.
+    pub(super) id: &'static str,
+    /// As it is typed.
+    pub(super) typed: &'static str,
+    pub(super) value: Option<String>,
+}
+
+/// The common options that choose what is looked at, of those that were given.
+pub(super) fn given(common: &Common) -> Vec<Given> {
+    let flag = |id, typed, is_given: bool| is_given.then_some(Given { id, typed, value: None });
+    let with_value = |id, typed, value: Option<String>| value.map(|value| Given { id, typed, value: Some(value) });
+    let options = [
+        with_value("steps", "--steps", common.steps.map(|steps| steps.to_string())),
+        flag("whole", "--whole", common.whole),
+        with_value("rank", "--rank", common.rank.map(|rank| rank.to_string())),
+        flag("clip_overlaps", "--clip-overlaps", common.clip_overlaps),
+        with_value("step_annotation", "--step-annotation", common.step_annotation.as_ref().map(ToString::to_string)),
+    ];
+    options.into_iter().flatten().collect()
+}
+
+/// Whether a common option means nothing to a command.
+pub(super) fn is_refused(command: &str, id: &str) -> bool {
+    REFUSED.iter().any(|(name, refused)| *name == command && refused.contains(&id))
+}
+
 /// The common options that were given and mean nothing to a command, as they are typed.
 pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
-    let given = [
-        ("steps", "--steps", common.steps.is_some()),
-        ("whole", "--whole", common.whole),
-        ("rank", "--rank", common.rank.is_some()),
-        ("clip_overlaps", "--clip-overlaps", common.clip_overlaps),
-        ("step_annotation", "--step-annotation", common.step_annotation.is_some()),
-    ];
-    let refused = REFUSED.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, refused)| refused);
-    given.into_iter().filter(|(name, _, given)| *given && refused.contains(name)).map(|(_, typed, _)| typed).collect()
+    given(common).into_iter().filter(|option| is_refused(command, option.id)).map(|option| option.typed).collect()
 }

@@ -22,10 +22,8 @@ const TOP: usize = 40;
 
 /// Runs the command; tells whether times were measured that findings are told by.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
-    if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use(
-            "a recording of calls has neither steps nor ranks to choose from; --by rank splits by rank",
-        ));
+    if common.steps.is_some() {
+        return Err(wrong_use("a recording of calls has sums over all steps, and none to choose from"));
     }
     let (run, before) = match (&args.runs[..], args.diff) {
         ([run], false) => (run, None),
@@ -74,8 +72,14 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
 }
 
 fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallTree> {
-    let tree = reading(&run_of(&[run.to_owned()], common)?, Run::profile)?;
+    let tree = of_rank(reading(&run_of(&[run.to_owned()], common)?, Run::profile)?, (run, common.rank))?;
     Ok(if imports { tree } else { calls::fold_imports(tree) })
+}
+
+/// The tree of the rank that was chosen, or all of it.
+pub(super) fn of_rank(tree: CallTree, (run, rank): (&Path, Option<i64>)) -> Result<CallTree> {
+    let Some(rank) = rank else { return Ok(tree) };
+    calls::calls_of_rank(tree, rank).map_err(|reason| wrong_use(format!("{}: {reason}", run.display())))
 }
 
 /// A trace that is nothing but the read report, which every answer shows.

@@ -1,11 +1,11 @@
-//! How recorded processes ended, for the heads of reports.
+//! How recorded processes ended, and what was running then, for the heads of reports.
 
 use stackline_model::{Problem, ReadReport};
 
 /// Threads whose running call the head tells.
 const IN_FLIGHT: usize = 8;
 
-/// That processes were killed, by which signal, and what they were doing: nothing of it is in any table.
+/// That processes were killed, by which signal, and what they were doing.
 pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + Clone) -> String {
     let problems = || reports.clone().flat_map(|report| &report.problems);
     let of = |code: &'static str| problems().filter(move |problem| problem.code == code);
@@ -13,15 +13,30 @@ pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + C
     let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
     let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
     text.extend(examples("after_last_step").map(|example| format!("After the last recorded step: {example}.\n")));
-    text.extend(
-        examples("in_flight")
-            .take(IN_FLIGHT)
-            .map(|example| format!("In flight when it ended, or up to half a second before: {example}.\n")),
-    );
-    let more = of("in_flight").map(|problem| problem.count).sum::<u64>().saturating_sub(IN_FLIGHT as u64);
+    text.push_str(&in_flight(reports.clone()));
+    text.extend(examples("last_seen").map(|example| format!("Where its main thread was seen last: {example}.\n")));
+    stackline_present::terminal::clean_lines(&text)
+}
+
+/// The calls that were running at the end of what was recorded.
+fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
+    let (mut lines, mut count) = (Vec::new(), 0);
+    for report in reports {
+        let when = match () {
+            () if report.count_of("process_killed") > 0 => "when it ended, or up to half a second before",
+            () if report.breaks_off().is_some() => "where the file breaks off",
+            () => "when the recording ended",
+        };
+        for problem in report.problems.iter().filter(|problem| problem.code == "in_flight") {
+            lines.extend(problem.examples().map(|example| format!("In flight {when}: {example}.\n")));
+            count += problem.count;
+        }
+    }
+    lines.truncate(IN_FLIGHT);
+    let more = count.saturating_sub(lines.len() as u64);
+    let mut text = lines.concat();
     if more > 0 {
         text.push_str(&format!("In flight then: calls of {more} more threads.\n"));
     }
-    text.extend(examples("last_seen").map(|example| format!("Where its main thread was seen last: {example}.\n")));
-    stackline_present::terminal::clean_lines(&text)
+    text
 }

@@ -2,7 +2,7 @@
 
 use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
-use crate::args::{Cli, Command, Common, Format, ReportArgs, refused};
+use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
@@ -17,6 +17,7 @@ use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace};
 use stackline_serve::{Pruned, ReportOptions};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Kernels and operators listed.
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             }
             if args.for_agent {
                 let session = Session::of(&mut run, common)?;
-                return for_agent(&session, &run);
+                return for_agent(&session, &run, args);
             }
             let with_hta = common.format == Format::Json;
             let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, with_hta)?);
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if conditions.is_empty() {
-        say_next(&session, inputs, common)?;
+        say_next(&session, args, common)?;
     }
     if !conditions.is_empty() && gpu_rows == 0 {
         return Err(anyhow!(
@@ -94,16 +95,15 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
 }
 
 /// Writes the text for a language model.
-fn for_agent(session: &Session<'_>, run: &Run) -> Result<bool> {
+fn for_agent(session: &Session<'_>, run: &Run, args: &ReportArgs) -> Result<bool> {
     let content = Content::compute(&session.set, &session.infos, &session.run_options(), false)?;
-    let text = super::report_for_agent::text_for_agent(session, run, &content);
+    let text = super::report_for_agent::text_for_agent(session, run, &content, &args.source);
     to_output(session.common, |out| out.write_all(text.as_bytes())).map(|()| false)
 }
 
 /// Shows an input without traces as the command does that shows what it holds: of memory `memory`, of sums of calls `calls`. Tells
 /// whether a `--fail-on` condition held.
 fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
-    let path = &run.inputs()[0];
     // A pipe was read to its end.
     if !args.fail_on.is_empty() || run.is_read_once() {
         run.traces()?;
@@ -115,43 +115,48 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         let what = if is_memory { "a file of memory" } else { "a recording without single calls" };
         return Err(wrong_use(format!(
             "{}: {what}, of which `report` shows what `stackline {name}` does; leave {} out, which mean nothing there",
-            path.display(),
+            run.name(),
             refused.join(", ")
         )));
     }
     if args.for_agent {
         use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run)? } else { of_calls(run)? };
+        let text = if is_memory { of_memory(run)? } else { of_calls(run, common.rank)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
-    say(&format!("{} holds {holds}: shown as by `stackline {name}`", path.display()))?;
-    let words = ["stackline".as_ref(), name.as_ref(), "--".as_ref(), path.as_os_str()];
+    say(&format!("{} holds {holds}: shown as by `stackline {name}`", run.name()))?;
+    let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
+    let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
+        // Which file to go on with is told there.
+        Command::Memory(args) if run.memory_files()?.len() > 1 => return super::memory::run(&args, common),
         Command::Memory(args) => (super::memory::run(&args, common)?, "view"),
         // Findings are told by times.
         Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),
         _ => return Ok(false),
     };
-    say_next_instead(next, run.inputs(), common).map(|()| held)
+    say_next_instead(next, args, common).map(|()| held)
 }
 
 /// The command to go on with where another one answered in place of `report`.
-fn say_next_instead(next: &str, inputs: &[PathBuf], common: &Common) -> Result<()> {
+fn say_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    if is_for_people { say(&format!("Next: {}", command_line(next, inputs))) } else { Ok(()) }
+    if is_for_people { say_command(next, args, common) } else { Ok(()) }
 }
 
 /// The command to go on with, for people who read the report on a terminal or in a log.
-fn say_next(session: &Session<'_>, inputs: &[PathBuf], common: &Common) -> Result<()> {
-    let is_part = common.scope() != Scope::default() || common.rank.is_some();
-    let is_stdin = inputs.iter().any(|input| input.as_os_str() == "-");
-    if common.format != Format::Table || !common.tables.is_empty() || common.output.is_some() || is_part || is_stdin {
+fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
+    if args.inputs.inputs.iter().any(|input| input.as_os_str() == "-") {
         return Ok(());
     }
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
-    let command = if has_operations { "findings" } else { "view" };
-    say(&format!("Next: {}", command_line(command, inputs)))
+    say_next_instead(if has_operations { "findings" } else { "view" }, args, common)
+}
+
+fn say_command(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
+    let options = options_for(next, common, Some(&args.source));
+    say(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
 }
 
 /// Writes the page with its answers into one file.

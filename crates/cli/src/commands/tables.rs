@@ -1,6 +1,6 @@
 //! The commands that only print tables: which analyses each of them runs.
 
-use crate::args::{Common, Format, Inputs};
+use crate::args::{Common, Format, Inputs, options_for};
 use crate::failure::command_line;
 use crate::output::Answer;
 use crate::session::{self, Session};
@@ -117,7 +117,8 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         head.push_str(&notes(marks));
     }
     if people && of_host && of_gpu {
-        head = format!("{NO_GPU} Next: {}\n", command_line("operators", &inputs.inputs));
+        let options = options_for("operators", common, None);
+        head = format!("{NO_GPU} Next: {}\n", command_line("operators", &inputs.inputs, &options));
     }
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);

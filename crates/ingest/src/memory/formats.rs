@@ -4,12 +4,13 @@ use super::values::{Value, Values};
 use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
 use crate::found::{Found, Wanted};
 use crate::head::source_of;
-use crate::input::{self, SNIFF};
+use crate::input::{self, Packing, SNIFF};
 use crate::sources::{Content, Reader, Sniff, Source};
 use crate::{Error, ReadOptions};
 use stackline_model::MemoryTrace;
+use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Texts that are read as a whole may be this large.
 const MAX_TEXT: u64 = 2 << 30;
@@ -94,7 +95,8 @@ pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result
     }
 }
 
-/// Whether a file, unpacked, is of memory by its first bytes, or a directory holds DrGPUM's files. Pipes are not looked into.
+/// Whether a file, unpacked, is of memory by its first bytes, an archive holds such files and no others that are known, or a directory
+/// holds DrGPUM's files. Pipes are not looked into.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -102,6 +104,44 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     let source = source_of(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let is_memory = matches!(source, Some(Source { read: Reader::Memory(_), .. }));
     Ok(is_memory || path.is_dir() && drgpum::is_whole(path))
+}
+
+/// The files of memory in a directory, each with its name below it; none if it holds traces or profiles, too. Files of no known kind, such
+/// as settings, are left out.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
+    let files =
+        input::files_below(directory, &[]).map_err(|source| Error::Io { path: directory.to_owned(), source })?;
+    let mut memory = Vec::new();
+    for path in files {
+        let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
+        match source_of(&path) {
+            Ok(Some(Source { read: Reader::Memory(_), .. })) => memory.push((path, name)),
+            Ok(None) if is_of_no_kind(&path) => {}
+            Ok(Some(_)) if is_without_events(&path) => {}
+            _ => return Ok(Vec::new()),
+        }
+    }
+    memory.sort();
+    Ok(memory)
+}
+
+/// Whether a file is a short JSON object that could be a trace, but has no list of events: settings, or a summary.
+fn is_without_events(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SNIFF as u64).read_to_end(&mut head));
+    let is_whole = read.is_ok() && head.len() < SNIFF;
+    let has_events = || memchr::memmem::find(&head, b"\"traceEvents\"").is_some();
+    is_whole && head.trim_ascii_start().starts_with(b"{") && !has_events()
+}
+
+/// Whether a file that no source knows is neither an archive nor a database.
+fn is_of_no_kind(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SNIFF as u64).read_to_end(&mut head));
+    read.is_ok() && Packing::of(&head) == Packing::None && !head.starts_with(stackline_sqlite::MAGIC)
 }
 
 /// Reads the memory trace in a file, packed or not, or in a directory of DrGPUM's files. `-` is standard input.
@@ -136,7 +176,11 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
         (Some(trace), 0) => Ok(trace),
         (Some(_), others) => {
             let found = format!("{} memory traces in one input", others + 1);
-            Err(unsupported(path, &found, "unpack it, and give one of them"))
+            Err(unsupported(
+                path,
+                &found,
+                "give one of them (an archive: unpack it), or all to `stackline memory`, which compares them",
+            ))
         }
         (None, _) => Err(asked_for_memory(Error::NoTrace { path: path.to_owned() })),
     }

@@ -2,6 +2,7 @@
 
 use super::FOLDER;
 use crate::problems;
+use crate::resolve::in_flight::in_words;
 use serde::{Deserialize, Serialize};
 use stackline_model::words::duration;
 use stackline_model::{Key, ReadReport, Trace};
@@ -14,8 +15,6 @@ use std::path::Path;
 const FILE: &str = "ended.json";
 /// The file beside it in which processes say which of their workers they ended: a number in each line.
 const BY_PARENT: &str = "ended_by_parent";
-/// Frames of a path that are named.
-const NAMED: usize = 6;
 
 /// That a signal ended a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,12 +105,12 @@ impl LastSeen {
         let mut threads = BTreeSet::new();
         let running = self.running.iter().map(|(&thread, &node)| (thread, node)).filter(|&(_, node)| node != 0);
         for (tid, thread, frames) in running.filter_map(&at) {
-            problems::IN_FLIGHT.count(report, None, &running_words(stream, &thread, &frames));
+            problems::IN_FLIGHT.count(report, None, &in_words(stream, &thread, &frames));
             threads.insert(tid);
         }
         let sampled = self.sampled.filter(|&(_, node)| node != 0).and_then(at);
         if let Some((_, thread, frames)) = sampled.filter(|(tid, ..)| !threads.contains(tid)) {
-            problems::LAST_SEEN.count(report, None, &running_words(stream, &thread, &frames));
+            problems::LAST_SEEN.count(report, None, &in_words(stream, &thread, &frames));
         }
     }
 }
@@ -133,24 +132,4 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
         problems::AFTER_STEPS.count(&mut trace.report, None, &example);
         trace.report.sort();
     }
-}
-
-/// Where a thread was: its frames, the innermost first.
-fn running_words(stream: &str, thread: &str, frames: &[String]) -> String {
-    let [innermost, callers @ ..] = frames else { return format!("{stream}: thread {thread}") };
-    let mut words = format!("{stream}: {innermost} on thread {thread}");
-    // Where packages are installed says nothing of the call.
-    let short = |frame: &String| match frame.rsplit_once("site-packages/") {
-        Some((before, file)) => format!("{}({file}", before.split('(').next().unwrap_or_default()),
-        None => frame.clone(),
-    };
-    let callers: Vec<String> = callers.iter().map(short).collect();
-    for (at, caller) in callers.iter().take(NAMED).enumerate() {
-        words.push_str(if at == 0 { ", called from " } else { " < " });
-        words.push_str(caller);
-    }
-    if callers.len() > NAMED {
-        words.push_str(" < …");
-    }
-    words
 }

@@ -5,13 +5,15 @@ mod clocks;
 mod device_shift;
 pub(crate) mod garbled;
 pub(crate) mod host;
+pub(crate) mod in_flight;
 mod launches;
 mod nesting;
 pub(crate) mod optimizer_cycles;
+pub(crate) mod optimizer_steps;
 mod ownership;
 mod plausible;
 mod rank;
-pub(crate) mod steps;
+mod steps;
 mod stream_order;
 mod streams;
 mod unclosed;
@@ -27,12 +29,13 @@ use stackline_model::Trace;
 type Pass = fn(&mut Trace, &Places);
 
 /// What comes before the clocks of devices are compared with the host's.
-const BEFORE: [Pass; 6] = [
+const BEFORE: [Pass; 7] = [
     rank::find,
     |trace, _| streams::number(trace),
     |trace, _| trace.index_tracks(),
     unclosed::clamp,
     nesting::nest,
+    in_flight::note,
     launches::link,
 ];
 

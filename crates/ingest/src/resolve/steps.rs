@@ -1,20 +1,22 @@
 //! Steps: marks that programs, frameworks and servers leave around each iteration on CPU threads.
 //!
 //! Of all kinds of marks ([`known`]) the first one that a trace has counts, so that a mark of the user's own goes before one
-//! that a library makes. Where no thread has a mark, a device's own row of steps tells them.
+//! that a library makes. Where no thread has a mark, a row of a device tells them: a profiler's row of steps, or the marks that
+//! Kineto projects onto a stream (`gpu_user_annotation`).
 
-use super::optimizer_cycles::{self, Kinds};
+use super::optimizer_steps::up_to_each;
 use crate::problems;
 use crate::sources::{device_rows, xprof};
 use regex_lite::Regex;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::vocabulary::{FRAMEWORKS, Framework, StepRole};
 use stackline_model::words::duration;
 use stackline_model::{
     AttrValue, EventId, EventKind, Key, Step, StepIndex, StrId, Trace, TrackId, TrackKind, flags, names,
 };
 use stackline_recording::OPTIMIZER_STEP;
-use std::hash::BuildHasher;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// A mark, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +55,8 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         Some(marks) => steps(trace, marks.clone()),
         None => known(trace),
     };
-    if asked.is_none() && trace.steps.is_empty() {
-        trace.steps = of_device(trace);
+    if trace.steps.is_empty() {
+        trace.steps = of_device(trace, pattern);
     }
     mend_lengths(trace);
     let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
@@ -98,17 +100,52 @@ fn known(trace: &Trace) -> Vec<Step> {
     found
 }
 
-/// Steps of a device, where no thread marks any: the spans of its row of steps. Their names are their numbers.
-fn of_device(trace: &mut Trace) -> Vec<Step> {
-    let Some((row, device)) = device_rows::steps(trace) else { return Vec::new() };
+/// Steps of a device, where no thread marks any: of its row of steps, or else of the marks on one of its streams.
+fn of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
+    let row = if pattern.is_none() { row_of_steps(trace) } else { None };
+    let Some((device, marks)) = row.or_else(|| marks_on_stream(trace, pattern)) else { return Vec::new() };
+    let found = steps(trace, marks);
+    let device = device.map_or_else(|| "a device".to_owned(), |number| format!("device {number}"));
+    problems::STEPS_OF_DEVICE.count_many(&mut trace.report, found.len() as u64, None, &device);
+    found
+}
+
+/// Marks of a device, and its number if that is known.
+type OfDevice = (Option<i64>, Vec<(EventId, Mark)>);
+
+/// The spans of a device's row of steps. Their names are their numbers.
+fn row_of_steps(trace: &Trace) -> Option<OfDevice> {
+    let (row, device) = device_rows::steps(trace)?;
     let is_mark = |event: &EventId| {
         trace.events.track[event.index()] == row && trace.events.is_timed(*event) && trace.events.dur[event.index()] > 0
     };
     let mark = |event: EventId| (event, trace.name(event).parse().map_or(Mark::Step, Mark::Numbered));
-    let found = steps(trace, trace.events.ids().filter(is_mark).map(mark).collect());
-    let device = device.map_or_else(|| "a device".to_owned(), |number| format!("device {number}"));
-    problems::STEPS_OF_DEVICE.count_many(&mut trace.report, found.len() as u64, None, &device);
-    found
+    Some((device, trace.events.ids().filter(is_mark).map(mark).collect()))
+}
+
+/// Spans that mark steps on the stream that has most of them; of several that on which they take longest. Kineto projects each mark of
+/// the program onto every stream with work of the step, from the first to the last operation there.
+fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<OfDevice> {
+    let read = |name: &str| match pattern {
+        Some(pattern) => of_pattern(pattern, name),
+        None => of_profiler(name).or_else(|| FRAMEWORKS.iter().find_map(|framework| of_framework(framework, name))),
+    };
+    let known: Vec<Option<Mark>> = trace.strings.iter().map(read).collect();
+    let mut streams: BTreeMap<TrackId, (i64, Vec<(EventId, Mark)>)> = BTreeMap::new();
+    for event in trace.events.ids() {
+        let row = event.index();
+        let is_span = trace.kind(event) == EventKind::GpuAnnotation && trace.events.is_timed(event);
+        // The end of a step of the program is not when its work ends.
+        let mark = known.get(trace.events.name[row].index()).copied().flatten().filter(|mark| *mark != Mark::End);
+        if let Some(mark) = mark.filter(|_| is_span && trace.events.dur[row] > 0) {
+            let (length, marks) = streams.entry(trace.events.track[row]).or_default();
+            *length = length.saturating_add(trace.events.dur[row]);
+            marks.push((event, mark));
+        }
+    }
+    let most = |(track, (length, marks)): &(TrackId, (i64, Vec<_>))| (marks.len(), *length, Reverse(*track));
+    let (track, (_, marks)) = streams.into_iter().max_by_key(most)?;
+    Some((Some(i64::from(trace.tracks.get(track).device)).filter(|&device| device >= 0), marks))
 }
 
 /// So much of a step, in percent, may lie between two marks that follow one another.
@@ -152,7 +189,7 @@ fn of_pattern(pattern: &Regex, name: &str) -> Option<Mark> {
 }
 
 /// Whether an event may be a mark: it lasts, on a CPU thread.
-fn is_span(trace: &Trace, event: EventId) -> bool {
+pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
         && trace.events.has(event, flags::HAS_DURATION)
         && trace.events.is_plausible(event)
@@ -190,7 +227,7 @@ type OfProcess = Vec<(EventId, Mark)>;
 
 /// The steps that marks tell, in time order.
 fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
-    marks.sort_by_key(|&(event, _)| (span(trace, event).0, std::cmp::Reverse(span(trace, event).1), event));
+    marks.sort_by_key(|&(event, _)| (span(trace, event).0, Reverse(span(trace, event).1), event));
     let mut processes: Vec<(Key, OfProcess)> = Vec::new();
     let mut places: FxHashMap<Key, usize> = FxHashMap::default();
     for mark in marks {
@@ -202,7 +239,7 @@ fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
         }
     }
     let of_process = |marks: OfProcess| match marks.iter().any(|(_, mark)| *mark == Mark::End) {
-        true => up_to_each(trace, &marks),
+        true => up_to_each(trace, &marks.iter().map(|&(event, _)| event).collect::<Vec<_>>()),
         false => one_each(trace, marks),
     };
     let mut steps: Vec<Step> = processes.into_iter().flat_map(|(_, marks)| of_process(marks)).collect();
@@ -210,7 +247,7 @@ fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
     steps
 }
 
-fn span(trace: &Trace, event: EventId) -> (i64, i64) {
+pub(super) fn span(trace: &Trace, event: EventId) -> (i64, i64) {
     (trace.events.start[event.index()], trace.events.end(event))
 }
 
@@ -271,138 +308,6 @@ fn written_twice(trace: &Trace) -> Vec<i64> {
     let others = events.ids().filter(|event| names.contains(&events.name[event.index()]));
     let repeats = others.filter_map(|event| Some((event, steps.get(&mark(event))?)));
     repeats.filter(|(event, step)| *event != step.event).map(|(_, step)| step.number).collect()
-}
-
-/// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes
-/// again. They are those of the process's thread that has most of them, and each begins where the one before ended. The first
-/// one begins where the thread first did what the second step begins with; it is left out if the recording begins in it.
-fn up_to_each(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<Step> {
-    let track = |event: EventId| trace.events.track[event.index()];
-    let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
-    marks.iter().for_each(|&(event, _)| *counts.entry(track(event)).or_default() += 1);
-    let Some(busiest) = counts.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of))).map(|(of, _)| of)
-    else {
-        return Vec::new();
-    };
-    let mut spans: Vec<EventId> = Vec::new();
-    for &(event, _) in marks.iter().filter(|&&(event, _)| track(event) == busiest) {
-        // An optimizer may call another one.
-        if spans.last().is_none_or(|&last| trace.events.start[event.index()] >= trace.events.end(last)) {
-            spans.push(event);
-        }
-    }
-    let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
-    let ends: Vec<i64> = spans.iter().map(|&event| trace.events.end(event)).collect();
-    let batches = batches(trace, busiest);
-    let last = optimizer_cycles::ends(&names, || Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
-    let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
-    let ends = optimizer_cycles::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
-    let [one, two, ..] = ends[..] else { return Vec::new() };
-    let mut start = begin(trace, busiest, one, two);
-    let step = |(number, (event, end)): (i64, (EventId, i64))| {
-        start.replace(end).map(|start| Step { number, event, start, end })
-    };
-    (0..).zip(marks.into_iter().zip(ends)).filter_map(step).collect()
-}
-
-/// What distinguishes optimizers of one class, for each of these spans of a thread, as one number: names and shapes of the operators in
-/// it, and without shapes the backward nodes that ran since the span before it.
-fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
-    let mut contents = operators(trace, track, spans);
-    if trace.key("Input Dims").is_none() {
-        let nodes = backward_nodes(trace, track, spans);
-        contents.iter_mut().zip(nodes).for_each(|(content, nodes)| *content = content.wrapping_add(nodes));
-    }
-    contents
-}
-
-/// Names and numbers of the backward nodes of the thread's process between the start of each span and that of the one before it.
-fn backward_nodes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
-    let process = trace.tracks.pid(track);
-    let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
-    let is_node: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(names::BACKWARD_NODE)).collect();
-    let mut contents = vec![0_u64; spans.len()];
-    for event in trace.events.ids() {
-        let (row, name) = (event.index(), trace.events.name[event.index()]);
-        if is_node[name.index()] && trace.tracks.pid(trace.events.track[row]) == process {
-            let at = starts.partition_point(|&start| start <= trace.events.start[row]);
-            if let Some(content) = contents.get_mut(at) {
-                *content = content.wrapping_add(FxBuildHasher.hash_one(name));
-            }
-        }
-    }
-    contents
-}
-
-fn operators(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
-    let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
-    let shapes = trace.attr("Input Dims");
-    let mut contents = vec![0_u64; spans.len()];
-    let is_operator =
-        |event: &EventId| trace.events.track[event.index()] == track && trace.kind(*event) == EventKind::Operator;
-    for event in trace.events.ids().filter(is_operator) {
-        let (start, end) = span(trace, event);
-        if let Some(at) = starts.partition_point(|&from| from <= start).checked_sub(1)
-            && end <= trace.events.end(spans[at])
-        {
-            let shape = shapes.get(event).map(|value| value.as_str(&trace.strings));
-            contents[at] = contents[at].wrapping_add(FxBuildHasher.hash_one((trace.events.name[event.index()], shape)));
-        }
-    }
-    contents
-}
-
-/// When a thread asks a loader for its batches, in time order.
-fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
-    let is_batch = |event: &EventId| {
-        trace.events.track[event.index()] == track
-            && is_span(trace, *event)
-            && trace.strings.get(trace.events.name[event.index()]).starts_with(NEXT_BATCH)
-    };
-    let mut starts: Vec<i64> = trace.events.ids().filter(is_batch).map(|e| trace.events.start[e.index()]).collect();
-    starts.sort_unstable();
-    starts
-}
-
-/// What names of spans begin with in which a program waits for the next batch of a loader.
-pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
-/// So many events in a row say where in a step they are.
-const ROW: usize = 3;
-/// The first events of a step may have no match in one before it, such as those that follow the optimizer of another step; so many
-/// are tried.
-const MOST_TRIED: usize = 64;
-
-/// When the step began that ends at `one`: where its thread did what begins the step from `one` to `two`. None if the recording begins
-/// later.
-fn begin(trace: &Trace, track: TrackId, one: i64, two: i64) -> Option<i64> {
-    let is_operation = |event: &EventId| {
-        trace.events.track[event.index()] == track
-            && trace.kind(*event) != EventKind::PythonFunction
-            && is_span(trace, *event)
-    };
-    let mut events: Vec<(i64, StrId)> = trace
-        .events
-        .ids()
-        .filter(is_operation)
-        .map(|event| (trace.events.start[event.index()], trace.events.name[event.index()]))
-        .filter(|&(start, _)| start < two)
-        .collect();
-    events.sort_by_key(|&(start, _)| start);
-    let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
-    let row = ROW.min(step.len()).max(1);
-    let is_alike = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
-        one.iter().map(|(_, name)| name).eq(other.iter().map(|(_, name)| name))
-    };
-    // Of several the one that is as far from the end as in the next step.
-    let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
-        let length = step.len() - at;
-        let rows = before.windows(row).enumerate().filter(|(_, other)| is_alike(window, other));
-        let found = rows.map(|(found, _)| found).min_by_key(|found| (before.len() - found).abs_diff(length))?;
-        Some((found, at))
-    })?;
-    // A first step may do less: there are no gradients to be zeroed yet.
-    let is_whole = 4 * (before.len() - found) >= 3 * (step.len() - at);
-    is_whole.then(|| before[found].0)
 }
 
 #[cfg(test)]

@@ -163,3 +163,40 @@ fn operations_of_rpd_have_the_launches_that_their_arrows_say() {
     assert!(linked >= 80, "{linked} of 85");
     assert!(of_kind(&trace, EventKind::Runtime).contains(&"hipLaunchKernel"));
 }
+
+/// Of a file with rows of a device alone, or without marks of the host.
+#[test]
+fn marks_that_are_projected_onto_a_stream_are_steps_where_no_thread_marks_any() {
+    let on = |stream: i64, name: &str, ts: i64, length: i64| {
+        format!("gpu0/{stream} gpu_user_annotation {name} {ts}+{length}")
+    };
+    let of_name = |name: &dyn Fn(i64) -> String| {
+        // What communicates runs into the next step.
+        let one = |step: i64| {
+            [
+                on(7, &name(step), 100 * step, 90),
+                on(7, "forward", 100 * step, 40),
+                on(20, &name(step), 100 * step + 50, 80),
+                format!("gpu0/7 kernel gemm {}+90", 100 * step),
+                format!("gpu0/20 kernel allreduce {}+80", 100 * step + 50),
+            ]
+        };
+        (3..7).flat_map(one).chain([on(20, &name(7), 800, 5)]).collect::<Vec<_>>()
+    };
+    let steps = |trace: &Trace| trace.steps.iter().map(|s| (s.number, s.start, s.end)).collect::<Vec<_>>();
+    let expected: Vec<(i64, i64, i64)> = (3..7).map(|n| (n, 100_000 * n, 100_000 * n + 90_000)).collect();
+    let profiler = of_name(&|step| format!("ProfilerStep#{step}"));
+    // One stream has five marks, and the other one four.
+    let fewer: Vec<String> = profiler[..profiler.len() - 1].to_vec();
+    let alone = read(&fewer);
+    assert_eq!((steps(&alone), alone.report.count_of("steps_of_device")), (expected.clone(), 4));
+    assert_eq!(steps(&read(&profiler)).len(), 5);
+    let asked = ReadOptions { step_annotation: Some(r"^my (\d+)$".parse().unwrap()), ..ReadOptions::default() };
+    let own = of_name(&|step| format!("\"my {step}\""));
+    let text = mini::trace(&format!("file -\n{}", own[..own.len() - 1].join("\n")));
+    assert_eq!(steps(&read_bytes("t.json", text.as_bytes(), &asked).unwrap()), expected);
+    assert_eq!(steps(&read(&own)), [], "a name of its own is asked for");
+    let host = "1/1 user_annotation ProfilerStep#1 0+950".to_owned();
+    let both = read(&[&fewer[..], &[host]].concat());
+    assert_eq!((steps(&both), both.report.count_of("steps_of_device")), (vec![(1, 0, 950_000)], 0));
+}

@@ -60,7 +60,7 @@ fn ends_without_begin_and_begins_without_end() {
         "also open other thread:1/1 2000+8000 begin_end unfinished in open",
         "last other thread:1/2 8000+2000",
     ];
-    let trace = expect(&json, &rows, &["unmatched_end*2", "unfinished*2"]);
+    let trace = expect(&json, &rows, &["unmatched_end*2", "unfinished*2", "in_flight"]);
     assert_eq!(trace.report.problems[0].offsets[0], 1);
 }
 

@@ -76,3 +76,29 @@ fn a_begin_without_end_is_cut_where_its_parent_ends() {
     let problem = trace.report.problems.iter().find(|p| p.code == "unfinished").unwrap();
     assert_eq!(problem.offsets.len(), 1);
 }
+
+/// An aborted program leaves begin records without an end: the innermost of each thread says what ran.
+#[test]
+fn what_ran_when_the_recording_ended_is_told_with_its_callers() {
+    let trace = read(&list(
+        &[
+            "thread 1/1 name=main",
+            "1/1 python_function train B@0",
+            "1/1 cpu_op aten::mm 10+20",
+            "1/1 user_annotation step B@40",
+            "1/1 cpu_op c10d::allreduce B@60",
+            "1/2 - load_batch B@50",
+            "1/3 - done B@5",
+            "1/3 - done E@7",
+        ]
+        .map(str::to_owned),
+    ));
+    let problem = trace.report.problems.iter().find(|p| p.code == "in_flight").unwrap();
+    let examples: Vec<&str> = problem.examples().collect();
+    let expected =
+        ["t.json: c10d::allreduce on thread main (1), called from step < train", "t.json: load_batch on thread 2"];
+    assert_eq!((problem.count, &examples[..], trace.report.count_of("unfinished")), (2, &expected[..], 4));
+    assert_eq!(problem.offsets.len(), 2);
+    // Where its caller has an end, only the record of its own end is missing.
+    assert_eq!(recording(&["1/1 cpu_op open B@305".to_owned()]).report.count_of("in_flight"), 0);
+}

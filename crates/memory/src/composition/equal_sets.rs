@@ -2,14 +2,11 @@
 //! parameters, and sets of which only that they are equal is known.
 
 use super::lifetimes::Lifetimes;
-use super::sets::{Classes, Recognized, Sizes, large, of_line, sizes_of, take_any_type};
+use super::sets::{Classes, FEWEST_SIZES, Recognized, Sizes, large, of_line, sizes_of, take_any_type};
 use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
-
-/// Fewer different sizes may be equal by chance: a loop that makes the same size again and again.
-const FEWEST_SIZES: usize = 2;
 
 /// What the sets that lines of the program made are for, of objects that nothing else explains.
 pub(super) fn of_program(
@@ -18,14 +15,14 @@ pub(super) fn of_program(
     classes: &Classes,
     recognized: &Recognized,
 ) -> Vec<ObjectUse> {
-    let known: FxHashSet<MemoryObjectId> = recognized.uses.iter().map(|(object, _)| *object).collect();
+    let known: FxHashSet<MemoryObjectId> = recognized.uses.iter().map(|(object, ..)| *object).collect();
     let left: Vec<MemoryObjectId> = classes.others.iter().copied().filter(|object| !known.contains(object)).collect();
     let sets = match recognized.uses.is_empty() {
         true => alike(trace, classes, &left),
         false => of_sizes(trace, of_line(trace, &left), &recognized.sizes),
     };
     let is_state = |of: &Use| matches!(of, Use::FirstMoments | Use::OptimizerState);
-    let has_state = recognized.uses.iter().any(|(_, of)| is_state(of));
+    let has_state = recognized.uses.iter().any(|(_, of, _)| is_state(of));
     let states = sets.iter().filter(|set| !has_state && is_state_by_hand(trace, lifetimes, set)).count();
     let mut names = match states {
         0..=2 => vec![Use::SecondMoments, Use::FirstMoments],
@@ -38,7 +35,7 @@ pub(super) fn of_program(
         } else if !has_state && is_state_by_hand(trace, lifetimes, &set) {
             (names.pop().unwrap_or(Use::OptimizerState), Evidence::EqualSizes)
         } else {
-            (Use::EqualSets, Evidence::EqualSizes)
+            (Use::EqualSets, Evidence::EqualSizesOnly)
         };
         uses.extend(set.into_iter().map(|object| (object, of, evidence)));
     }

@@ -110,6 +110,18 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
+    /// Whether an object is in use from before the first pass of the model to the end of the records.
+    pub(super) fn outlasts_passes(&self, object: MemoryObjectId) -> bool {
+        let made = self.trace.objects.allocated_by[object.index()];
+        let is_before = self.passes.first().is_some_and(|first| made.is_none() || made < *first);
+        is_before && self.is_kept(object)
+    }
+
+    /// Whether an object is in use at the end of the records.
+    pub(super) fn is_kept(&self, object: MemoryObjectId) -> bool {
+        self.trace.objects.freed_by[object.index()].some().is_none_or(|freed| freed >= self.last_allocation)
+    }
+
     fn life(&self, object: MemoryObjectId) -> Life {
         let objects = &self.trace.objects;
         let (made, freed) = (objects.allocated_by[object.index()], objects.freed_by[object.index()].some());

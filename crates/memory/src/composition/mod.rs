@@ -2,7 +2,8 @@
 //!
 //! Snapshots say nothing of what memory is for. But a gradient has the size of its parameter, and so have the two moments that Adam
 //! keeps of it: sets of objects with equal sizes, one allocated in the backward pass, some in an optimizer, one outside of both and
-//! of the forward pass, are these. What an optimizer's step makes and frees has their sizes, too: lifetimes tell it from state.
+//! of the forward pass, are these, if more than one size in common says so. What has no equal among gradients and was made by code that
+//! makes modules is a frozen parameter. What an optimizer's step makes and frees has their sizes, too: lifetimes tell it from state.
 //! Activations are kept for a backward pass: where the records have none, there are merely results of forward passes.
 //! Where the source tells kinds (recordings, memory timelines), they are taken.
 
@@ -11,6 +12,7 @@ mod kept;
 mod lifetimes;
 mod remedies;
 mod sets;
+mod weights;
 
 use crate::curve::alive_at;
 use crate::rounds::may_train;
@@ -25,12 +27,15 @@ use stackline_model::library_workspaces::WorkspaceLibrary;
 use stackline_model::native_names::is_autocast_copy;
 use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace};
 use std::collections::BTreeMap;
+use weights::Weights;
 
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// Parameters of the model.
     Parameters,
+    /// Parameters and buffers of modules that have neither gradients nor state of an optimizer: frozen weights, such as below LoRA.
+    FrozenParameters,
     /// Their gradients.
     Gradients,
     /// Adam's averages of gradients, or a momentum.
@@ -72,6 +77,7 @@ impl Use {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parameters => "parameters",
+            Self::FrozenParameters => "parameters without gradients (frozen)",
             Self::Gradients => "gradients",
             Self::FirstMoments => "first moments",
             Self::SecondMoments => "second moments",
@@ -94,8 +100,9 @@ impl Use {
 
     /// Whether it grows with the model and not with the batch.
     pub const fn is_of_model(self) -> bool {
-        use Use::{EqualSets, FirstMoments, Gradients, OptimizerState, Parameters, SecondMoments};
-        matches!(self, Parameters | Gradients | FirstMoments | SecondMoments | OptimizerState | EqualSets)
+        use Use::{EqualSets, FirstMoments, FrozenParameters, Gradients, OptimizerState, Parameters, SecondMoments};
+        matches!(self, Parameters | FrozenParameters | Gradients)
+            || matches!(self, FirstMoments | SecondMoments | OptimizerState | EqualSets)
     }
 
     /// Whether each line that makes such is a part of its own.
@@ -109,8 +116,10 @@ impl Use {
 pub enum Evidence {
     /// The source says so.
     Source,
-    /// Sets of objects have equal sizes.
+    /// Sets of objects have equal sizes, and call paths say of one of them what it is.
     EqualSizes,
+    /// Sets of objects have equal sizes, and nothing else says what they are: low confidence.
+    EqualSizesOnly,
     /// The call path of the allocation.
     CallPath,
     /// When it was freed, or that it was not.
@@ -125,10 +134,15 @@ impl Evidence {
         match self {
             Self::Source => "source",
             Self::EqualSizes => "equal sizes",
+            Self::EqualSizesOnly => "equal sizes only",
             Self::CallPath => "call path",
             Self::Lifetime => "lifetime",
             Self::Unknown => "unknown",
         }
+    }
+
+    const fn is_of_sizes(self) -> bool {
+        matches!(self, Self::EqualSizes | Self::EqualSizesOnly)
     }
 }
 
@@ -187,16 +201,17 @@ pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: Memory
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
     let lookups = Lookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
-    let mut known: FxHashMap<MemoryObjectId, Use> = FxHashMap::default();
-    for (object, of, _) in all.iter().flatten().filter(|(.., evidence)| *evidence == Evidence::EqualSizes) {
-        let known = known.entry(*object).or_insert(*of);
-        if *known == Use::EqualSets {
-            *known = *of;
+    let is_carried = |of: Use, evidence: Evidence| evidence.is_of_sizes() || of == Use::FrozenParameters;
+    let mut known: FxHashMap<MemoryObjectId, (Use, Evidence)> = FxHashMap::default();
+    for (object, of, evidence) in all.iter().flatten().filter(|(_, of, evidence)| is_carried(*of, *evidence)) {
+        let known = known.entry(*object).or_insert((*of, *evidence));
+        if matches!(known.0, Use::EqualSets | Use::FrozenParameters) {
+            *known = (*of, *evidence);
         }
     }
     for (object, of, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
         if let Some(recognized) = known.get(object) {
-            (*of, *evidence) = (*recognized, Evidence::EqualSizes);
+            (*of, *evidence) = *recognized;
         }
     }
     all.iter().map(|uses| parts(&lookups, uses)).collect()
@@ -237,13 +252,15 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let (classes, mut uses) = classify(lookups, &alive);
     let recognized = recognize(trace, &classes);
     let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
-    uses.extend(recognized.uses.into_iter().map(|(object, of)| (object, of, Evidence::EqualSizes)));
+    let weights = Weights::new(lookups, &recognized.uses);
+    uses.extend(recognized.uses);
     uses.extend(by_hand);
     let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();
     let temporaries = classes.temporaries.iter().copied();
     uses.extend(temporaries.map(|object| (object, Use::OptimizerTemporaries, Evidence::Lifetime)));
     let rest = [&classes.optimizer, &classes.backward, &classes.forward, &classes.others].into_iter().flatten();
-    uses.extend(rest.filter(|object| !known.contains(object)).map(|object| by_path(lookups, *object)));
+    let rest = rest.filter(|object| !known.contains(object));
+    uses.extend(rest.map(|object| weights.of(*object).unwrap_or_else(|| by_path(lookups, *object))));
     uses
 }
 
@@ -281,7 +298,12 @@ fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<Ob
             "forward" => classes.forward.push(*object),
             "backward" if callers.is_recomputed(*object) => classes.forward.push(*object),
             "backward" => classes.backward.push(*object),
-            _ => classes.others.push(*object),
+            _ => {
+                classes.others.push(*object);
+                if callers.is_of_weights(*object) {
+                    classes.of_weights.insert(*object);
+                }
+            }
         }
     }
     // Parameters are older than what else has their sizes.

@@ -36,6 +36,9 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
              length. Sharding optimizer state or parameters saves at most {model:.1} %."
         ));
     }
+    if share(&|of| of == Use::FrozenParameters) >= MUCH {
+        notes.push(frozen(share(&|of| of == Use::FrozenParameters)));
+    }
     notes.extend(parts.iter().filter(|part| part.of == Use::KeptResults).filter_map(|part| kept_results(part, all)));
     if share(&|of| of == Use::Forward) >= 50.0 {
         notes.push(forward_pass(share(&|of| of == Use::Forward)));
@@ -72,10 +75,18 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
     let sets: Vec<&Part> = parts.iter().filter(|part| part.of == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
     format!(
-        "{} sets of equal sizes are {share:.1} % of the peak ({}): parameters, gradients, state of an optimizer and averages have the \
-         same sizes. Shard them over ranks, keep them in bf16 or on the host, or keep fewer copies.",
+        "{} sets of equal sizes are {share:.1} % of the peak ({}). Equal sizes only, low confidence: parameters, gradients, state of an \
+         optimizer and averages have the same sizes, and so have buffers that a program makes in equal sizes (inputs in a ring, blocks of \
+         a KV cache). If they are the model's: shard them over ranks, keep them in bf16 or on the host, or keep fewer copies.",
         sets.len(),
         places.join(", ")
+    )
+}
+
+fn frozen(share: f64) -> String {
+    format!(
+        "Parameters without gradients are {share:.1} % of the peak: quantize them to 8 or 4 bits (QLoRA), keep them in bf16, shard them over \
+         ranks (FSDP), or run what needs no gradients (a frozen encoder) once and keep its results."
     )
 }
 

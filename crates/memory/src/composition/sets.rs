@@ -1,8 +1,8 @@
 //! Sets of objects with equal sizes: a parameter, its gradient and the optimizer's state of it.
 
-use super::Use;
+use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub(super) struct Classes {
     pub(super) forward: Vec<MemoryObjectId>,
     /// All others, those that parameters are looked for first at the front.
     pub(super) others: Vec<MemoryObjectId>,
+    /// Those of the others that code made which makes, moves or loads weights of modules.
+    pub(super) of_weights: FxHashSet<MemoryObjectId>,
 }
 
 impl Classes {
@@ -40,6 +42,9 @@ const SMALLEST: u64 = 16;
 const FEWEST: usize = 4;
 const LEAST_SHARE: f64 = 0.03;
 
+/// Fewer different sizes may be equal by chance: a loop that makes the same size again and again.
+pub(super) const FEWEST_SIZES: usize = 2;
+
 /// A later candidate must explain so much more of the peak to be taken.
 const BETTER: f64 = 1.05;
 
@@ -56,7 +61,7 @@ const MOST_COPIES: usize = 4;
 #[derive(Default)]
 pub(super) struct Recognized {
     /// What the objects of these sets are for.
-    pub(super) uses: Vec<(MemoryObjectId, Use)>,
+    pub(super) uses: Vec<ObjectUse>,
     /// The sizes of each of them.
     pub(super) sizes: Sizes,
 }
@@ -67,16 +72,17 @@ pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
     let sets = candidates(trace, classes, &lines).into_iter().filter(large(trace, classes));
     let found = sets.filter_map(|sizes| Some(Recognized { uses: assign(trace, classes, &lines, &sizes)?, sizes }));
     let explained =
-        |found: &Recognized| found.uses.iter().map(|(object, _)| size(trace, *object)).fold(0, u64::saturating_add);
+        |found: &Recognized| found.uses.iter().map(|(object, ..)| size(trace, *object)).fold(0, u64::saturating_add);
     // Lines of an optimizer come first, and stand for what is there exactly: the backward pass has temporaries as well.
     let is_better = |best: &_, other: &_| explained(other) as f64 > BETTER * explained(best) as f64;
     let better = |best, other| if is_better(&best, &other) { other } else { best };
     found.reduce(better).unwrap_or_default()
 }
 
-/// Whether a set is so large a part of these that its sizes tell anything.
+/// Whether a set is so large a part of these that its sizes tell anything. Weights that are known by their code are no measure: below LoRA
+/// what is trained is a hundredth of them.
 pub(super) fn large(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
-    let all: Vec<MemoryObjectId> = classes.all().collect();
+    let all: Vec<MemoryObjectId> = classes.all().filter(|object| !classes.of_weights.contains(object)).collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
     move |set| set.values().sum::<usize>() >= FEWEST && bytes(set) >= least
 }
@@ -139,13 +145,13 @@ fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectI
     sets
 }
 
-/// Takes the sets that equal `set` out of each class; none if they are fewer than two.
+/// Takes the sets that equal `set` out of each class; none if they are fewer than two, or only one size in common says so.
 fn assign(
     trace: &MemoryTrace,
     classes: &Classes,
     lines: &[Vec<MemoryObjectId>],
     set: &Sizes,
-) -> Option<Vec<(MemoryObjectId, Use)>> {
+) -> Option<Vec<ObjectUse>> {
     let mut uses = Vec::new();
     let mut states: Vec<Vec<MemoryObjectId>> = Vec::new();
     let mut left: Vec<MemoryObjectId> = Vec::new();
@@ -166,19 +172,37 @@ fn assign(
         1 | 2 => &[Use::FirstMoments, Use::SecondMoments],
         _ => &[Use::OptimizerState; MOST_COPIES],
     };
-    let mut sets = states.len();
+    let (mut sets, has_states) = (states.len(), !states.is_empty());
     for (state, of) in states.into_iter().zip(names) {
-        uses.extend(state.into_iter().map(|object| (object, *of)));
+        uses.extend(state.into_iter().map(|object| (object, *of, Evidence::EqualSizes)));
     }
-    // Another model's parameters may have the same sizes: those that one line made belong together.
-    let made_together = of_line(trace, &classes.others);
-    let parameters = made_together.iter().chain([&classes.others]).find_map(|class| take_any_type(trace, class, set));
-    let found = [(take_any_type(trace, &classes.backward, set), Use::Gradients), (parameters, Use::Parameters)];
-    for (taken, of) in found {
+    let gradients = take_any_type(trace, &classes.backward, set);
+    let parameters = parameters(trace, classes, set);
+    let is_of_weights = |taken: &Vec<MemoryObjectId>| taken.iter().all(|object| classes.of_weights.contains(object));
+    // The optimizer's lines, or code that makes modules, say that it is a model's; else sizes alone do, and one size is any loop's.
+    let evidence = match has_states || parameters.as_ref().is_some_and(is_of_weights) {
+        true => Evidence::EqualSizes,
+        false if set.len() < FEWEST_SIZES => return None,
+        false => Evidence::EqualSizesOnly,
+    };
+    let found = [(gradients, Use::Gradients, Evidence::EqualSizes), (parameters, Use::Parameters, evidence)];
+    for (taken, of, evidence) in found {
         sets += usize::from(taken.is_some());
-        uses.extend(taken.into_iter().flatten().map(|object| (object, of)));
+        uses.extend(taken.into_iter().flatten().map(|object| (object, of, evidence)));
     }
     (sets >= 2).then_some(uses)
+}
+
+/// The parameters of a set of sizes: what code made that makes modules, what is older than the records, what one line made (another
+/// model's may have the same sizes: those of one line belong together), or any others, in this order.
+fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
+    let others = || classes.others.iter().copied();
+    let of_weights: Vec<MemoryObjectId> = others().filter(|object| classes.of_weights.contains(object)).collect();
+    let older: Vec<MemoryObjectId> =
+        others().filter(|object| trace.objects.allocated_by[object.index()].is_none()).collect();
+    let (weights_by_line, by_line) = (of_line(trace, &of_weights), of_line(trace, &classes.others));
+    let candidates = weights_by_line.iter().chain([&of_weights, &older]).chain(&by_line).chain([&classes.others]);
+    candidates.into_iter().find_map(|class| take_any_type(trace, class, set))
 }
 
 /// Objects by the line of the program that made them, those of no known line left out.
@@ -218,10 +242,17 @@ fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Opt
         _ => false,
     };
     let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_wanted);
-    let is_enough = !taken.is_empty() && bytes_of(trace, &taken) as f64 >= ALIKE * bytes(set) as f64;
+    let is_enough = !taken.is_empty()
+        && bytes_of(trace, &taken) as f64 >= ALIKE * bytes(set) as f64
+        && is_varied(&sizes_of(trace, &taken), set);
     if !is_enough {
         return None;
     }
     *from = left;
     Some(taken)
+}
+
+/// Whether what is taken has enough of the different sizes of a set: buffers of one size may equal its largest part.
+fn is_varied(taken: &Sizes, set: &Sizes) -> bool {
+    taken.len() >= if set.len() < FEWEST_SIZES { set.len() } else { (set.len() / 2).max(FEWEST_SIZES) }
 }

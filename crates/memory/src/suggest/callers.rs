@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::library_workspaces::{WorkspaceLibrary, workspace_library};
 use stackline_model::names::{MODULE_PREFIX, OPERATOR_PREFIX, OPTIMIZER_STEP, TAKE_BATCH};
 use stackline_model::native_names::{autograd_node, is_autograd_engine, operator as native_operator};
-use stackline_model::vocabulary::{TrainingPhase, is_in_folder, phase_of_code, phase_span};
+use stackline_model::vocabulary::{TrainingPhase, is_in_folder, makes_weights, phase_of_code, phase_span};
 use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
 
@@ -24,6 +24,8 @@ struct Within {
     closure: bool,
     /// A forward pass within backward: recomputed activations.
     recomputed: bool,
+    /// What makes, moves or loads weights and buffers of modules.
+    weights: bool,
     /// The library whose working memory it allocates.
     workspace: Option<&'static WorkspaceLibrary>,
     /// Whether its innermost frame is an operator.
@@ -56,6 +58,7 @@ impl<'a> Callers<'a> {
                 forward: outer.forward || own.forward,
                 closure: own.closure,
                 recomputed: outer.recomputed || outer.backward && own.forward,
+                weights: outer.weights || own.weights,
                 workspace: own.workspace.or(outer.workspace),
                 operator: own.operator,
             });
@@ -106,6 +109,11 @@ impl<'a> Callers<'a> {
     /// Whether backward made an object by running a forward pass again.
     pub(crate) fn is_recomputed(&self, object: MemoryObjectId) -> bool {
         self.at(self.trace.objects.stack[object.index()]).recomputed
+    }
+
+    /// Whether code that makes, moves or loads weights and buffers of modules allocated an object.
+    pub(crate) fn is_of_weights(&self, object: MemoryObjectId) -> bool {
+        self.at(self.trace.objects.stack[object.index()]).weights
     }
 
     /// The call path of the code that called the model, of an object that was made in a forward pass.
@@ -190,6 +198,7 @@ fn of_frame(function: &str, file: &str) -> Within {
         forward: is_call_of_module(function, file),
         closure: span.is_some_and(|span| span.in_closure),
         recomputed: false,
+        weights: makes_weights(file, function),
         workspace: workspace_library(function),
         operator: function.starts_with(OPERATOR_PREFIX) || native_operator(function).is_some(),
     }

@@ -8,18 +8,19 @@ use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes and number of objects.
-type Sum = (u64, u64);
+pub(super) type Sum = (u64, u64);
 
 /// The highest peak of a device.
-#[derive(Default)]
-struct PeakOf {
-    bytes: u64,
+#[derive(Clone, Debug, Default)]
+pub(super) struct PeakOf {
+    pub(super) bytes: u64,
     /// What is older than the records.
     older: u64,
-    places: BTreeMap<String, Sum>,
+    pub(super) places: BTreeMap<String, Sum>,
 }
 
-fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
+/// The highest peak of each device, by its name.
+pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
     let mut peaks = BTreeMap::new();
     for curve in curves(trace) {
         let peak = curve.peak();

@@ -8,6 +8,7 @@ mod objects;
 mod out_of_memory;
 mod peaks;
 mod rules;
+mod several;
 mod suggestions;
 mod waste;
 
@@ -23,6 +24,7 @@ pub use objects::{curve_table, objects_table};
 pub use out_of_memory::{failed_requests_table, out_of_memory_table};
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
 pub use rules::rules_table;
+pub use several::{Arrangement, MemorySummary, SeveralMemories};
 pub use suggestions::{
     Ranked, apply, combination_note, listed, ranked_suggestions, suggestion_notes, suggestions_table,
 };

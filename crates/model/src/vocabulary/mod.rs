@@ -17,9 +17,11 @@ mod megatron;
 mod packages;
 mod pattern;
 mod tensorflow;
+mod weights;
 
 pub use packages::{TORCH, is_framework_code, is_generated_code, is_in_folder, is_in_package, is_own_code};
 pub use pattern::matches;
+pub use weights::makes_weights;
 
 /// A phase of training, as far as a framework's own names tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

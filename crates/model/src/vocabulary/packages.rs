@@ -12,23 +12,56 @@ const STANDARD: &[&str] = &["lib/python3", "lib64/python3"];
 /// The folder that PyTorch's source is checked out to. PyTorch is below all frameworks here, and has names of its own in [`crate::names`].
 const PYTORCH: &str = "/pytorch/";
 
+/// The folder of NVIDIA's Apex in it: containers have its source beside PyTorch's.
+const APEX: &str = "apex/apex/";
+
 /// The folder of PyTorch.
 pub const TORCH: &str = "torch/";
 
-/// Folders and files that tell PyTorch wherever it lies: archives that run without being installed unpack it below any folder.
+/// Folders and files that tell PyTorch wherever it lies: archives that run without being installed unpack it below any folder. Names that
+/// folders of anybody could have (`torch/testing/`) are not among them.
 const PARTS_OF_TORCH: &[&str] = &[
-    "torch/_dynamo/",
-    "torch/_functorch/",
-    "torch/_inductor/",
-    "torch/_tensor.py",
+    "torch/_",
+    "torch/amp/",
+    "torch/ao/",
     "torch/autograd/",
+    "torch/backends/",
+    "torch/cuda/",
     "torch/distributed/",
+    "torch/distributions/",
     "torch/functional.py",
+    "torch/fx/",
+    "torch/hub.py",
+    "torch/jit/",
+    "torch/library.py",
+    "torch/linalg/",
+    "torch/mps/",
+    "torch/multiprocessing/",
+    "torch/nn/attention/",
     "torch/nn/functional.py",
+    "torch/nn/grad.py",
+    "torch/nn/init.py",
     "torch/nn/modules/",
     "torch/nn/parallel/",
+    "torch/nn/parameter.py",
+    "torch/nn/utils/",
+    "torch/onnx/",
     "torch/optim/",
+    "torch/overrides.py",
+    "torch/profiler/_",
+    "torch/profiler/profiler.py",
+    "torch/serialization.py",
+    "torch/storage.py",
+    "torch/utils/_",
+    "torch/utils/backcompat/",
+    "torch/utils/checkpoint.py",
+    "torch/utils/cpp_extension.py",
     "torch/utils/data/",
+    "torch/utils/flop_counter.py",
+    "torch/utils/hooks.py",
+    "torch/utils/module_tracker.py",
+    "torch/utils/tensorboard/",
+    "torch/xpu/",
 ];
 
 /// Folders of code that nobody who trains a model would change, besides that of frameworks.
@@ -119,12 +152,12 @@ fn is_in_any(file: &str, packages: &[&str]) -> bool {
     }
 }
 
-/// The paths that a file has in checkouts of the source of PyTorch and of frameworks, if it lies in a package of theirs.
+/// The paths that a file has in checkouts of the source of PyTorch (with Apex) and of frameworks, if it lies in a package of theirs.
 fn in_checkouts(file: &str) -> impl Iterator<Item = &str> {
     let of_frameworks = FRAMEWORKS
         .iter()
         .flat_map(|framework| framework.checkouts.iter().map(move |folder| (*folder, framework.packages)));
-    let checkouts = std::iter::once((PYTORCH, [TORCH].as_slice())).chain(of_frameworks);
+    let checkouts = std::iter::once((PYTORCH, [TORCH, APEX].as_slice())).chain(of_frameworks);
     checkouts.flat_map(move |(folder, packages)| {
         let below = file.match_indices(folder).map(move |(at, _)| &file[at + folder.len()..]);
         below.filter(move |rest| packages.iter().any(|package| rest.starts_with(package)))
@@ -152,7 +185,7 @@ pub fn is_own_code(file: &str) -> bool {
         || is_generated_code(file)
         || is_framework_code(file)
         || is_in_any(file, LIBRARIES)
-        || PARTS_OF_TORCH.iter().any(|part| is_in_folder(file, part));
+        || file.contains(TORCH) && PARTS_OF_TORCH.iter().any(|part| is_in_folder(file, part));
     !is_library
 }
 
@@ -213,6 +246,11 @@ mod tests {
             "/workspace/pytorch/json/read.py",
             "/data/me/learn-torch/train.py",
             "/data/me/learn-torch/optim/adam.py",
+            "/data/me/learn-torch/cuda/train.py",
+            "/data/me/learn-torch/_ops.py",
+            "/data/me/torch/utils/metrics.py",
+            "/data/me/torch/nn/train.py",
+            "/workspace/pytorch/apex/train.py",
             "/data/torch/train.py",
             "/data/me/python3.12-course/train.py",
             "/data/me/torchinductor-notes/train.py",
@@ -230,6 +268,16 @@ mod tests {
             "<frozen importlib._bootstrap>",
             "/opt/pytorch/torch/nn/modules/linear.py",
             "/mnt/unpacked-1/torch/nn/modules/linear.py",
+            "/mnt/unpacked-1/torch/utils/_contextlib.py",
+            "/mnt/unpacked-1/torch/_ops.py",
+            "/mnt/unpacked-1/torch/utils/checkpoint.py",
+            "/mnt/unpacked-1/torch/cuda/streams.py",
+            "/mnt/unpacked-1/torch/nn/init.py",
+            "/mnt/unpacked-1/torch/nn/utils/clip_grad.py",
+            "/mnt/unpacked-1/torch/amp/autocast_mode.py",
+            "/mnt/unpacked-1/torch/_compile.py",
+            "/mnt/unpacked-1/torch/serialization.py",
+            "/opt/pytorch/apex/apex/optimizers/fused_adam.py",
             "/venv/lib/python3.11/site-packages/transformers/a.py",
             "/cache/torchinductor_me/l4/cl4abcdef.py",
         ] {

@@ -88,15 +88,16 @@ pub fn tables(tables: &[Table], style: &Style) -> String {
     tables.iter().map(|t| table(t, style)).collect::<Vec<_>>().join("\n")
 }
 
-/// A heading line: what follows, and the name that `--format json` gives it.
+/// A heading: what follows, and the name that `--format json` gives it; over several lines if it is wider than the terminal.
 pub fn heading(title: &str, name: &str, style: &Style) -> String {
-    let title = clean(title);
-    match (style.color, name.is_empty()) {
-        (true, true) => format!("\x1b[1m{title}\x1b[0m\n"),
-        (true, false) => format!("\x1b[1m{title}\x1b[0m \x1b[2m[{name}]\x1b[0m\n"),
-        (false, true) => format!("{title}\n"),
-        (false, false) => format!("{title} [{name}]\n"),
-    }
+    let mut lines = wrap(&clean(title), style.width.max(24));
+    let used = lines.last().map_or(0, |line| line.width()) + name.width() + 3;
+    let gap = if used > style.width.max(24) { "\n  " } else { " " };
+    let painted =
+        |text: &str, code: u8| if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
+    lines.iter_mut().for_each(|line| *line = painted(line, 1));
+    let name = if name.is_empty() { String::new() } else { gap.to_owned() + &painted(&format!("[{name}]"), 2) };
+    lines.join("\n") + &name + "\n"
 }
 
 /// A bar for a share of 0 to 100 %, at most `cells` wide, in eighths of a cell.

@@ -21,8 +21,8 @@ pub(super) struct ComparisonKeys<'a> {
     level_percent: f64,
     kernels_by: &'static str,
     confidence: &'static str,
-    /// Why the runs can hardly be compared, a sentence each.
-    warnings: &'a [String],
+    /// Which times are lost and not tested, and why the runs can hardly be compared, a sentence each.
+    warnings: Vec<&'a str>,
     notes: &'a [String],
 }
 
@@ -44,7 +44,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         level_percent: diff.options.level * 100.0,
         kernels_by: if diff.by_family { "family" } else { "name" },
         confidence: diff.confidence().name(),
-        warnings: &diff.warnings,
+        warnings: diff.lost.iter().chain(&diff.warnings).map(String::as_str).collect(),
         notes: &diff.notes,
     };
     let infos: Vec<_> = baseline.infos.iter().chain(&opened.infos).cloned().collect();

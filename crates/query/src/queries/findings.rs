@@ -23,7 +23,7 @@ pub(super) struct FindingsKeys<'a> {
     rules: Vec<Rule<'a>>,
     /// What gains too little to be a finding: the largest first.
     nearest: Vec<NearMiss<'a>>,
-    /// What no finding is about, in sentences: one for all, and one for each group.
+    /// What no finding is about, in sentences: one before groups of a rank or of several, and one for each group (`- `).
     uncovered_text: Vec<String>,
     /// Whether steps last until the GPU work that they launched is done.
     with_gpu_work: bool,
@@ -54,7 +54,7 @@ struct NearMiss<'a> {
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
     // In the words of the terminal, so that both say the same.
-    let uncovered_text = uncovered(found).iter().map(|line| line.trim_start_matches("- ").to_owned()).collect();
+    let uncovered_text = uncovered(found);
     let of_page = FindingsKeys {
         rules: looked(found),
         nearest: nearest(found),

@@ -2,7 +2,7 @@
 
 use super::gpu::{Gpu, StreamId};
 use super::stacks::Thread;
-use stackline_model::gpu_calls::{CallKind, kind_of_name};
+use stackline_model::gpu_calls::{CallKind, is_copy_launch, kind_of_name};
 use stackline_model::{EventId, Trace};
 
 /// What a call waits for.
@@ -56,7 +56,7 @@ pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
                     roles.get_mut(name.index()).map(|r| r.get_or_insert_with(|| role(trace.strings.get(name))).clone());
                 role.flatten()
             } else {
-                let waits = trace.strings.get(name).contains("emcpy")
+                let waits = is_copy_launch(trace.strings.get(name))
                     && launched.iter().all(|&op| gpu.ops[op as usize].end <= end);
                 // A copy that is over when its call returns was waited for: pageable memory, or a blocking call.
                 if waits {

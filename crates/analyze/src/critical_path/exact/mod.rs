@@ -42,7 +42,7 @@ pub use window::{Window, WindowChoice};
 pub use workers::{LoaderWorker, LoaderWorkers};
 
 use super::CriticalPathError;
-use super::gpu_calls::CallKinds;
+use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{GpuOrder, ROUNDING_NS};
 use super::implicit_waits::Loops;
 use crate::recording::Recording;
@@ -85,7 +85,7 @@ pub struct Exact<'a> {
     /// Operations whose ends are doubtful.
     overlong: FxHashSet<GpuId>,
     left_out: u64,
-    kinds: CallKinds,
+    kinds: CallKindCache,
     enclosing: OnceLock<Enclosing>,
     loader_workers: OnceLock<LoaderWorkers>,
     recording: OnceLock<Option<Recording>>,
@@ -97,7 +97,7 @@ impl<'a> Exact<'a> {
         let names = Names::new(trace);
         let lanes = Lane::all(trace);
         let threads = threads::find(trace, &lanes, &names);
-        let kinds = CallKinds::new(trace);
+        let kinds = CallKindCache::new(trace);
         let order = GpuOrder::new(trace, &kinds);
         let built = build::Builder::build(trace, &order, &lanes, &threads);
         let build::Built { mut graph, edges, lane_nodes, corrections } = built;

@@ -25,6 +25,9 @@ pub enum WindowChoice {
     /// The same for throughput: from the moment at which all work of GPUs launched before is done, to that at which all work
     /// launched in them is. Where the host runs ahead of the GPU, the time of steps is the GPU's.
     StepsWithWork(i64, i64),
+    /// The work of GPUs between two moments, in ns since the trace's base: inferred steps, which nobody marks
+    /// ([`crate::launch_pattern`]).
+    Between(i64, i64),
     /// From the start of one to the end of another annotation whose name contains a text, counted from 0 in the order
     /// of the source.
     Annotation {
@@ -46,6 +49,7 @@ impl WindowChoice {
             Self::StepsWithWork(a, b) => format!("steps {a} to {b} with their GPU work"),
             Self::Steps(a, b) if a == b => format!("step {a}"),
             Self::Steps(a, b) => format!("steps {a} to {b}"),
+            Self::Between(..) => "the inferred steps".to_owned(),
             Self::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
             Self::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
         }
@@ -86,6 +90,7 @@ impl Exact<'_> {
                 // Work that was launched before may end after all of the steps.
                 if with_work.length_ns() > 0 { with_work } else { self.steps(*first, *last)? }
             }
+            WindowChoice::Between(from, to) => self.between(*from, *to)?,
             WindowChoice::Annotation { text, instances } => self.annotation(text, *instances)?,
         };
         if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }
@@ -114,6 +119,15 @@ impl Exact<'_> {
         let anchor = found.ok_or(CriticalPathError::NoTimedEvents)?;
         let start = graph.start.iter().copied().min().unwrap_or(0);
         Ok(Window { start, end: graph.end[anchor as usize], anchor })
+    }
+
+    /// From a moment to the end of the last work of a GPU that is done by another one.
+    fn between(&self, from: i64, to: i64) -> Result<Window, CriticalPathError> {
+        let graph = &self.graph;
+        let ends_within = |n: &u32| graph.kind[*n as usize] == NodeKind::Gpu && graph.end[*n as usize] <= to;
+        let last = (0..graph.len() as u32).filter(ends_within).max_by_key(|&n| (graph.end[n as usize], n));
+        let anchor = last.ok_or(CriticalPathError::EmptyWindow)?;
+        Ok(Window { start: from, end: graph.end[anchor as usize], anchor })
     }
 
     /// Whether a thread's end can be the end of the work: not if it only calls the runtime, as a watchdog does that

@@ -1,11 +1,11 @@
 //! SL004: the host waits for the GPU in the middle of the work.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::critical_path::value_reads::is_read;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::intervals;
 use crate::vocabulary::aten;
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
 

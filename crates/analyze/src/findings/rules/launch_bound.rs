@@ -1,10 +1,10 @@
 //! SL012: the host launches more slowly than the GPU computes.
 
 use crate::critical_path::exact::Category;
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::findings::{
     Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Programs, Rule, Setting, Subject, Support,
 };
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 

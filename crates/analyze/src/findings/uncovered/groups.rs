@@ -26,6 +26,8 @@ pub(super) struct Group {
     pub(super) wait_ns: i64,
     /// Time of the window in them, on the track that has most of it.
     pub(super) wall_ns: i64,
+    /// That track; none of time in no event.
+    pub(super) track: Option<TrackId>,
     /// Of functions: how much of the path is in no other function that they call.
     pub(super) innermost_ns: i64,
     /// The hops of the path that they hold, ascending.
@@ -50,7 +52,17 @@ impl Group {
     fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
         let path_ns = parts.iter().map(|part| part.ns).sum();
         let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
-        Self { kind, name, events: Vec::new(), path_ns, wait_ns, wall_ns: 0, innermost_ns: 0, hops: parts.to_vec() }
+        Self {
+            kind,
+            name,
+            events: Vec::new(),
+            path_ns,
+            wait_ns,
+            wall_ns: 0,
+            track: None,
+            innermost_ns: 0,
+            hops: parts.to_vec(),
+        }
     }
 
     /// How many events, or stretches of the path.
@@ -125,73 +137,94 @@ pub(super) struct Groups {
 
 type GroupKey = (LargeKind, StrId);
 
-impl Groups {
-    /// Groups of what no finding is about.
-    pub(super) fn of(subject: &Subject<'_>, told: Told<'_, '_>) -> Self {
-        let trace = subject.trace();
-        let mut found: BTreeMap<GroupKey, Vec<Part>> = BTreeMap::new();
-        let large_calls = large_calls(subject);
-        let calls = CallsInProgress::new(trace, large_calls.iter().flat_map(|(_, calls)| calls.iter().copied()));
-        let (mut path_ns, mut covered_ns) = (0, 0);
+/// The path, hop by hop, by the groups that each hop belongs to.
+#[derive(Default)]
+struct PathByGroup {
+    parts: BTreeMap<GroupKey, Vec<Part>>,
+    /// By name of functions: how much of the path is in no other function that they call.
+    innermost: FxHashMap<StrId, i64>,
+    /// Length of the path, and of what findings cover of it.
+    path_ns: i64,
+    covered_ns: i64,
+}
+
+impl PathByGroup {
+    fn of(subject: &Subject<'_>, told: Told<'_, '_>, calls: &CallsInProgress) -> Self {
+        let mut found = Self::default();
         let is_python = super::is_python(subject);
         // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
-        let mut innermost: FxHashMap<StrId, i64> = FxHashMap::default();
         for (at, hop) in (0u32..).zip(subject.path().hops.iter()) {
             let ns = hop.end - hop.start;
-            path_ns += ns;
-            let wait = if hop.category == Category::Unknown { ns } else { 0 };
-            let Some(event) = event_of(&hop, &calls) else {
-                let part = Part { at, ns, wait_ns: wait, event: EventId::NONE };
-                found.entry((kind_without_event(&hop, is_python), StrId::NONE)).or_default().push(part);
-                continue;
-            };
-            let part = Part { at, ns, wait_ns: wait, event };
-            if *known.entry(event).or_insert_with(|| told.is_covered(event)) {
-                covered_ns += ns;
-                continue;
-            }
-            // Where only the function is known the call in it is not named yet.
-            if told.is_in_function(event) {
-                covered_ns += ns;
-                let name = trace.events.name[event.index()];
-                if trace.kind(event).is_api_call() {
-                    found.entry((LargeKind::Call, name)).or_default().push(part);
+            let wait_ns = if hop.category == Category::Unknown { ns } else { 0 };
+            let event = event_of(&hop, calls);
+            let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
+            found.path_ns += ns;
+            let mut keys = match event {
+                Some(event) if *known.entry(event).or_insert_with(|| told.is_covered(event)) => {
+                    found.covered_ns += ns;
+                    continue;
                 }
-                continue;
-            }
-            let mut keys = keys(subject, event);
-            if let Some(function) = functions_around(subject, event).next() {
-                *innermost.entry(trace.events.name[function.index()]).or_default() += ns;
-            }
-            // Such as the annotation of a step alone.
+                Some(event) if told.is_in_function(event) => {
+                    found.covered_ns += ns;
+                    found.put(call_key(subject, event), part);
+                    continue;
+                }
+                Some(event) => {
+                    found.put_innermost(subject, event, ns);
+                    keys(subject, event)
+                }
+                None => Vec::new(),
+            };
+            // No event, or such as the annotation of a step alone.
             if keys.is_empty() {
                 keys.push((kind_without_event(&hop, is_python), StrId::NONE));
             }
-            for key in keys {
-                found.entry(key).or_default().push(part);
-            }
+            found.put(keys, part);
         }
-        let mut all: BTreeMap<GroupKey, Group> = BTreeMap::new();
-        for (key, parts) in found {
-            all.insert(key, Group::of_path(key, &parts));
+        found
+    }
+
+    fn put(&mut self, keys: impl IntoIterator<Item = GroupKey>, part: Part) {
+        for key in keys {
+            self.parts.entry(key).or_default().push(part);
         }
+    }
+
+    fn put_innermost(&mut self, subject: &Subject<'_>, event: EventId, ns: i64) {
+        if let Some(function) = functions_around(subject, event).next() {
+            *self.innermost.entry(subject.trace().events.name[function.index()]).or_default() += ns;
+        }
+    }
+
+    /// The groups, without their events.
+    fn groups(&self) -> BTreeMap<GroupKey, Group> {
+        let group = |(&key, parts): (&GroupKey, &Vec<Part>)| {
+            let innermost = self.innermost.get(&key.1).filter(|_| key.0 == LargeKind::Frame);
+            (key, Group { innermost_ns: innermost.copied().unwrap_or(0), ..Group::of_path(key, parts) })
+        };
+        self.parts.iter().map(group).collect()
+    }
+}
+
+impl Groups {
+    /// Groups of what no finding is about.
+    pub(super) fn of(subject: &Subject<'_>, told: Told<'_, '_>) -> Self {
+        let large_calls = large_calls(subject);
+        let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
+        let path = PathByGroup::of(subject, told, &CallsInProgress::new(subject.trace(), all_calls));
+        let mut groups = path.groups();
         for (name, calls) in large_calls {
-            // What findings say of most of these calls is said of all of them.
-            let covered = calls.iter().filter(|&&call| told.is_covered(call));
-            if 2 * covered.map(|&call| subject.dur(call)).sum::<i64>() < subject.total(&calls) {
+            if !is_mostly_covered(subject, told, &calls) {
                 let key = (LargeKind::Call, name);
-                all.entry(key).or_insert_with(|| Group::of_path(key, &[]));
+                groups.entry(key).or_insert_with(|| Group::of_path(key, &[]));
             }
         }
-        let mut all: Vec<Group> = all.into_values().collect();
-        for group in all.iter_mut().filter(|group| group.kind == LargeKind::Frame) {
-            group.innermost_ns = innermost.get(&group.name).copied().unwrap_or(0);
-        }
+        let mut all: Vec<Group> = groups.into_values().collect();
         with_events(subject, told, &mut all);
         all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
-        Self { all, path_ns, covered_ns }
+        Self { all, path_ns: path.path_ns, covered_ns: path.covered_ns }
     }
 
     /// Groups without those that a narrower one tells of, largest first. A call that `is_large` is kept: the narrower one tells of what
@@ -280,6 +313,18 @@ fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
     keys
 }
 
+/// The group of a call in a function of which only that it is slow is known: the call is not named yet.
+fn call_key(subject: &Subject<'_>, event: EventId) -> Option<GroupKey> {
+    let trace = subject.trace();
+    trace.kind(event).is_api_call().then(|| (LargeKind::Call, trace.events.name[event.index()]))
+}
+
+/// Whether findings cover most of the time of calls of one name: what they say is said of all of these calls.
+fn is_mostly_covered(subject: &Subject<'_>, told: Told<'_, '_>, calls: &[EventId]) -> bool {
+    let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| subject.dur(call)).sum();
+    2 * covered >= subject.total(calls)
+}
+
 /// Calls of the GPU's runtime by name, on threads that launch work: others may wait all the time, and nobody waits for them.
 fn large_calls(subject: &Subject<'_>) -> Vec<(StrId, Vec<EventId>)> {
     let trace = subject.trace();
@@ -326,6 +371,7 @@ fn with_events(subject: &Subject<'_>, told: Told<'_, '_>, groups: &mut [Group]) 
             let ns = trace.events.end(event).min(to) - trace.events.start[event.index()].max(from);
             *by_track.entry(trace.events.track[event.index()]).or_default() += ns.max(0);
         }
-        group.wall_ns = by_track.into_values().max().unwrap_or(0);
+        let widest = by_track.into_iter().max_by_key(|&(track, ns)| (ns, Reverse(track)));
+        (group.track, group.wall_ns) = widest.map_or((None, 0), |(track, ns)| (Some(track), ns));
     }
 }

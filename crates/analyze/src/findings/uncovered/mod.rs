@@ -18,11 +18,11 @@ use super::subject::{Ground, Subject};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
 use crate::critical_path::exact::{Category, WindowChoice};
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::vocabulary::{aten, python, recorders};
 use groups::{Group, Groups};
 pub(super) use of_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind};
 use told::Told;
 
@@ -114,7 +114,7 @@ pub struct LargeGroup {
     pub name: String,
     /// Where most of their time is.
     pub place: Place,
-    /// What of `percent` is there; none of time in no event.
+    /// What of the share that it is told by ([`LargeGroup::is_of_window`]) is there; none of time in no event.
     pub place_percent: Option<f64>,
     /// How many there are in the window, without those that findings are about.
     pub count: usize,
@@ -140,6 +140,15 @@ impl LargeGroup {
     /// Whether it is a call that takes so much of the window or of its path that it is named in any case.
     fn is_large_call(&self) -> bool {
         self.kind == LargeKind::Call && self.percent.max(self.path_percent) >= LARGE_PERCENT
+    }
+
+    /// Whether it is told by its part of the window (`percent`), else by that of the path (`path_percent`).
+    pub fn is_of_window(&self) -> bool {
+        match self.kind {
+            LargeKind::Call => self.percent > self.path_percent || self.is_wait(),
+            LargeKind::Frame => true,
+            kind => self.is_wait() && kind.is_of_events(),
+        }
     }
 
     /// Whether most of its time on the path is waits of unknown cause.
@@ -312,16 +321,14 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
     let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
     let named = || subject.trace().strings.get(group.name).to_owned();
     let is_of_events = group.kind.is_of_events();
-    let (place, share) = if is_of_events { places::largest(subject, group) } else { (Place::default(), 1.0) };
-    let percent = subject.percent(group.wall_ns);
     let mut row = LargeGroup {
         kind: group.kind,
         rank: None,
         name: group.kind.title().map_or_else(named, str::to_owned),
-        place_percent: place.file.is_some().then_some(share * percent),
-        place,
+        place: Place::default(),
+        place_percent: None,
         count: group.count(),
-        percent,
+        percent: subject.percent(group.wall_ns),
         // An event does not take the path that waits meanwhile; a wait is that path.
         path_percent: of_path(if is_of_events { path_inside(subject, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
@@ -331,6 +338,13 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         gain,
         edits: replayed_edits(subject, group, gain),
     };
+    if is_of_events {
+        let is_of_window = row.is_of_window();
+        let (place, part) = places::largest(subject, group, is_of_window);
+        let share = if is_of_window { row.percent } else { row.path_percent };
+        row.place_percent = place.file.is_some().then_some(part * share);
+        row.place = place;
+    }
     row.advice = match () {
         () if row.is_wait() => wait_advice(subject),
         // What would show it may be in the part that is missing.

@@ -9,12 +9,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The place at which most of the time of a group of events is, of that whose line is known, and how much of all its time is there, from 0
-/// to 1.
-pub(super) fn largest(subject: &Subject<'_>, group: &Group) -> (Place, f64) {
+/// to 1: of its time in the window on the track that has most of it, or of its time on the path.
+pub(super) fn largest(subject: &Subject<'_>, group: &Group, is_of_window: bool) -> (Place, f64) {
     let places = subject.places();
     // Of each line its time, and the longest stretch there.
     let mut lines: BTreeMap<PlaceKey, (i64, (i64, Reverse<EventId>))> = BTreeMap::new();
-    for (event, ns) in times(subject, group) {
+    for (event, ns) in times(subject, group, is_of_window) {
         let (sum, longest) = lines.entry(places.line_key(event)).or_insert((0, (0, Reverse(event))));
         *sum += ns;
         *longest = (*longest).max((ns, Reverse(event)));
@@ -29,12 +29,13 @@ pub(super) fn largest(subject: &Subject<'_>, group: &Group) -> (Place, f64) {
     (place, if total > 0 { ns as f64 / total as f64 } else { 1.0 })
 }
 
-/// The events of a group with their part of the time that the group is told by: of the path, or of their own in the window.
-fn times(subject: &Subject<'_>, group: &Group) -> Vec<(EventId, i64)> {
-    if group.path_ns == 0 || group.largest_ns() > group.path_ns {
+/// The events of a group with their part of the time that the group is told by.
+fn times(subject: &Subject<'_>, group: &Group, is_of_window: bool) -> Vec<(EventId, i64)> {
+    if is_of_window || group.path_ns == 0 {
         let (events, (from, to)) = (&subject.trace().events, subject.window());
         let within = |e: EventId| (events.end(e).min(to) - events.start[e.index()].max(from)).max(0);
-        return group.events.iter().map(|&event| (event, within(event))).collect();
+        let there = group.events.iter().filter(|e| Some(events.track[e.index()]) == group.track);
+        return there.map(|&event| (event, within(event))).collect();
     }
     let events: FxHashSet<EventId> = group.events.iter().copied().collect();
     let own = |event: EventId| {

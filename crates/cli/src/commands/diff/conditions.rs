@@ -117,10 +117,10 @@ impl Condition {
     /// If there is nothing that the condition is about.
     pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
         let about = self.about(diff)?;
-        let verdicts = self.verdicts(&about, diff.options.level);
+        let verdicts = self.verdicts(diff, &about);
         let (mut within, mut held) = (None, None);
         // Most first: that is what is told.
-        for (change, verdict) in about.into_iter().zip(verdicts).filter(|(change, _)| self.is_above(change)) {
+        for (change, verdict) in about.into_iter().zip(verdicts).filter(|(change, _)| self.is_above(diff, change)) {
             let counts = match verdict {
                 Verdict::Slower | Verdict::OnlyAfter => true,
                 Verdict::Untested => !significant,
@@ -129,7 +129,8 @@ impl Condition {
                 _ => false,
             };
             let place = if counts { &mut held } else { &mut within };
-            let largest = place.is_none_or(|(other, _): (&Change, _)| other.change_ns() < change.change_ns());
+            let more = |change: &Change| diff.change_ns(self.table(), change);
+            let largest = place.is_none_or(|(other, _): (&Change, _)| more(other) < more(change));
             if largest {
                 *place = Some((change, verdict));
             }
@@ -156,7 +157,8 @@ impl Condition {
     /// If there are none.
     fn about<'d>(&self, diff: &'d Diff) -> Result<Vec<&'d Change>> {
         let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
-        let about: Vec<&Change> = all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
+        let mut about: Vec<&Change> =
+            all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
         let rows = |table| diff.changes.get(table).into_iter().flatten();
         match &self.subject {
             _ if !about.is_empty() => {}
@@ -175,7 +177,22 @@ impl Condition {
             }
             _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text)),
         }
+        if diff.per == Per::Call && !about.is_empty() {
+            // Of wholes that hold other numbers of calls, times of calls alone can be compared, and what is new.
+            about.retain(|change| diff.call_ns(self.table(), change).is_some() || is_on_one_side(change));
+            if about.is_empty() {
+                let why = diff.warnings.first().map_or("", String::as_str);
+                return Err(anyhow!("--fail-on {:?} cannot be judged per call: {why}", self.text));
+            }
+        }
         Ok(about)
+    }
+
+    fn table(&self) -> ChangeTable {
+        match &self.subject {
+            Subject::Step(_) => ChangeTable::Steps,
+            Subject::Any(table) | Subject::Named(table, _) => *table,
+        }
     }
 
     fn unknown(&self, table: ChangeTable, near: &str) -> anyhow::Error {
@@ -190,14 +207,17 @@ impl Condition {
     }
 
     /// What rows are. What is asked for by name is asked of these rows alone, not of all that the table has; a gate fails by any of them.
-    fn verdicts(&self, about: &[&Change], level: f64) -> Vec<Verdict> {
+    fn verdicts(&self, diff: &Diff, about: &[&Change]) -> Vec<Verdict> {
+        let level = diff.options.level;
         let is_named = matches!(self.subject, Subject::Named(..));
         let chance = |change: &&Change| change.p.filter(|_| is_named && change.verdict.is_tested());
         let mut adjusted = any_adjusted(&about.iter().filter_map(chance).collect::<Vec<_>>()).into_iter();
         let verdict = |change: &&Change| {
             let p = chance(change).and_then(|_| adjusted.next());
             match (change.verdict, p) {
-                (Verdict::Slower | Verdict::Noise, Some(p)) if p <= level && change.change_ns() > 0.0 => {
+                (Verdict::Slower | Verdict::Noise, Some(p))
+                    if p <= level && diff.change_ns(self.table(), change) > 0.0 =>
+                {
                     Verdict::Slower
                 }
                 (Verdict::Slower | Verdict::Noise, Some(_)) => Verdict::Noise,
@@ -207,9 +227,10 @@ impl Condition {
         about.iter().map(verdict).collect()
     }
 
-    /// Whether a row that was named is called more often in every step, by more than the limit.
+    /// Whether a row that was named is called more often in every step, by more than the limit. Of windows of other lengths all are.
     fn is_called_more(&self, diff: &Diff, change: &Change) -> bool {
         let has_calls = match self.subject {
+            _ if diff.per == Per::Call => false,
             // Of samples one more is chance.
             Subject::Named(ChangeTable::Functions, _) => diff.functions_by == Some("calls"),
             Subject::Named(..) => true,
@@ -231,8 +252,8 @@ impl Condition {
         steps.filter(|change| change.measure == measure).find(|c| c.before_ns > 0.0 && c.after_ns == 0.0)
     }
 
-    fn is_above(&self, change: &Change) -> bool {
-        match change.percent() {
+    fn is_above(&self, diff: &Diff, change: &Change) -> bool {
+        match diff.percent(self.table(), change) {
             Some(percent) => self.comparison.holds(percent, self.limit),
             None => change.after_ns > 0.0,
         }
@@ -244,9 +265,10 @@ impl Condition {
             (Some(operator), family) => format!("{operator} ({family})"),
             (None, "") if change.measure == Measure::Step => whole.to_owned(),
             (None, "") => format!("{} of {whole}", change.measure.name()),
+            (None, name) if diff.per == Per::Call => format!("a call of {name}"),
             (None, name) => name.to_owned(),
         };
-        let Some(percent) = change.percent() else {
+        let Some(percent) = diff.percent(self.table(), change) else {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
                 Verdict::Noise if !self.is_called_more(diff, change) => "took no such time before, which may be chance",
@@ -269,6 +291,11 @@ impl Condition {
         };
         format!("{}: {what} is {percent:.1} % slower{ends}", self.text)
     }
+}
+
+/// Whether a row is new, or gone.
+fn is_on_one_side(change: &Change) -> bool {
+    matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter)
 }
 
 /// `step` of `train.py: step`: whoever asks for a function may leave its file out.

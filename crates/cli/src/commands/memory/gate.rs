@@ -28,7 +28,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Reads what was asked for: wrong use is said before minutes of reading.
-    pub(super) fn read(args: &MemoryGateArgs, input: &PathBuf) -> Result<Self> {
+    pub(super) fn read(args: &MemoryGateArgs, inputs: &[PathBuf]) -> Result<Self> {
         let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
         if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
             return Err(wrong_use(format!(
@@ -37,7 +37,7 @@ impl Gate {
             )));
         }
         let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
-        let sources = comment_sources(&args.comments, std::slice::from_ref(input))?;
+        let sources = comment_sources(&args.comments, inputs)?;
         let suppressions = Suppressions::read(args.ignore.as_deref(), sources, Vec::new())?;
         Ok(Self { conditions, baseline, suppressions })
     }
@@ -151,7 +151,7 @@ impl Judged {
         common: &Common,
         trace: &MemoryTrace,
     ) -> Result<()> {
-        let text = self.shown(|shown| for_tools(document, shown, Some(&args.input)))?;
+        let text = self.shown(|shown| for_tools(document, shown, args.inputs.first().map(PathBuf::as_path)))?;
         to_output(common, |out| out.write_all(text.as_bytes()))?;
         say_read_report(&session(common, trace).set)
     }

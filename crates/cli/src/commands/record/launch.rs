@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getgid};
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -13,8 +13,8 @@ use signal_hook::low_level::siginfo::Cause;
 use stackline_ingest::recording::Signaled;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,11 +26,7 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "there is no command")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
     let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .spawn()
-        .map_err(|error| not_started(program, &error))?;
+    let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     // The command was told to ignore these, too (`nohup`), and may have a handler for them all the same.
     for signal in PASSED_ON.into_iter().filter(|&signal| is_ignored(signal)) {
@@ -57,6 +53,17 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     handle.close();
     let _ = forwarder.join();
     Ok((pid.as_raw().cast_unsigned(), ended?))
+}
+
+/// Starts the command with signals as they are here. `posix_spawn` of glibc would leave 32 and 33 ignored in it and in all that it starts;
+/// where a group is to be set, the own one, a plain fork takes its place. Some sandboxes refuse that.
+fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Child> {
+    let command = || {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
+        command
+    };
+    command().gid(getgid().as_raw()).spawn().or_else(|_| command().spawn())
 }
 
 /// The signal that ended a process, if one did.

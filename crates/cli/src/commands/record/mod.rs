@@ -148,7 +148,7 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),
-        command_line(next, &[PathBuf::from(run)]),
+        command_line(next, &[PathBuf::from(run)], &[]),
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::commands::how_it_ended::how_it_ended;
+use crate::failure::command_line;
 use anyhow::Result;
 use stackline_analyze::calls::{fold_imports, source_lines_and_imports};
 use stackline_analyze::findings::{Options, Others, find_in_calls, step_time};
@@ -11,12 +12,13 @@ use stackline_present::human;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// The report of a recording in the mode that keeps sums of calls.
+/// The report of a recording in the mode that keeps sums of calls, of one rank or all.
 ///
 /// # Errors
-/// If it cannot be read.
-pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
-    let (tree, name) = (fold_imports(run.profile()?), run.name());
+/// If it cannot be read, or has no such rank.
+pub(in crate::commands) fn of_calls(run: &Run, rank: Option<i64>) -> Result<String> {
+    let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], rank))?;
+    let (tree, name) = (fold_imports(tree), run.name());
     let mut out = format!(
         "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
          they say predicted.\n"
@@ -33,8 +35,9 @@ pub(in crate::commands) fn of_calls(run: &Run) -> Result<String> {
     }
     lines(&tree, &mut out);
     // Where findings cannot be told, the command for them fails.
-    let findings = if found.is_ok() { format!("stackline findings {name}, ") } else { String::new() };
-    Ok(cut(out, &format!("{findings}stackline calls {name} --lines")))
+    let findings =
+        if found.is_ok() { format!("{}, ", command_line("findings", run.inputs(), &[])) } else { String::new() };
+    Ok(cut(out, &format!("{findings}{} --lines", command_line("calls", run.inputs(), &[]))))
 }
 
 /// The lines of Python that take most time themselves.

@@ -3,6 +3,7 @@
 use super::{FINDINGS, KERNELS, NAME, TITLE, cut, gain, short};
 use crate::args::{Cli, Command};
 use crate::commands::memory;
+use crate::failure::command_line;
 use anyhow::Result;
 use clap::Parser;
 use stackline_analyze::findings::{Finding, Findings, Options};
@@ -41,9 +42,9 @@ pub(in crate::commands) fn of_memory(run: &Run) -> Result<String> {
     let found = stackline_engine::findings_of_memory(&trace, &Options::default(), &|_| true);
     findings_of(&found, &mut out);
     last.into_iter().for_each(|table| rows(table, &mut out));
-    let path = path.display();
-    let findings = if found.findings.is_empty() { String::new() } else { format!(", stackline findings {path}") };
-    Ok(cut(out, &format!("stackline memory {path}{findings}")))
+    let [memory, findings] = ["memory", "findings"].map(|command| command_line(command, run.inputs(), &[]));
+    let findings = if found.findings.is_empty() { String::new() } else { format!(", {findings}") };
+    Ok(cut(out, &format!("{memory}{findings}")))
 }
 
 /// Whether a table stands before the findings.

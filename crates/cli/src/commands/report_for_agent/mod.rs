@@ -8,10 +8,13 @@ mod ranks;
 pub(super) use calls::of_calls;
 pub(super) use memory::of_memory;
 
+use super::how_it_ended::how_it_ended;
+use crate::args::{SourceArgs, options_for};
 use crate::failure::command_line;
 use crate::session::Session;
 use crate::view::{number, rows, text};
 use anyhow::Result;
+use ranks::Summed;
 use stackline_analyze::Scope;
 use stackline_analyze::findings::{Finding, Findings, RankTimes};
 use stackline_analyze::kernel_type::KernelType;
@@ -60,10 +63,13 @@ const LENGTHS: [Lengths; 7] = [
 ];
 
 /// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
-pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content) -> String {
+pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
     let found = super::findings::of_session(session, run);
-    let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, content, &found, *lengths));
-    let [findings, report] = ["findings", "report"].map(|command| command_line(command, run.inputs()));
+    let work = Work::of(session, content);
+    let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, (content, &work), &found, *lengths));
+    let options = |command| options_for(command, session.common, Some(source));
+    let more = |command| command_line(command, run.inputs(), &options(command));
+    let [findings, report] = ["findings", "report"].map(more);
     let more = format!("{findings}, {report} --format json");
     let fitting = first_that(all, |text| text.len() + more.len() + ROOM <= MOST);
     cut(fitting, &more)
@@ -84,27 +90,49 @@ fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) 
     last
 }
 
-fn text_of_lengths(session: &Session<'_>, content: &Content, found: &Result<Findings>, lengths: Lengths) -> String {
+/// What is summed over all operations: once, whatever the length of lines.
+struct Work<'t> {
+    gpu_time: String,
+    kernels: Option<Kernels>,
+    operators: Vec<Summed<'t>>,
+}
+
+impl<'t> Work<'t> {
+    fn of(session: &Session<'_>, content: &'t Content) -> Self {
+        let find = |name: &str| content.tables.iter().find(|table| table.name == name).filter(|table| table.rows() > 0);
+        let mut gpu_time = String::new();
+        if let Some(time) = find("gpu_time") {
+            ranks::gpu_time(time, &mut gpu_time);
+        }
+        let kernels = find("gpu_kernels").map(|kernels| Kernels::of(kernels, session));
+        let operators = find("operators").filter(|_| kernels.is_none());
+        let operators = operators.map(|table| ranks::by_name(table, &["host_self_us", "calls"])).unwrap_or_default();
+        Self { gpu_time, kernels, operators }
+    }
+}
+
+fn text_of_lengths(
+    session: &Session<'_>,
+    (content, work): (&Content, &Work<'_>),
+    found: &Result<Findings>,
+    lengths: Lengths,
+) -> String {
     let mut out = String::from(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
     head(session, content, lengths, &mut out);
-    let find = |name: &str| content.tables.iter().find(|table| table.name == name).filter(|table| table.rows() > 0);
-    if let Some(time) = find("gpu_time") {
-        ranks::gpu_time(time, &mut out);
-    }
+    out.push_str(&work.gpu_time);
     match found {
         Ok(found) => findings_of(found, lengths, &mut out),
         Err(error) => {
             let _ = writeln!(out, "\nFindings: none could be looked for: {}", short(&error.to_string(), 2 * TITLE));
         }
     }
-    if let Some(kernels) = find("gpu_kernels") {
-        kernels_of(kernels, session, lengths, &mut out);
-    }
-    if let (None, Some(operators)) = (find("gpu_kernels"), find("operators")) {
-        operators_of(operators, session.infos.len(), lengths, &mut out);
+    if let Some(kernels) = &work.kernels {
+        kernels.write(lengths, &mut out);
+    } else if !work.operators.is_empty() {
+        operators_of(&work.operators, session.infos.len(), lengths, &mut out);
     }
     out
 }
@@ -128,11 +156,16 @@ fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut St
         );
     }
     more(session.infos.len(), lengths.ranks, "traces", out);
-    steps(content.tables.iter().find(|table| table.name == "steps_spread"), lengths.ranks, out);
+    let spread = content.tables.iter().find(|table| table.name == "steps_spread").filter(|table| table.rows() > 0);
+    steps(spread, lengths.ranks, out);
     for path in content.paths.iter().take(lengths.ranks) {
         let _ = writeln!(out, "{}", stackline_present::terminal::clean(&path.line));
     }
     more(content.paths.len(), lengths.ranks, "critical paths", out);
+    let ended = how_it_ended(session.set.traces.iter().map(|trace| &trace.report));
+    for line in ended.lines().take(lengths.ranks) {
+        let _ = writeln!(out, "{}", short(&name(line), lengths.uncovered));
+    }
     // The same of several traces is said once.
     let mut problems: Vec<(&str, u64)> = Vec::new();
     for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems) {
@@ -253,39 +286,57 @@ fn summed_over(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
 
-fn kernels_of(kernels: &Table, session: &Session<'_>, lengths: Lengths, out: &mut String) {
-    let traces = &session.set.traces;
-    let is_work = |row: &usize| text(kernels, "kind", *row) != Some(KernelType::Other.name());
-    let (work, others): (Vec<usize>, Vec<usize>) = (0..kernels.rows()).partition(is_work);
-    let waits: f64 = others.iter().filter_map(|row| number(kernels, "total_ns", *row)).sum();
-    let kernels = &rows(kernels, &work);
-    let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
-    let _ = writeln!(
-        out,
-        "\nKernels by time{} (share of all GPU work{left_out}; input shapes of the operator that launched most of it):",
-        summed_over(traces.len())
-    );
-    let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
-    let all: f64 = kernels.iter().map(|kernel| kernel.sums[0]).sum();
-    let kernels = &kernels[..kernels.len().min(KERNELS)];
-    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name).collect();
-    let shapes = shapes(traces, session.scope, &names);
-    for (kernel, shown) in kernels.iter().zip(names::apart(&names, lengths.name)) {
-        let shape = shapes.get(kernel.name);
-        let shape = shape.map_or_else(String::new, |shape| format!(", shapes {}", short(shape, lengths.shape)));
-        let _ = writeln!(
-            out,
-            "- {shown}: {}, {:.1} %, {} calls{shape}",
-            human::duration(kernel.sums[0] as i64),
-            100.0 * kernel.sums[0] / all.max(1.0),
-            kernel.sums[1],
+/// The kernels that take most time.
+struct Kernels {
+    head: String,
+    rows: Vec<Kernel>,
+}
+
+struct Kernel {
+    name: String,
+    cost: String,
+    shape: Option<String>,
+}
+
+impl Kernels {
+    fn of(kernels: &Table, session: &Session<'_>) -> Self {
+        let traces = &session.set.traces;
+        let is_work = |row: &usize| text(kernels, "kind", *row) != Some(KernelType::Other.name());
+        let (work, others): (Vec<usize>, Vec<usize>) = (0..kernels.rows()).partition(is_work);
+        let waits: f64 = others.iter().filter_map(|row| number(kernels, "total_ns", *row)).sum();
+        let kernels = &rows(kernels, &work);
+        let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
+        let head = format!(
+            "Kernels by time{} (share of all GPU work{left_out}; input shapes of the operator that launched most of it):",
+            summed_over(traces.len())
         );
+        let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
+        let all: f64 = kernels.iter().map(|kernel| kernel.sums[0]).sum();
+        let kernels = &kernels[..kernels.len().min(KERNELS)];
+        let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name).collect();
+        let shapes = shapes(traces, session.scope, &names);
+        let row = |kernel: &Summed<'_>| {
+            let (ns, count) = (kernel.sums[0], kernel.sums[1]);
+            let cost = format!("{}, {:.1} %, {count} calls", human::duration(ns as i64), 100.0 * ns / all.max(1.0));
+            Kernel { name: kernel.name.to_owned(), cost, shape: shapes.get(kernel.name).cloned() }
+        };
+        Self { head, rows: kernels.iter().map(row).collect() }
+    }
+
+    fn write(&self, lengths: Lengths, out: &mut String) {
+        let _ = writeln!(out, "\n{}", self.head);
+        let names: Vec<&str> = self.rows.iter().map(|kernel| kernel.name.as_str()).collect();
+        for (kernel, shown) in self.rows.iter().zip(names::apart(&names, lengths.name)) {
+            let shape = kernel.shape.as_ref();
+            let shape = shape.map_or_else(String::new, |shape| format!(", shapes {}", short(shape, lengths.shape)));
+            let _ = writeln!(out, "- {shown}: {}{shape}", kernel.cost);
+        }
     }
 }
 
-fn operators_of(operators: &Table, traces: usize, lengths: Lengths, out: &mut String) {
+fn operators_of(operators: &[Summed<'_>], traces: usize, lengths: Lengths, out: &mut String) {
     let _ = writeln!(out, "\nOperators by own CPU time{}:", summed_over(traces));
-    for operator in ranks::by_name(operators, &["host_self_us", "calls"]).iter().take(KERNELS) {
+    for operator in operators.iter().take(KERNELS) {
         let (name, us, calls) = (short(operator.name, lengths.name), operator.sums[0], operator.sums[1]);
         let _ = writeln!(out, "- {name}: {us:.0} us, {calls} calls");
     }

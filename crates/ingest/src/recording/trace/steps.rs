@@ -4,7 +4,7 @@
 use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
 use crate::resolve::optimizer_cycles::{self, Kinds};
-use crate::resolve::steps::NEXT_BATCH;
+use crate::resolve::optimizer_steps::NEXT_BATCH;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use stackline_model::names::{COLLECTION, IMPORTS, STEP_PREFIX};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};

@@ -2,13 +2,15 @@
 
 use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Per, Verdict};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 
 /// A comparison as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
     let counts = if shown.diff.per == Per::Call { "other numbers of calls: " } else { "" };
-    let mut out = format!("### Stackline: {counts}{}\n\n", escaped(&headline(shown)));
+    // Without any spread the headline says so.
+    let tested = if shown.diff.method == Method::Steps { " (one run each: not tested from run to run)" } else { "" };
+    let mut out = format!("### Stackline: {counts}{}{tested}\n\n", escaped(&headline(shown)));
     for warning in shown.diff.lost.iter().chain(&shown.diff.warnings) {
         out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
     }

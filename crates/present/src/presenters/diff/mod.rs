@@ -109,10 +109,11 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// How many rows of a table could not be tested because times of them are lost.
+    /// How many rows of a table could not be tested because times of them are lost, or calls of them not counted.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
-        let counts = !self.diff.lost.is_empty() && self.diff.method != Method::None;
+        let is_told = !self.diff.lost.is_empty() || self.diff.per == Per::Call;
+        let counts = is_told && self.diff.method != Method::None;
         if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
     }
 
@@ -131,7 +132,8 @@ impl Shown<'_> {
     fn recounts(&self, table: ChangeTable) -> Option<String> {
         // Paths end in the same operators; functions are many.
         let told_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
-        let all = if told_elsewhere { Vec::new() } else { self.recounted(table) };
+        // Of windows of other lengths all are.
+        let all = if told_elsewhere || self.diff.per == Per::Call { Vec::new() } else { self.recounted(table) };
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let one = |change: &&Change| {
             let rank = if self.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };

@@ -27,9 +27,13 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&details(finding));
     }
     let uncovered = uncovered(found);
-    if let [head, groups @ ..] = &uncovered[..] {
-        out.push_str(&format!("{}\n\n", escaped(head)));
-        out.extend(groups.iter().map(|line| format!("- {}\n", escaped(line.trim_start_matches("- ")))));
+    for (at, line) in uncovered.iter().enumerate() {
+        match line.strip_prefix("- ") {
+            Some(group) => out.push_str(&format!("- {}\n", escaped(group))),
+            None => out.push_str(&format!("{}{}\n\n", if at > 0 { "\n" } else { "" }, escaped(line))),
+        }
+    }
+    if !uncovered.is_empty() {
         out.push('\n');
     }
     out.extend(found.notes.iter().map(|note| format!("- Note: {}.\n", escaped(note))));

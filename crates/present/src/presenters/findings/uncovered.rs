@@ -10,14 +10,23 @@ const NEARLY_ALL: f64 = 0.9;
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;
 
-/// What no finding is about: a sentence, and a line for each group; nothing where findings cover what is large.
+/// What no finding is about: a sentence, and a line (`- `) for each group; of several ranks a second sentence before the groups of others
+/// than the slowest. Nothing where findings cover what is large.
 pub fn uncovered(found: &Findings) -> Vec<String> {
-    let groups = &found.uncovered.groups;
-    if groups.is_empty() {
-        return Vec::new();
-    }
+    let is_others = |group: &&LargeGroup| !of_other_rank(found, group).is_empty();
+    let (others, own): (Vec<_>, Vec<_>) = found.uncovered.groups.iter().partition(is_others);
+    let lines = |head: String, groups: Vec<&LargeGroup>| {
+        let head = Some(head).filter(|_| !groups.is_empty());
+        head.into_iter().chain(groups.into_iter().map(|group| format!("- {}", line(found, group)))).collect::<Vec<_>>()
+    };
+    let of_others = lines("Large on other ranks, and no rule covers it:".to_owned(), others);
+    lines(head(found), own).into_iter().chain(of_others).collect()
+}
+
+/// What is said before groups of a single rank, or of the slowest one.
+fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
-    let head = match found.uncovered.is_most() {
+    match found.uncovered.is_most() {
         true if found.findings.is_empty() => match of_slowest(found).as_str() {
             "" => "No rule covers it; most time is in:".to_owned(),
             rank => format!("No rule covers it; most time{rank}, is in:"),
@@ -33,8 +42,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
             "" => "Large, and no rule covers it:".to_owned(),
             rank => format!("Large{rank}, and no rule covers it:"),
         },
-    };
-    std::iter::once(head).chain(groups.iter().map(|group| format!("- {}", line(found, group)))).collect()
+    }
 }
 
 fn line(found: &Findings, group: &LargeGroup) -> String {
@@ -45,17 +53,11 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
     let (of_window, of_path) = (group.percent, group.path_percent);
     let all = whole(found);
-    let is_of_window = match group.kind {
-        LargeKind::Call => of_window > of_path || group.is_wait(),
-        kind => kind == LargeKind::Frame && !found.is_of_calls || group.is_wait() && kind.is_of_events(),
-    };
-    let place = match group.place_percent.map(|there| there / of_window) {
+    // Of the share that is told first.
+    let share = if group.is_of_window() { of_window } else { of_path };
+    let place = match group.place_percent {
         _ if !is_place => String::new(),
-        // Of the share that is told first.
-        Some(part) if part < NEARLY_ALL => {
-            let there = part * if is_of_window { of_window } else { of_path };
-            format!(", the largest part at {place} with {there:.0} %")
-        }
+        Some(there) if there < NEARLY_ALL * share => format!(", the largest part at {place} with {there:.0} %"),
         _ => format!(" at {place}"),
     };
     // A call that waits is not on the path: what it waits for is.

@@ -2,9 +2,9 @@
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
-use crate::critical_path::gpu_calls::CallKind;
 use crate::critical_path::streams::LastOfTwo;
 use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::CallKind;
 
 /// For each operation the one of another stream of its device that ended last before it started.
 pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {

@@ -2,9 +2,10 @@
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NONE, NodeKind};
-use crate::critical_path::gpu_calls::{CallKind, CallKinds};
+use crate::critical_path::call_kind_cache::CallKindCache;
 use crate::critical_path::gpu_order::Reason;
 use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 
 /// A stretch of a thread: lane, from, to, in ns since the base.
@@ -35,7 +36,7 @@ pub(super) struct Index {
     /// Per node whether another thread waits for it.
     pub(super) releases_thread: Vec<bool>,
     /// What each call does.
-    pub(super) calls: CallKinds,
+    pub(super) calls: CallKindCache,
 }
 
 impl Index {
@@ -72,7 +73,7 @@ impl Index {
             launched_by: FxHashMap::default(),
             sync_nodes,
             releases_thread,
-            calls: CallKinds::new(trace),
+            calls: CallKindCache::new(trace),
         };
         index.add_launches(trace);
         index

@@ -6,10 +6,10 @@ use super::index::{Launched, Stretch};
 use super::replay::GONE;
 use super::selector::Selector;
 use crate::critical_path::CriticalPathError;
-use crate::critical_path::gpu_calls::CallKind;
 use crate::critical_path::gpu_order::Reason;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::FxHashSet;
+use stackline_model::gpu_calls::CallKind;
 
 impl Applier<'_, '_> {
     /// The kernels that a stretch launches one by one on its first stream become one, in place of the first.

@@ -12,6 +12,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::kind_of_name;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, RECORDING, StrId};
 
@@ -204,7 +205,7 @@ fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
     let blocking = index.sync_nodes.iter().filter(|(node, _)| what == What::Sync || waited(*node));
     let mut calls: Vec<EventId> = blocking.map(|(_, call)| *call).filter(|c| c.is_some()).collect();
     if what == What::Sync {
-        for (name, _) in names(exact, |name| crate::critical_path::gpu_calls::kind_of_name(name).is_some()) {
+        for (name, _) in names(exact, |name| kind_of_name(name).is_some()) {
             calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(exact.trace, e)));
         }
     }

@@ -24,6 +24,7 @@ mod thread;
 mod uncovered;
 mod unseen;
 
+use crate::calls::ranks_of_calls;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::price::scaled;
 use crate::findings::rank::{order, within_step, words_for};
@@ -121,7 +122,7 @@ pub fn find_in_calls(
     }
     let merged = steps::with_steps_as_one(tree);
     let tree = merged.as_ref().unwrap_or(tree);
-    let known = ranks::of(tree);
+    let known = ranks_of_calls(tree);
     let found = match rank {
         None if known.len() > 1 => ranks::find(tree, known, options, keep),
         _ => of_rank(tree, rank, options, keep),
@@ -216,7 +217,7 @@ fn without_times() -> Findings {
 
 fn no_times(tree: &CallTree, rank: Option<i64>) -> NoCalls {
     if let Some(rank) = rank {
-        let known = ranks::of(tree);
+        let known = ranks_of_calls(tree);
         if !known.contains(&rank) {
             return NoCalls::NoRank(rank, known);
         }

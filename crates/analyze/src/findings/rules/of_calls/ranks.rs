@@ -8,14 +8,6 @@ use stackline_model::CallTree;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The ranks of a tree, ascending.
-pub(super) fn of(tree: &CallTree) -> Vec<i64> {
-    let mut known: Vec<i64> = tree.processes.iter().filter_map(|process| process.rank.map(i64::from)).collect();
-    known.sort_unstable();
-    known.dedup();
-    known
-}
-
 /// What is found on any of these ranks.
 pub(super) fn find(
     tree: &CallTree,

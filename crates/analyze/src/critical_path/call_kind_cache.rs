@@ -1,12 +1,12 @@
-//! What the calls of a trace do to the order of work, by their names.
+//! Cache of [`kind_of_name`] for the names of one trace.
 
-pub use stackline_model::gpu_calls::{CallKind, kind_of_name};
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace};
 
-/// Kind per name of a trace, looked up once.
-pub(crate) struct CallKinds(Vec<Option<CallKind>>);
+/// What calls do to the order of work, per name of a trace, each looked up once.
+pub(crate) struct CallKindCache(Vec<Option<CallKind>>);
 
-impl CallKinds {
+impl CallKindCache {
     pub(crate) fn new(trace: &Trace) -> Self {
         Self(trace.strings.iter().map(kind_of_name).collect())
     }

@@ -1,0 +1,170 @@
+//! Several files of memory: of the ranks of a job, or of one program over time.
+
+use crate::common;
+use crate::memory_diff::snapshot;
+
+use common::{failure, run, stackline, stdout};
+use serde_json::Value;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+fn tables(args: &[&str]) -> Value {
+    let document: Value = serde_json::from_str(&stdout(&[args, &["--format", "json"]].concat())).unwrap();
+    document["tables"].clone()
+}
+
+/// What is said for people, in one line: it is wrapped.
+fn words(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn column(table: &Value, name: &str) -> Vec<Value> {
+    table["rows"].as_array().unwrap().iter().map(|row| row[name].clone()).collect()
+}
+
+/// Four ranks, of which the third one holds 24 MiB more at line 7; files of settings lie beside them.
+fn ranks(folder: &Path) {
+    std::fs::create_dir_all(folder.join("step_10")).unwrap();
+    for rank in 0..4 {
+        let more = if rank == 2 { 32 } else { 8 };
+        snapshot(folder, &format!("step_10/rank{rank}_snapshot.json"), &[(3, 40), (5, 10), (7, more)]);
+    }
+    std::fs::write(folder.join("config.json"), r#"{"lr": 0.1}"#).unwrap();
+}
+
+#[test]
+fn ranks_are_rows_and_the_odd_one_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let path = folder.path().to_str().unwrap();
+    for command in ["memory", "report"] {
+        let output = run(&[command, path]);
+        let (told, said) = (words(&output.stdout), words(&output.stderr));
+        assert!(output.status.success(), "{said}");
+        assert!(told.contains("4 ranks of a job, a file each; the median peak is 58.00 MiB."), "{told}");
+        assert!(told.contains("Rank 2 differs most: its peak is 82.00 MiB (+41.4 %)"), "{told}");
+        assert!(told.contains("train.py:7 step, 32.00 MiB beside 8192 KiB"), "{told}");
+        assert!(said.contains("Next: stackline memory ") && said.ends_with("rank2_snapshot.json"), "{said}");
+    }
+    let told = tables(&["memory", path]);
+    let ranks = &told["memory_ranks"];
+    assert_eq!(column(ranks, "rank"), [0, 1, 2, 3]);
+    assert_eq!(column(ranks, "bytes"), [58 * MIB, 58 * MIB, 82 * MIB, 58 * MIB]);
+    assert_eq!(
+        column(ranks, "owners")[2],
+        "train.py:3 step 40.00 MiB, train.py:7 step 32.00 MiB, train.py:5 step 10.00 MiB"
+    );
+    let difference = &told["memory_rank_difference"];
+    assert_eq!(
+        (column(difference, "place"), column(difference, "change")),
+        (vec!["train.py:7 step".into()], vec![(24 * MIB).into()])
+    );
+    // One of them, as its file.
+    let of_file = tables(&["memory", folder.path().join("step_10/rank2_snapshot.json").to_str().unwrap()]);
+    assert_eq!(tables(&["memory", path, "--rank", "2"]), of_file);
+    let (code, said) = failure(&["memory", path, "--rank", "4"]);
+    assert!(code == Some(2) && said.contains("rank 4 is not in the input; it has ranks 0 to 3"), "{said}");
+    let (code, said) = failure(&["memory", path, "--curve"]);
+    assert!(code == Some(2) && said.contains("--curve") && said.contains("rank0_snapshot.json"), "{said}");
+}
+
+/// A later step of each rank stands for it; ranks that are alike are no finding.
+#[test]
+fn the_last_file_of_a_rank_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    std::fs::create_dir_all(folder.path().join("step_100")).unwrap();
+    for rank in 0..4 {
+        snapshot(folder.path(), &format!("step_100/rank{rank}_snapshot.json"), &[(3, 40)]);
+    }
+    let told = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
+    assert!(told.contains("No rank's peak differs from it by 1 % or more."), "{told}");
+    assert!(told.contains("the last one is shown (4 left out)") && told.contains("step_100/rank3"), "{told}");
+}
+
+/// Files without ranks are a series, in the order of the numbers in their names; one line grows each time.
+#[test]
+fn files_over_time_tell_growth_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (step, leaked) in [(5, 2), (50, 4), (100, 6)] {
+        snapshot(folder.path(), &format!("snapshot_{step}.json"), &[(3, 40), (9, leaked), (11, 10 - leaked / 2)]);
+    }
+    let path = folder.path().to_str().unwrap();
+    let told = tables(&["memory", path]);
+    assert_eq!(column(&told["memory_series"], "file"), ["snapshot_5.json", "snapshot_50.json", "snapshot_100.json"]);
+    assert_eq!(column(&told["memory_series"], "bytes"), [51 * MIB, 52 * MIB, 53 * MIB]);
+    let growth = &told["memory_growth"];
+    assert_eq!(column(growth, "place"), ["train.py:9 step", "train.py:11 step"]);
+    assert_eq!(column(growth, "change"), [4 * 1_048_576, -2 * 1_048_576]);
+    assert_eq!(column(growth, "grows"), [2, 0]);
+    let output = run(&["report", path]);
+    let (shown, said) = (words(&output.stdout), words(&output.stderr));
+    assert!(shown.contains("3 files of memory as a series in time"), "{shown}");
+    assert!(shown.contains("Most growth: train.py:9 step, 2048 KiB to 6144 KiB; it grows in 2 of 2 steps"), "{shown}");
+    assert!(said.contains("Next: stackline diff ") && said.ends_with("snapshot_100.json"), "{said}");
+    // The same files one by one.
+    let files = [5, 50, 100].map(|step| folder.path().join(format!("snapshot_{step}.json")).display().to_string());
+    let named: Vec<&str> = std::iter::once("memory").chain(files.iter().map(String::as_str)).collect();
+    assert_eq!(column(&tables(&named)["memory_growth"], "change"), [4 * 1_048_576, -2 * 1_048_576]);
+    let (code, said) = failure(&["memory", path, "--rank", "0"]);
+    assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+}
+
+/// Each file has a device of its own: the ranks of one machine.
+#[test]
+fn devices_tell_ranks_where_names_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, name) in ["a.json", "b.json"].into_iter().enumerate() {
+        let path = snapshot(folder.path(), name, &[(3, 40)]);
+        let mut moved: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        (0..at).for_each(|_| moved["device_traces"].as_array_mut().unwrap().insert(0, Value::Array(Vec::new())));
+        std::fs::write(&path, moved.to_string()).unwrap();
+    }
+    let told = tables(&["memory", folder.path().to_str().unwrap()]);
+    assert_eq!(column(&told["memory_ranks"], "rank"), [0, 1]);
+    assert_eq!(column(&told["memory_ranks"], "file"), ["a.json", "b.json"]);
+}
+
+/// What cannot be read does not take the others away, and is named.
+#[test]
+fn a_damaged_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    std::fs::write(folder.path().join("step_10/rank9_snapshot.pickle"), b"\x80\x04\x95\x10\x00").unwrap();
+    let told = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
+    assert!(
+        told.contains("4 ranks of a job") && told.contains("skipped 1 × a file of the archive or directory"),
+        "{told}"
+    );
+}
+
+/// Archives and folders of memory are imported beside traces.
+#[test]
+fn archives_and_folders_are_imported_beside_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = common::write_sample(folder.path(), 0);
+    let snapshots = folder.path().join("snapshots");
+    std::fs::create_dir_all(&snapshots).unwrap();
+    for (name, mib) in [("one.json", 4), ("two.json", 8)] {
+        snapshot(&snapshots, name, &[(3, mib)]);
+    }
+    for (name, more) in [("one.tar", vec!["one.json"]), ("both.tar.gz", vec!["one.json", "two.json"])] {
+        let mut tar = std::process::Command::new("tar");
+        tar.arg(if name.ends_with("gz") { "-czf" } else { "-cf" })
+            .arg(folder.path().join(name))
+            .arg("-C")
+            .arg(&snapshots);
+        assert!(tar.args(more).status().unwrap().success());
+    }
+    for (input, traces, peak) in [("one.tar", 0, 4), ("both.tar.gz", 2, 4), ("snapshots", 2, 4)] {
+        let target = folder.path().join(format!("{input}.stackline"));
+        let (input, target) = (folder.path().join(input), target.to_str().unwrap());
+        stdout(&["import", &trace, input.to_str().unwrap(), "-o", target]);
+        assert!(stdout(&["steps", target]).contains("steps"));
+        let output = stackline(&["memory", target]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(told.contains(&format!("{peak}.00 MiB")) || told.contains(&format!(" {peak}096 ")), "{told}");
+        assert_eq!(told.contains(&format!("1 of {traces} memory traces here")), traces > 0, "{told}");
+    }
+}

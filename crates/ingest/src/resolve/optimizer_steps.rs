@@ -1,0 +1,151 @@
+//! Steps that end with spans of optimizers.
+
+use super::optimizer_cycles::{self, Kinds};
+use super::steps::{is_span, span};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use stackline_model::{EventId, EventKind, Step, StrId, Trace, TrackId, names};
+use std::cmp::Reverse;
+use std::hash::BuildHasher;
+
+/// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes
+/// again. They are those of the process's thread that has most of them, and each begins where the one before ended. The first
+/// one begins where the thread first did what the second step begins with; it is left out if the recording begins in it.
+pub(super) fn up_to_each(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
+    let track = |event: EventId| trace.events.track[event.index()];
+    let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
+    marks.iter().for_each(|&event| *counts.entry(track(event)).or_default() += 1);
+    let Some(busiest) = counts.into_iter().max_by_key(|&(of, count)| (count, Reverse(of))).map(|(of, _)| of) else {
+        return Vec::new();
+    };
+    let mut spans: Vec<EventId> = Vec::new();
+    for &event in marks.iter().filter(|&&event| track(event) == busiest) {
+        // An optimizer may call another one.
+        if spans.last().is_none_or(|&last| trace.events.start[event.index()] >= trace.events.end(last)) {
+            spans.push(event);
+        }
+    }
+    let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
+    let ends: Vec<i64> = spans.iter().map(|&event| trace.events.end(event)).collect();
+    let batches = batches(trace, busiest);
+    let last = optimizer_cycles::ends(&names, || Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
+    let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
+    let ends = optimizer_cycles::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
+    let [one, two, ..] = ends[..] else { return Vec::new() };
+    let mut start = begin(trace, &spans, one, two);
+    let step = |(number, (event, end)): (i64, (EventId, i64))| {
+        start.replace(end).map(|start| Step { number, event, start, end })
+    };
+    (0..).zip(marks.into_iter().zip(ends)).filter_map(step).collect()
+}
+
+/// What distinguishes optimizers of one class, for each of these spans of a thread, as one number: names and shapes of the operators in
+/// it, and without shapes the backward nodes that ran since the span before it.
+fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
+    let mut contents = operators(trace, track, spans);
+    if trace.key("Input Dims").is_none() {
+        let nodes = backward_nodes(trace, track, spans);
+        contents.iter_mut().zip(nodes).for_each(|(content, nodes)| *content = content.wrapping_add(nodes));
+    }
+    contents
+}
+
+/// Names and numbers of the backward nodes of the thread's process between the start of each span and that of the one before it.
+fn backward_nodes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
+    let process = trace.tracks.pid(track);
+    let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
+    let is_node: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(names::BACKWARD_NODE)).collect();
+    let mut contents = vec![0_u64; spans.len()];
+    for event in trace.events.ids() {
+        let (row, name) = (event.index(), trace.events.name[event.index()]);
+        if is_node[name.index()] && trace.tracks.pid(trace.events.track[row]) == process {
+            let at = starts.partition_point(|&start| start <= trace.events.start[row]);
+            if let Some(content) = contents.get_mut(at) {
+                *content = content.wrapping_add(FxBuildHasher.hash_one(name));
+            }
+        }
+    }
+    contents
+}
+
+fn operators(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
+    let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
+    let shapes = trace.attr("Input Dims");
+    let mut contents = vec![0_u64; spans.len()];
+    let is_operator =
+        |event: &EventId| trace.events.track[event.index()] == track && trace.kind(*event) == EventKind::Operator;
+    for event in trace.events.ids().filter(is_operator) {
+        let (start, end) = span(trace, event);
+        if let Some(at) = starts.partition_point(|&from| from <= start).checked_sub(1)
+            && end <= trace.events.end(spans[at])
+        {
+            let shape = shapes.get(event).map(|value| value.as_str(&trace.strings));
+            contents[at] = contents[at].wrapping_add(FxBuildHasher.hash_one((trace.events.name[event.index()], shape)));
+        }
+    }
+    contents
+}
+
+/// When a thread asks a loader for its batches, in time order.
+fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
+    let is_batch = |event: &EventId| {
+        trace.events.track[event.index()] == track
+            && is_span(trace, *event)
+            && trace.strings.get(trace.events.name[event.index()]).starts_with(NEXT_BATCH)
+    };
+    let mut starts: Vec<i64> = trace.events.ids().filter(is_batch).map(|e| trace.events.start[e.index()]).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// What names of spans begin with in which a program waits for the next batch of a loader.
+pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
+/// So many events in a row say where in a step they are.
+const ROW: usize = 3;
+/// The first events of a step may have no match in one before it, such as those that follow the optimizer of another step; so many
+/// are tried.
+const MOST_TRIED: usize = 64;
+
+/// When the step began that ends at `one`: where its thread did what begins the step from `one` to `two`. None if the recording begins
+/// later.
+fn begin(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
+    let events = operations(trace, spans, (one, two));
+    let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
+    let row = ROW.min(step.len()).max(1);
+    let is_alike = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
+        one.iter().map(|(_, name)| name).eq(other.iter().map(|(_, name)| name))
+    };
+    // Of several (a step may take several batches) the one that is as far from the end as in the next step.
+    let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
+        let length = step.len() - at;
+        let rows = before.windows(row).enumerate().filter(|(_, other)| is_alike(window, other));
+        let found = rows.map(|(found, _)| found).min_by_key(|found| (before.len() - found).abs_diff(length))?;
+        Some((found, at))
+    })?;
+    // A first step may do less: there are no gradients to be zeroed yet.
+    let is_whole = 4 * (before.len() - found) >= 3 * (step.len() - at);
+    is_whole.then(|| before[found].0)
+}
+
+/// Starts and names of what the thread of these spans of optimizers does up to the end `two` of a step that begins at `one`, in time order,
+/// as far as each step does the same: a first one also makes the optimizer's state, allocates memory and loads kernels.
+fn operations(trace: &Trace, spans: &[EventId], (one, two): (i64, i64)) -> Vec<(i64, StrId)> {
+    let Some(track) = spans.first().map(|&first| trace.events.track[first.index()]) else { return Vec::new() };
+    let start = |event: EventId| trace.events.start[event.index()];
+    let events: Vec<EventId> =
+        trace.track_events(track).iter().copied().filter(|&e| is_span(trace, e) && start(e) < two).collect();
+    let has_operators = events.iter().any(|&event| trace.kind(event) == EventKind::Operator);
+    let is_operation = |event: &EventId| match trace.kind(*event) {
+        EventKind::PythonFunction => false,
+        kind => !(has_operators && (kind.is_api_call() || kind == EventKind::Overhead)),
+    };
+    let is_outside = |event: &EventId| {
+        let around = spans.partition_point(|&around| start(around) <= start(*event)).checked_sub(1);
+        around.is_none_or(|at| spans[at] == *event || trace.events.end(*event) > trace.events.end(spans[at]))
+    };
+    let all: Vec<EventId> = events.into_iter().filter(is_operation).collect();
+    let outside: Vec<EventId> = all.iter().copied().filter(is_outside).collect();
+    // An optimizer with a closure runs the whole step.
+    let is_enough = outside.iter().filter(|&&event| start(event) >= one).count() >= ROW;
+    let chosen = if is_enough { outside } else { all };
+    chosen.into_iter().map(|event| (start(event), trace.events.name[event.index()])).collect()
+}

@@ -1,0 +1,45 @@
+//! Parameters that no set of sizes tells: frozen ones, which have neither gradients nor state of an optimizer, and those of programs
+//! without a backward pass.
+
+use super::{Evidence, Lookups, ObjectUse, Use};
+use crate::source_location::frame_of;
+use rustc_hash::FxHashSet;
+use stackline_model::{MemoryFrame, MemoryObjectId};
+
+/// What tells weights among the objects that are in no set.
+pub(super) struct Weights<'a> {
+    lookups: &'a Lookups<'a>,
+    /// Lines of the program that made parameters which sets of sizes tell.
+    lines: FxHashSet<MemoryFrame>,
+    /// Whether it is known which parameters have gradients or state of an optimizer.
+    knows_trained: bool,
+}
+
+impl<'a> Weights<'a> {
+    pub(super) fn new(lookups: &'a Lookups<'a>, recognized: &[ObjectUse]) -> Self {
+        let parameters = recognized.iter().filter(|(_, of, _)| *of == Use::Parameters);
+        let line = |&(object, ..): &ObjectUse| {
+            let frame = frame_of(lookups.trace, lookups.trace.objects.stack[object.index()]);
+            frame.filter(|frame| frame.line > 0)
+        };
+        Self { lookups, lines: parameters.filter_map(line).collect(), knows_trained: !recognized.is_empty() }
+    }
+
+    /// What an object is for if it is a weight: code that makes modules made it and it stays in use; or the line made it that made other
+    /// parameters, and it is in use from before the first pass of the model to the end.
+    pub(super) fn of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
+        let Lookups { trace, callers, lifetimes, .. } = self.lookups;
+        if !matches!(callers.phase_of(object), "other") {
+            return None;
+        }
+        let use_of_weights = if self.knows_trained { Use::FrozenParameters } else { Use::Parameters };
+        if callers.is_of_weights(object) && lifetimes.is_kept(object) {
+            return Some((object, use_of_weights, Evidence::CallPath));
+        }
+        if self.lines.is_empty() || !lifetimes.outlasts_passes(object) {
+            return None;
+        }
+        let line = frame_of(trace, trace.objects.stack[object.index()])?;
+        self.lines.contains(&line).then_some((object, Use::FrozenParameters, Evidence::Lifetime))
+    }
+}
