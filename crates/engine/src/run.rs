@@ -446,12 +446,17 @@ impl Run {
         Ok(true)
     }
 
-    /// The files of inputs of memory alone, each with its name below its folder; none where they hold anything else.
+    /// The files of inputs of memory alone, each with its name below its folder; none of a single file, and where they hold anything else.
     ///
     /// # Errors
     /// If an input cannot be read.
     pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
-        if self.is_memory_alone()? && !self.is_read_once() { memory::files(&self.inputs) } else { Ok(Vec::new()) }
+        let is_file = matches!(&self.inputs[..], [only] if !only.is_dir());
+        if !is_file && self.is_memory_alone()? && !self.is_read_once() {
+            memory::files(&self.inputs)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// All memory traces of one of [`Self::memory_files`].
