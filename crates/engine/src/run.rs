@@ -435,12 +435,9 @@ impl Run {
         for input in &self.inputs {
             // Of several inputs, what cannot be read is said where they are opened.
             match memory::is_alone(input) {
+                Ok(true) => {}
                 Err(_) if self.inputs.len() > 1 => return Ok(false),
-                is_alone => {
-                    if !is_alone? {
-                        return Ok(false);
-                    }
-                }
+                other => return other,
             }
         }
         Ok(true)
@@ -451,12 +448,9 @@ impl Run {
     /// # Errors
     /// If an input cannot be read.
     pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
-        let is_file = matches!(&self.inputs[..], [only] if !only.is_dir());
-        if !is_file && self.is_memory_alone()? && !self.is_read_once() {
-            memory::files(&self.inputs)
-        } else {
-            Ok(Vec::new())
-        }
+        let looks = self.inputs.len() > 1 || self.inputs.iter().any(|input| input.is_dir());
+        let holds_files = looks && self.is_memory_alone()? && !self.is_read_once();
+        if holds_files { memory::files(&self.inputs) } else { Ok(Vec::new()) }
     }
 
     /// All memory traces of one of [`Self::memory_files`].
