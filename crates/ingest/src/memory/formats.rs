@@ -128,20 +128,24 @@ pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error
     Ok(memory)
 }
 
-/// Whether a file is a short JSON object that could be a trace, but has no list of events: settings, or a summary.
+/// Whether a file that could be a trace is a short JSON object without a list of events: settings, or a summary.
 fn is_without_events(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SNIFF as u64).read_to_end(&mut head));
-    let is_whole = read.is_ok() && head.len() < SNIFF;
-    let has_events = || memchr::memmem::find(&head, b"\"traceEvents\"").is_some();
-    is_whole && head.trim_ascii_start().starts_with(b"{") && !has_events()
+    let has_events = |head: &[u8]| memchr::memmem::find(head, b"\"traceEvents\"").is_some();
+    first_bytes(path)
+        .is_ok_and(|head| head.len() < SNIFF && head.trim_ascii_start().starts_with(b"{") && !has_events(&head))
 }
 
 /// Whether a file that no source knows is neither an archive nor a database.
 fn is_of_no_kind(path: &Path) -> bool {
+    first_bytes(path)
+        .is_ok_and(|head| Packing::of(&head) == Packing::None && !head.starts_with(stackline_sqlite::MAGIC))
+}
+
+/// As many as a format is told by.
+fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SNIFF as u64).read_to_end(&mut head));
-    read.is_ok() && Packing::of(&head) == Packing::None && !head.starts_with(stackline_sqlite::MAGIC)
+    File::open(path)?.take(SNIFF as u64).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// Reads the memory trace in a file, packed or not, or in a directory of DrGPUM's files. `-` is standard input.
