@@ -13,6 +13,8 @@ from ._analyses import Steps
 _UNITS_S = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 # Beyond, a program does little else than being looked at.
 _MOST_HZ = 10_000
+# The recorder's LEAST_UNRECORDED_STEPS.
+_FEWEST_OVERHEAD_STEPS = 24
 # What can be left out.
 SOURCES = ("python", "pytorch", "compilations", "kernels")
 # As the recorder knows them.
@@ -71,7 +73,7 @@ class Options:
             if time is not None:
                 found[f"STACKLINE_{name.upper()}"] = _time(name, time)
         if self.overhead_steps is not None:
-            found["STACKLINE_OVERHEAD_STEPS"] = str(_number("overhead_steps", self.overhead_steps, 0, 2**31))
+            found["STACKLINE_OVERHEAD_STEPS"] = _overhead_steps(self.overhead_steps)
         if self.max_nodes is not None:
             found["STACKLINE_MAX_NODES"] = str(_number("max_nodes", self.max_nodes, 1, 2**31))
         return found
@@ -90,6 +92,13 @@ def _number(name: str, value: int, least: int, most: int) -> int:
     if not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name} is {value!r}; give an integer from {least} to {most}")
     return value
+
+
+def _overhead_steps(steps: int) -> str:
+    """Steps that may go unrecorded: with a few of them the overhead is never known, and they are lost all the same."""
+    if steps in range(1, _FEWEST_OVERHEAD_STEPS):
+        raise ValueError(f"overhead_steps is {steps}; give {_FEWEST_OVERHEAD_STEPS} or more, or 0 to measure none")
+    return str(_number("overhead_steps", steps, 0, 2**31))
 
 
 def _counters(counters: Sequence[str]) -> str:
@@ -119,6 +128,8 @@ def _time(name: str, time: float | str) -> str:
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([a-z]*)", text)
     if not found or found[2] not in _UNITS_S:
         raise ValueError(f"{name} is {time!r}; give seconds, or a text such as '30s', '500ms' or '2m'")
+    if name == "duration" and float(found[1]) == 0:
+        raise ValueError(f"duration is {time!r}: in no time nothing is recorded")
     if float(found[1]) * _UNITS_S[found[2]] > 1e9:
         raise ValueError(f"{name} is {time!r}: that is more than 30 years")
     return text

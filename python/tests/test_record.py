@@ -15,7 +15,7 @@ from conftest import REPOSITORY
 from recording import PACKAGE, environment, needs_recorder, run_program, streams, succeeds
 
 import stackline as sl
-from stackline._record_options import COUNTERS, Options
+from stackline._record_options import _FEWEST_OVERHEAD_STEPS, COUNTERS, Options
 
 pytestmark = needs_recorder
 
@@ -179,6 +179,7 @@ def test_options_that_make_no_sense_are_refused_at_once() -> None:
     wrong: list[dict[str, Any]] = [
         {"mode": "all"}, {"steps": "5"}, {"steps": "7..3"}, {"steps": (4, 2)}, {"steps": -1}, {"every": 0},
         {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0}, {"overhead_steps": -1},
+        {"overhead_steps": 3}, {"duration": "0s"},
         {"real_hz": -5}, {"wait_hz": -1}, {"counters": ["page-fault"]}, {"counters": "cycles"},
     ]  # fmt: skip
     for options in wrong:
@@ -192,6 +193,11 @@ def test_counters_are_those_of_the_recorder() -> None:
     listed = source.read_text().split("pub const COUNTERS: &[&str] = &[")[1].split("];")[0]
     assert tuple(re.findall(r'"([^"]+)"', listed)) == COUNTERS
     assert Options(counters=["cycles", "page-faults"]).environment() == {"STACKLINE_COUNTERS": "cycles,page-faults"}
+
+
+def test_the_fewest_steps_that_tell_the_overhead_are_those_of_the_recorder() -> None:
+    source = Path(__file__).parents[2] / "crates" / "recording" / "src" / "record.rs"
+    assert f"pub const LEAST_UNRECORDED_STEPS: u32 = {_FEWEST_OVERHEAD_STEPS};" in source.read_text()
 
 
 def test_options_become_variables(monkeypatch: pytest.MonkeyPatch) -> None:

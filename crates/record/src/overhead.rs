@@ -10,7 +10,7 @@
 //! chance alone: a comparison whose steps differ too much does not count.
 
 use crate::tree::NodeId;
-use stackline_recording::Interval;
+use stackline_recording::{Interval, LEAST_UNRECORDED_STEPS};
 use std::ops::{Range, RangeInclusive};
 use std::thread::ThreadId;
 
@@ -25,6 +25,8 @@ const WARM_UP: u64 = 10;
 const GAP: RangeInclusive<u64> = 8..=16;
 /// Fewer comparisons tell nothing: the interval of six is the first one that holds the median with 95 %.
 const LEAST: usize = 6;
+/// What the command line promises of it.
+const _: () = assert!(LEAST as u64 * (BLOCK + SETTLE) == LEAST_UNRECORDED_STEPS as u64);
 /// The mean and the median of a comparison's recorded steps may differ by this factor: with more, they are not of one kind.
 const ALIKE: f64 = 1.3;
 /// Half of a comparison's recorded steps may be as far from their median, as a part of it.

@@ -42,8 +42,8 @@ pub use chunk::{ChunkWriter, HEADER, NotARecording};
 pub use frame::{FrameKey, IDENTIFIER, NUMBER, OTHER_NAMES};
 pub use reader::{Damage, Reader};
 pub use record::{
-    COUNTERS, CallDetail, Cost, Interval, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Overhead, Process, Processors,
-    Record, Role, Source, Thread,
+    COUNTERS, CallDetail, Cost, Interval, LEAST_UNRECORDED_STEPS, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP,
+    Overhead, Process, Processors, Record, Role, Source, Thread,
 };
 pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

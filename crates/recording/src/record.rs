@@ -302,6 +302,10 @@ pub struct Processors {
     pub quota_milli: Option<u32>,
 }
 
+/// Steps that have to go unrecorded before the overhead of recording can be told: those of six comparisons, the fewest whose
+/// interval holds the median with 95 %.
+pub const LEAST_UNRECORDED_STEPS: u32 = 24;
+
 /// Overhead of the recorder, measured by steps during which operators are not reported, between steps during which they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {

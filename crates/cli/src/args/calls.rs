@@ -1,6 +1,7 @@
 //! What can be typed after `record` and `calls`.
 
 use clap::{Args, ValueEnum};
+use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -72,14 +73,14 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) after: Option<String>,
     /// Only for so long: 30s, 500ms, 2m.
-    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
     /// Distinct call paths that the tree of a thread may have; what comes later is put into one node and counted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) max_nodes: Option<u32>,
-    /// Steps that may go unrecorded to measure the overhead of recording (64 without this; 0 measures none). Not with --mode trace,
-    /// --memory, or where only a part of the program is recorded.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    /// Steps that may go unrecorded to measure the overhead of recording: 24 or more, 0 measures none [default: 64]. Not measured with
+    /// --mode trace, --memory, or where only a part of the program is recorded.
+    #[arg(long, value_name = "N", value_parser = parse_overhead_steps, allow_negative_numbers = true)]
     pub(crate) overhead_steps: Option<u32>,
     /// The command to run, with its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
@@ -104,6 +105,27 @@ fn parse_time(text: &str) -> Result<String, String> {
         return Err("a time is not negative; give seconds, or a time such as 30s, 500ms, 2m".to_owned());
     }
     if known && number { Ok(text.to_owned()) } else { Err("give seconds, or a time such as 30s, 500ms, 2m".to_owned()) }
+}
+
+/// Checks how long to record: no time at all would record nothing.
+fn parse_duration(text: &str) -> Result<String, String> {
+    let is_nothing = text.chars().any(|c| c == '0') && !text.chars().any(|c| matches!(c, '1'..='9'));
+    if is_nothing {
+        Err("in no time nothing is recorded; give a time such as 30s, 500ms, 2m".to_owned())
+    } else {
+        parse_time(text)
+    }
+}
+
+/// Checks how many steps may go unrecorded: with a few of them the overhead is never known, and they are lost all the same.
+fn parse_overhead_steps(text: &str) -> Result<u32, String> {
+    let steps = text.parse::<u32>().map_err(|error| error.to_string())?;
+    if (1..LEAST_UNRECORDED_STEPS).contains(&steps) {
+        return Err(format!(
+            "{steps} steps are too few to tell the overhead; give {LEAST_UNRECORDED_STEPS} or more, or 0 to measure none"
+        ));
+    }
+    Ok(steps)
 }
 
 /// Arguments of `calls`.
@@ -188,4 +210,17 @@ pub(crate) enum By {
     Function,
     /// Python files (of the innermost function).
     File,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_duration, parse_overhead_steps};
+
+    #[test]
+    fn options_that_would_record_nothing_or_measure_nothing_are_refused() {
+        assert!(["0", "0s", "0.0ms", "-1s", "3 parsecs"].iter().all(|text| parse_duration(text).is_err()));
+        assert!(["0.5", "10s", "2m"].iter().all(|text| parse_duration(text).is_ok()));
+        assert!(["1", "23", "-4", "many"].iter().all(|text| parse_overhead_steps(text).is_err()));
+        assert!(["0", "24", "400"].iter().all(|text| parse_overhead_steps(text).is_ok()));
+    }
 }

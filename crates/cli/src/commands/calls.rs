@@ -255,11 +255,12 @@ pub(crate) fn processes(tree: &CallTree) -> String {
     let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max();
     let time =
         lasted.map_or_else(String::new, |ns| format!(", {}", human::duration(i64::try_from(ns).unwrap_or(i64::MAX))));
-    format!(
-        "{}, {}{time}",
-        counted(tree.processes.len(), "process", "processes"),
-        counted(tree.threads.len(), "thread", "threads")
-    )
+    // Threads of which nothing was measured are not known.
+    let threads = match tree.threads.len() {
+        0 => String::new(),
+        threads => format!(", {}", counted(threads, "thread", "threads")),
+    };
+    format!("{}{threads}{time}", counted(tree.processes.len(), "process", "processes"))
 }
 
 fn text(view: &CallView, all: bool, common: &Common) -> String {

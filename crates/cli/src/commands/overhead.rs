@@ -1,6 +1,7 @@
 //! Overhead that a recording measured of itself, as text and as JSON.
 
 use serde_json::{Value, json};
+use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
 use stackline_model::{CallOverhead, CallTree};
 
 /// What recording cost the process that it cost most, and how many steps are missing for that; `None` if it was not measured.
@@ -13,8 +14,8 @@ pub(super) fn sentence(tree: &CallTree) -> Option<String> {
         steps => format!("{steps} steps were"),
     };
     let Some(fraction) = most.fraction else {
-        let why =
-            if most.unrecorded_steps < ENOUGH { "too few steps" } else { "steps differ too much from each other" };
+        let is_enough = most.unrecorded_steps >= LEAST_UNRECORDED_STEPS.into();
+        let why = if is_enough { "steps differ too much from each other" } else { "too few steps" };
         return Some(format!("overhead of recording: {why} to tell; {steps} not recorded to measure it"));
     };
     let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
@@ -25,9 +26,6 @@ pub(super) fn sentence(tree: &CallTree) -> Option<String> {
         percent(fraction.high_ppm),
     ))
 }
-
-/// Unrecorded steps of six comparisons, which would tell the overhead if steps were alike.
-const ENOUGH: u64 = 24;
 
 /// As the JSON output has it: percents of the time of a step that is not recorded.
 pub(super) fn json(overhead: Option<CallOverhead>) -> Value {

@@ -12,7 +12,7 @@ use crate::{Error, problems};
 use ends::Ends;
 pub use ends::Signaled;
 use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
-pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
+pub use stackline_recording::{COUNTERS, LEAST_UNRECORDED_STEPS, MAX_COUNTERS};
 use stackline_recording::{HEADER, Reader, Record};
 use std::fs::File;
 use std::io::{self, BufReader, Read};

@@ -92,7 +92,7 @@ fn missing(tree: &CallTree) -> String {
         tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
     let is_other = |problem: &Problem| problem.severity != Severity::Note && !is_write(&problem);
     if tree.report.problems.iter().any(is_other) {
-        text.push_str("; some records are missing, as the read report says");
+        text.push_str("; some records may be missing, as the read report says");
     }
     text
 }
