@@ -145,7 +145,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     }
     if args.for_agent {
         use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run)? } else { of_calls(run, common.rank)? };
+        let text = if is_memory { of_memory(run)? } else { of_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
