@@ -19,6 +19,7 @@ mod imports;
 pub mod intervals;
 pub mod kernel_type;
 pub mod large_calls;
+mod launch_handover;
 pub mod launch_pattern;
 mod launch_times;
 mod op_groups;

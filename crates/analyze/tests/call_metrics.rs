@@ -3,6 +3,7 @@
 use crate::support::{read, read_mini};
 use proptest::prelude::*;
 use stackline_analyze::Scope;
+use stackline_analyze::analyses::find;
 use stackline_analyze::calls::{Stretch, calls_by_thread, trace_calls};
 use stackline_model::{CallMetric, CallTree, Values};
 use stackline_testkit::demo;
@@ -112,6 +113,28 @@ fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
     let wanted = [("", 10_000), ("AddBackward0", 2_000), ("k", 2_000), ("loader", 30_000), ("second", 3_000)];
     let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
     assert_eq!(own(&tree, CallMetric::GpuIdle), wanted);
+}
+
+/// A copy to the host was asked for before the gap, and its call returns behind it; so does that of a graph.
+#[test]
+fn calls_that_return_late_keep_no_gpu_waiting() {
+    let trace = read_mini(
+        "1/1     cuda_runtime  cudaLaunchKernel  0..5        correlation=1
+         1/1     cuda_runtime  cudaMemcpyAsync   10..1012    correlation=2
+         1/1     cuda_runtime  cudaGraphLaunch   1014..1050  correlation=3
+         gpu0/7  kernel        gemm              8..1000     correlation=1
+         gpu0/7  gpu_memcpy    Memcpy DtoH       1003..1010  correlation=2
+         gpu0/7  kernel        a                 1020..1022  correlation=3
+         gpu0/7  kernel        b                 1026..1030  correlation=3",
+    );
+    let wanted =
+        [("Memcpy DtoH", 3_000), ("", 2_000), ("cudaMemcpyAsync", 2_000), ("cudaGraphLaunch", 6_000), ("b", 4_000)];
+    let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
+    assert_eq!(own(&calls_by_thread(&trace, Stretch::Whole).tree, CallMetric::GpuIdle), wanted);
+    let time = &(find("gpu_time").unwrap().run)(&trace, &Scope::default())[0];
+    let Values::I64(ns) = &time.column("time_ns").unwrap().values else { panic!("whole numbers") };
+    let idle: Vec<i64> = ns.iter().flatten().skip(3).copied().collect();
+    assert_eq!(idle, [10_000, 7_000, 0], "host, kernels, other");
 }
 
 #[test]

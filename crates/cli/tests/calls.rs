@@ -377,6 +377,8 @@ fn a_rank_of_recordings_can_be_chosen() {
     assert!(of_one.contains("2 processes") && head(&["report", "train.stackline"]).contains("4 processes"), "{of_one}");
     let agent = shown(folder.path(), &["report", "train.stackline", "--rank", "1", "--for-agent"]);
     assert!(agent.contains("2 processes"), "{agent}");
+    let next = "stackline findings train.stackline --rank 1, stackline calls train.stackline --rank 1 --lines";
+    assert!(agent.contains(next), "{agent}");
     // A recording of each rank, in a folder.
     for (at, (name, file)) in streams(&Config { ranks: 2, ..Config::default() }).into_iter().enumerate() {
         let streams = folder.path().join(format!("job/rank{}.stackline/streams", at / 2));
@@ -398,4 +400,25 @@ fn a_rank_of_recordings_can_be_chosen() {
     let output = stackline(&["report", "job"]).current_dir(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("--rank N chooses one"), "{said}");
+    // The folder has a recording of each rank, the other side one of all ranks.
+    let compared = |before: &str, rank: &str| -> Value {
+        let words = ["diff", before, "train.stackline", "--rank", rank, "--format", "json"];
+        serde_json::from_str::<Value>(&shown(folder.path(), &words)).unwrap()["tables"]["operators"].clone()
+    };
+    let of_one = compared("train.stackline", "1");
+    assert!(of_one["rows"].as_array().is_some_and(|rows| !rows.is_empty()), "{of_one}");
+    assert!(of_one == compared("job", "1") && of_one != compared("job", "0"), "{of_one}");
+    let words = ["diff", "train.stackline", "train.stackline", "--rank", "7"];
+    let output = stackline(&words).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("rank 7 is not in the input; it has ranks 0 to 1"), "{said}");
+    // The recordings of two jobs: each has a rank 0.
+    for command in ["findings", "report", "calls"] {
+        let several = if command == "calls" { &["."][..] } else { &["job", "train.stackline"] };
+        let words = [&[command], several, &["--rank", "0"]].concat();
+        let output = stackline(&words).current_dir(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("2 of them have a rank 0"), "{words:?}: {said}");
+        assert!(said.contains("job/rank0.stackline") && said.contains("train.stackline"), "{said}");
+    }
 }

@@ -52,7 +52,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallTree, 
 /// Of several recordings that hold sums of calls that with a process of this rank; none where inputs are anything else.
 ///
 /// # Errors
-/// If no process is of that rank, or a recording cannot be read.
+/// If no process is of that rank, processes of several recordings are, or a recording cannot be read.
 pub(crate) fn recording_of_rank(
     inputs: &[PathBuf],
     wanted: i64,
@@ -64,17 +64,22 @@ pub(crate) fn recording_of_rank(
     if runs.len() < 2 || inputs.iter().any(|input| !input.is_dir()) || !runs.iter().all(is_of_sums) {
         return Ok(None);
     }
-    let mut available = Vec::new();
+    let (mut available, mut found) = (Vec::new(), Vec::new());
     for run in runs {
         let ranks = ranks_of_calls(&open_calls(&run, options)?);
         if ranks.contains(&wanted) {
-            return Ok(Some(run));
+            found.push(run);
         }
         available.extend(ranks);
     }
+    if found.len() > 1 {
+        let choices: Vec<String> = found.iter().map(|run| run.display().to_string()).collect();
+        let reason = format!("{} of them have a rank {wanted}", choices.len());
+        return Err(Error::NotOneJob { reason, choices, several: false });
+    }
     available.sort_unstable();
     available.dedup();
-    Err(Error::NoRank { wanted, available })
+    found.pop().map(Some).ok_or(Error::NoRank { wanted, available })
 }
 
 /// Merges the streams of a recording, names its native code while its libraries are at hand, and keeps the result in

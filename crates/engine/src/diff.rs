@@ -2,21 +2,24 @@
 
 use crate::{Error, Part, Run, check_steps, ranks};
 use stackline_analyze::Scope;
-use stackline_analyze::calls::fold_imports;
+use stackline_analyze::calls::{calls_of_rank, fold_imports, ranks_of_calls};
 use stackline_analyze::diff::Profile;
-use stackline_model::Trace;
+use stackline_model::{CallTree, Trace};
 
 /// The compared profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
 /// `seen` gets each trace with its rank (of a recording one that is nothing but its name and read report).
 ///
 /// # Errors
-/// If it cannot be read, or does not have the rank or the steps.
+/// If it cannot be read, does not have the rank or the steps, or several recordings have the rank.
 pub fn profiles(
     mut run: Run,
     scope: &Scope,
     rank: Option<i64>,
     seen: &mut dyn FnMut(&Trace, i64),
 ) -> Result<Vec<Profile>, Error> {
+    if let Some(rank) = rank {
+        run = run.recording_of_rank(rank)?;
+    }
     if run.parts()?.first() == Some(&Part::Profile) {
         return of_calls(&run, scope, rank, seen);
     }
@@ -41,10 +44,11 @@ fn of_calls(
     if let Some((first, last)) = scope.steps {
         return Err(Error::NoStep { first, last, available: Vec::new() });
     }
-    if let Some(wanted) = rank {
-        return Err(Error::NoRank { wanted, available: Vec::new() });
-    }
-    let tree = fold_imports(run.profile()?);
+    let tree = match rank {
+        None => run.profile()?,
+        Some(wanted) => of_rank(run.profile()?, wanted)?,
+    };
+    let tree = fold_imports(tree);
     let mut trace = Trace::default();
     trace.meta.name = run.name();
     trace.meta.format = "recording".to_owned();
@@ -52,4 +56,9 @@ fn of_calls(
     seen(&trace, 0);
     let profile = Profile::of_calls(&tree, &trace.meta.name);
     Ok(vec![profile.map_err(|_| Error::NoTimes { path: trace.meta.name.into() })?])
+}
+
+fn of_rank(tree: CallTree, wanted: i64) -> Result<CallTree, Error> {
+    let available = ranks_of_calls(&tree);
+    calls_of_rank(tree, wanted).map_err(|_| Error::NoRank { wanted, available })
 }

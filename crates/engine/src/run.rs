@@ -157,7 +157,7 @@ impl Run {
     /// ranks [`Self::select_rank`] knows.
     ///
     /// # Errors
-    /// If none of the recordings is of that rank, or one cannot be read.
+    /// If none of the recordings is of that rank, several are, or one cannot be read.
     pub fn recording_of_rank(mut self, rank: i64) -> Result<Self, Error> {
         if let Some(recording) = calls::recording_of_rank(&self.inputs, rank, &self.options)? {
             self.inputs = vec![recording];

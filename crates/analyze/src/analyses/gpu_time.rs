@@ -2,8 +2,8 @@
 //!
 //! `gpu_time`: per device, over the window: the steps that are looked at ([`Looked`]) with their GPU work. All work that runs then
 //! counts, whoever launched it. Without steps the window is from the first start to the last end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
-//! the device's streams counts by the operation that ends the gap: `idle_host_wait` until its launch call returned, whenever that
-//! started (the host was late; `calls/idle.rs` divides gaps alike); what is left of the gap, or all of it where the call returned before, is
+//! the device's streams counts by the operation that ends the gap: `idle_host_wait` until its launch call returned, or started if it is
+//! known to return later than the host is done ([`host_until`]; `calls/idle.rs` divides gaps alike); what is left of the gap is
 //! `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance between operations), else `idle_other` (it waited for
 //! something else). Without a launch record the cause is `idle_unknown`, and so it is from the launch of an operation on that may
 //! have run in the gap, and of which the trace has no record, or none with a time that can be true, at the end where no operation of
@@ -14,6 +14,7 @@
 use super::coverage::beside_shares;
 use super::tl_steps::LEAST_KNOWN;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use crate::launch_handover::{Handovers, host_until};
 use crate::steps::Looked;
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow};
@@ -59,11 +60,14 @@ struct Operation {
     end: i64,
     gpu: GpuId,
     kind: KernelType,
+    /// Whether the host had done its part of the launch before the call returned ([`Handovers::is_early`]).
+    is_early: bool,
 }
 
 /// All plausible operations by (device, start, row).
 fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     let mut operations = Vec::with_capacity(trace.gpu.len());
+    let mut handovers = Handovers::new(trace);
     for gpu in trace.gpu_by_start() {
         let event = trace.gpu.event[gpu.index()];
         if trace.events.is_plausible(event) {
@@ -74,6 +78,7 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
                 end,
                 gpu,
                 kind: types.of_event(event),
+                is_early: trace.gpu.launch[gpu.index()].some().is_some_and(|launch| handovers.is_early(event, launch)),
             });
         }
     }
@@ -245,8 +250,7 @@ fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usi
     let Some(launch) = trace.gpu.launch[next.gpu.index()].some() else {
         return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
     };
-    // While the call runs the host is not done with it; the operation may start before it returns.
-    let launched = trace.events.end(launch).clamp(gap.0, gap.1);
+    let launched = host_until(trace, launch, next.is_early, gap);
     let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { KERNEL_WAIT } else { OTHER };
     [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }
@@ -289,7 +293,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn operation(start: i64, dur: i64, kind: KernelType) -> Operation {
-        Operation { device: 0, start, end: start + dur, gpu: GpuId(0), kind }
+        Operation { device: 0, start, end: start + dur, gpu: GpuId(0), kind, is_early: false }
     }
 
     fn trace_with_launch(launch: EventId, start: i64) -> Trace {
@@ -352,6 +356,16 @@ mod tests {
         let compute = KernelType::Computation;
         let operations = [operation(0, 100_000, compute), operation(5_100_000, 10_000, compute)];
         assert_eq!(device(&trace, &operations, None, &[]), [110_000, 0, 0, 4_999_000, 1_000, 0, 0]);
+    }
+
+    #[test]
+    fn the_host_is_done_at_the_start_of_calls_that_return_late() {
+        let compute = KernelType::Computation;
+        let trace = trace_with_launch(EventId::new(0), 12);
+        let late = Operation { is_early: true, ..operation(20, 10, compute) };
+        assert_eq!(device(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 2, 8, 0, 0]);
+        let trace = trace_with_launch(EventId::new(0), 9);
+        assert_eq!(device(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 0, 10, 0, 0]);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Time in which a GPU had nothing to do, by what was done meanwhile on the thread that fed it.
 //!
-//! A gap lies between two operations of one GPU, whatever their streams. Until the call that launched the operation at its end
-//! is over, the gap is that thread's: its calls kept the GPU waiting. Where it was in none (autograd's thread, before the
+//! A gap lies between two operations of one GPU, whatever their streams. Until the call that launched the operation at its end is over,
+//! or starts if it is known to return late ([`host_until`]), the gap is that thread's: its calls kept the GPU waiting. Where it was in none (autograd's thread, before the
 //! backward pass), the calls of the thread that launched the operation before the gap did. What follows (or all of it, if that
 //! launch was over before the gap began) is the operation's: it waited for its turn.
 
 use super::from_trace::is_call;
 use crate::intervals::{intersect, subtract, union};
+use crate::launch_handover::{Handovers, host_until};
 use stackline_model::{EventId, Trace, TrackId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -33,19 +34,21 @@ struct Gap {
     threads: [Option<TrackId>; 2],
 }
 
-/// What a GPU did, and what launched it.
-type Work = (EventId, Option<EventId>);
+/// An operation of a GPU, what launched it, and whether that call returned later than the host had done its part.
+type Work = (EventId, Option<EventId>, bool);
 
 impl Idle {
     /// The gaps between the operations of a trace; what no thread has of them is put aside if the operation at its end, which `is_in` is
     /// asked with what launched it, counts in the stretch that is looked at.
     pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
+        let mut handovers = Handovers::new(trace);
         for gpu in trace.gpu_by_start() {
             let event = trace.gpu.event[gpu.index()];
             if trace.events.is_plausible(event) {
                 let launch = trace.gpu.launch[gpu.index()].some();
-                by_device.entry(trace.gpu.device[gpu.index()]).or_default().push((event, launch));
+                let is_early = launch.is_some_and(|launch| handovers.is_early(event, launch));
+                by_device.entry(trace.gpu.device[gpu.index()]).or_default().push((event, launch, is_early));
             }
         }
         let mut idle = Self::default();
@@ -66,10 +69,11 @@ impl Idle {
         let mut gaps = Vec::new();
         let mut busy_until = i64::MAX;
         let mut thread_before = None;
-        for (event, launch) in work {
+        for (event, launch, is_early) in work {
             let start = trace.events.start[event.index()];
             if start > busy_until {
-                let fed = launch.map_or(busy_until, |launch| trace.events.end(launch).clamp(busy_until, start));
+                let gap = (busy_until, start);
+                let fed = launch.map_or(busy_until, |launch| host_until(trace, launch, is_early, gap));
                 if let Some(launch) = launch.filter(|_| fed > busy_until) {
                     let threads = [thread(Some(launch)), thread_before];
                     gaps.push(Gap { span: (busy_until, fed), launch, threads });

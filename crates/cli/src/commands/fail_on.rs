@@ -3,7 +3,7 @@
 use super::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::view::{number, text};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use stackline_model::Table;
 use std::collections::BTreeMap;
 
@@ -17,6 +17,9 @@ const SUMS: [(&str, &[&str]); 3] = [
 /// Categories themselves.
 const CATEGORIES: [&str; 7] =
     ["computation", "communication", "memory", "idle_host_wait", "idle_kernel_wait", "idle_other", "idle_unknown"];
+
+/// The category whose row is left out where it is zero. All others have a row wherever they were measured.
+const LEFT_OUT: &str = "idle_unknown";
 
 /// A condition such as `idle>30%`.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,22 +48,54 @@ impl Condition {
     }
 
     /// The first GPU of the table `gpu_time` for which the condition holds, in words.
-    pub(crate) fn holds(&self, gpu_time: &Table) -> Option<String> {
-        let parts = SUMS.iter().find(|s| s.0 == self.metric).map(|s| s.1);
-        let mut shares: BTreeMap<(i64, i64), f64> = BTreeMap::new();
+    ///
+    /// # Errors
+    /// If it holds for none, and the share of one was not measured.
+    pub(crate) fn holds(&self, gpu_time: &Table) -> Result<Option<String>> {
+        let shares = self.shares(gpu_time);
+        let held = shares.iter().find_map(|(gpu, share)| Some((gpu, share.filter(|share| self.is_met(*share))?)));
+        if let Some((gpu, share)) = held {
+            return Ok(Some(format!("{}: {} is {share:.1} % on {}", self.text, self.metric, gpu_in_words(*gpu))));
+        }
+        match shares.iter().find(|(_, share)| share.is_none()) {
+            Some((gpu, _)) => Err(anyhow!(
+                "--fail-on {} cannot be judged: the file of {} breaks off, so that {} is not known; record it again, or leave the \
+                 condition out",
+                self.text,
+                gpu_in_words(*gpu),
+                self.metric
+            )),
+            None => Ok(None),
+        }
+    }
+
+    fn is_met(&self, share: f64) -> bool {
+        self.comparison.holds(share, self.limit)
+    }
+
+    /// The share of each GPU by rank and device; none where the table has no row of it because it was not measured.
+    fn shares(&self, gpu_time: &Table) -> BTreeMap<Gpu, Option<f64>> {
+        let of_sum = SUMS.iter().find(|sum| sum.0 == self.metric).map(|sum| sum.1);
+        let is_part = |category: &str| of_sum.map_or(category == self.metric, |parts| parts.contains(&category));
+        let without_rows = is_part(LEFT_OUT).then_some(0.0);
+        let mut shares: BTreeMap<Gpu, Option<f64>> = BTreeMap::new();
         for row in 0..gpu_time.rows() {
             let key = |column: &str| number(gpu_time, column, row).map_or(-1, |v| v as i64);
-            let share = shares.entry((key("rank"), key("device"))).or_default();
-            let category = text(gpu_time, "category", row).unwrap_or("");
-            if parts.map_or(category == self.metric, |p| p.contains(&category)) {
-                *share += number(gpu_time, "percent", row).unwrap_or(0.0);
+            let share = shares.entry((key("rank"), key("device"))).or_insert(without_rows);
+            if is_part(text(gpu_time, "category", row).unwrap_or("")) {
+                *share = Some(share.unwrap_or(0.0) + number(gpu_time, "percent", row).unwrap_or(0.0));
             }
         }
-        let ((rank, device), share) =
-            shares.into_iter().find(|(_, share)| self.comparison.holds(*share, self.limit))?;
-        let rank = if rank >= 0 { format!("rank {rank}, ") } else { String::new() };
-        Some(format!("{}: {} is {share:.1} % on {rank}device {device}", self.text, self.metric))
+        shares
     }
+}
+
+/// Rank, or -1 in a table of one trace, and device.
+type Gpu = (i64, i64);
+
+fn gpu_in_words((rank, device): Gpu) -> String {
+    let rank = if rank >= 0 { format!("rank {rank}, ") } else { String::new() };
+    format!("{rank}device {device}")
 }
 
 #[cfg(test)]
@@ -68,21 +103,56 @@ mod tests {
     use super::*;
     use stackline_model::Unit;
 
-    fn gpu_time() -> Table {
-        let categories = ["computation", "idle_host_wait", "idle_other"].map(|c| Some(c.to_owned()));
-        Table::new("gpu_time", "").i64("device", Unit::None, [0, 0, 0]).text("category", categories).f64(
-            "percent",
-            Unit::Percent,
-            [60.0, 25.0, 15.0],
-        )
+    /// Of GPUs by rank: categories with their shares.
+    fn table(gpus: &[&[(&str, f64)]]) -> Table {
+        let rows = || gpus.iter().enumerate().flat_map(|(rank, gpu)| gpu.iter().map(move |row| (rank as i64, row)));
+        Table::new("gpu_time", "")
+            .i64("rank", Unit::None, rows().map(|(rank, _)| rank))
+            .i64("device", Unit::None, rows().map(|_| 0_i64))
+            .text("category", rows().map(|(_, row)| Some(row.0.to_owned())))
+            .f64("percent", Unit::Percent, rows().map(|(_, row)| row.1))
+    }
+
+    const WHOLE: &[(&str, f64)] = &[
+        ("computation", 60.0),
+        ("communication", 0.0),
+        ("memory", 0.0),
+        ("idle_host_wait", 25.0),
+        ("idle_kernel_wait", 0.0),
+        ("idle_other", 15.0),
+    ];
+
+    /// Of a file that breaks off.
+    const CUT: &[(&str, f64)] =
+        &[("computation", 20.0), ("communication", 0.0), ("memory", 0.0), ("idle_unknown", 80.0)];
+
+    fn holds(text: &str, table: &Table) -> Result<bool> {
+        Ok(Condition::parse(text)?.holds(table)?.is_some())
     }
 
     #[test]
     fn conditions_hold_or_not() {
-        let holds = |text: &str| Condition::parse(text).unwrap().holds(&gpu_time()).is_some();
+        let holds = |text: &str| holds(text, &table(&[WHOLE])).unwrap();
         assert!(holds("idle>30%") && holds("idle >= 40") && holds("busy<=60") && holds("idle_other<16 %"));
-        assert!(!holds("idle>40") && !holds("busy<60%") && !holds("memory>0"));
-        assert!(Condition::parse("idle>=0").unwrap().holds(&Table::new("gpu_time", "")).is_none());
+        assert!(!holds("idle>40") && !holds("busy<60%") && !holds("memory>0") && !holds("idle_unknown>0"));
+        assert!(Condition::parse("idle>=0").unwrap().holds(&Table::new("gpu_time", "")).unwrap().is_none());
+    }
+
+    #[test]
+    fn shares_that_were_not_measured_are_not_zero() {
+        let cut = table(&[CUT]);
+        for text in ["idle_host_wait>30%", "idle_kernel_wait<5", "idle_other>=0"] {
+            let said = holds(text, &cut).unwrap_err().to_string();
+            assert!(said.contains("cannot be judged: the file of rank 0, device 0 breaks off"), "{said}");
+        }
+        assert!(
+            holds("idle>30", &cut).unwrap()
+                && holds("idle_unknown>79", &cut).unwrap()
+                && holds("busy<30", &cut).unwrap()
+        );
+        let ranks = table(&[CUT, WHOLE]);
+        assert!(holds("idle_host_wait>20", &ranks).unwrap(), "of the rank whose file is whole");
+        assert!(holds("idle_host_wait>30", &ranks).is_err());
     }
 
     #[test]

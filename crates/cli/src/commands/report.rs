@@ -7,7 +7,7 @@ use crate::failure::{command_line, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
 use crate::view::{number, rows, select, text, top, without_gpu};
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let Content { tables, paths, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);
-    let held: Vec<String> = conditions.iter().filter_map(|c| gpu_time.and_then(|t| c.holds(t))).collect();
+    let (held, unjudged) = judge(&conditions, gpu_time);
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()).into())];
     if !conditions.is_empty() {
         extra.push(("fail_on_held", json!(held).into()));
@@ -81,16 +81,40 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if conditions.is_empty() {
-        say_next(&session, args, common)?;
+        return say_next(&session, args, common).map(|()| false);
     }
-    if !conditions.is_empty() && gpu_rows == 0 {
+    if gpu_rows == 0 {
         return Err(anyhow!(
             "--fail-on cannot be judged: there is no GPU work in the input; record it, or leave --fail-on out"
         ));
     }
-    for text in &held {
-        say(&format!("--fail-on {text}"))?;
+    verdict(&held, unjudged)
+}
+
+/// The conditions that hold, in words, and why others cannot be judged.
+fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Vec<Error>) {
+    let (mut held, mut unjudged) = (Vec::new(), Vec::new());
+    for table in gpu_time {
+        for condition in conditions {
+            match condition.holds(table) {
+                Ok(words) => held.extend(words),
+                Err(error) => unjudged.push(error),
+            }
+        }
     }
+    (held, unjudged)
+}
+
+/// Says what [`judge`] found. What held is an answer; what could not be judged beside it is a warning.
+fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
+    held.iter().try_for_each(|text| say(&format!("--fail-on {text}")))?;
+    let mut unjudged = unjudged.into_iter();
+    if held.is_empty()
+        && let Some(error) = unjudged.next()
+    {
+        return Err(error);
+    }
+    unjudged.try_for_each(|error| say(&format!("warning: {error}")))?;
     Ok(!held.is_empty())
 }
 
@@ -121,7 +145,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     }
     if args.for_agent {
         use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run)? } else { of_calls(run, common.rank)? };
+        let text = if is_memory { of_memory(run)? } else { of_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };

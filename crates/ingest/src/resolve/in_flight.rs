@@ -3,12 +3,13 @@
 use crate::places::Places;
 use crate::problems;
 use stackline_model::{EventId, Trace, TrackId, TrackKind, flags};
+use std::collections::BTreeSet;
 
 /// Frames of a path that are named.
 const NAMED: usize = 6;
 
 /// Notes the innermost open span of each thread, with those around it. Needs the time order and nesting. A span that was cut at the end of
-/// its caller was not open at the end: its end record is missing.
+/// its caller was not open at the end, nor was one whose like came next ([`ended`]): their end records are missing.
 pub(super) fn note(trace: &mut Trace, places: &Places) {
     let is_open = |event: &EventId| {
         let of_event = trace.events.flags[event.index()];
@@ -19,15 +20,37 @@ pub(super) fn note(trace: &mut Trace, places: &Places) {
     }
     let mut found = Vec::new();
     for id in trace.tracks.ids().filter(|&id| trace.tracks.get(id).kind == TrackKind::Thread) {
-        let open: Vec<EventId> = trace.track_events(id).iter().copied().filter(is_open).collect();
+        if !trace.track_events(id).iter().any(is_open) {
+            continue;
+        }
+        let ended = ended(trace, trace.track_events(id), is_open);
+        let in_flight = |event: &EventId| is_open(event) && !ended.contains(event);
+        let open: Vec<EventId> = trace.track_events(id).iter().copied().filter(in_flight).collect();
         let [outermost, ..] = open[..] else { continue };
+        let around = trace.ancestors(outermost).filter(|event| !ended.contains(event));
         // Parents do not tell: a span that began with the last record has no length, and so lies in none.
-        let path: Vec<EventId> = open.into_iter().rev().chain(trace.ancestors(outermost)).collect();
+        let path: Vec<EventId> = open.into_iter().rev().chain(around).collect();
         found.push((path[0], path_in_words(trace, id, &path)));
     }
     for (event, example) in found {
         problems::IN_FLIGHT.count(&mut trace.report, places.of(event), &example);
     }
+}
+
+/// Spans without an end record that must have ended: directly in them lies a span of their name that has ended, as the next iteration of
+/// a loop does where the end of one is missing. (A function that calls itself directly, and is open at the end, is taken for one.)
+fn ended(trace: &Trace, by_start: &[EventId], is_open: impl Fn(&EventId) -> bool) -> BTreeSet<EventId> {
+    let events = &trace.events;
+    let mut ended = BTreeSet::new();
+    // Parents start first, so that it is known of all spans in one whether they ended.
+    for &event in by_start.iter().rev().filter(|&&event| events.is_timed(event)) {
+        let Some(parent) = events.parent[event.index()].some().filter(&is_open) else { continue };
+        let is_alike = events.name[parent.index()] == events.name[event.index()];
+        if is_alike && (!is_open(&event) || ended.contains(&event)) {
+            ended.insert(parent);
+        }
+    }
+    ended
 }
 
 fn path_in_words(trace: &Trace, track: TrackId, path: &[EventId]) -> String {

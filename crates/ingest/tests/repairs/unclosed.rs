@@ -102,3 +102,24 @@ fn what_ran_when_the_recording_ended_is_told_with_its_callers() {
     // Where its caller has an end, only the record of its own end is missing.
     assert_eq!(recording(&["1/1 cpu_op open B@305".to_owned()]).report.count_of("in_flight"), 0);
 }
+
+/// What a thread of these records, without their ends where a mark is missing, was in when the recording ended.
+fn in_flight(lines: &[&str]) -> Vec<String> {
+    let trace = read(&list(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>()));
+    let told = trace.report.problems.iter().find(|problem| problem.code == "in_flight");
+    told.map(|problem| problem.examples().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+#[test]
+fn a_span_whose_next_iteration_ended_was_not_open_at_the_end() {
+    // The ends of the first two steps are missing: all that follows lies in them.
+    let steps = ["1/1 - step B@0", "1/1 - step B@10", "1/1 - step B@20", "1/1 - step E@29", "1/1 cpu_op aten::mm 32+3"];
+    assert_eq!(in_flight(&steps), Vec::<String>::new());
+    let hangs = [&steps[..], &["1/1 - step B@40", "1/1 - wait B@41"]].concat();
+    assert_eq!(in_flight(&hangs), ["t.json: wait on thread 1, called from step"]);
+    // In a call that is open itself.
+    let within = [&["1/1 - train B@0", "1/1 - load B@1"], &steps[1..]].concat();
+    assert_eq!(in_flight(&within), ["t.json: load on thread 1, called from train"]);
+    let within = [&["1/1 - train B@0"], &steps[1..]].concat();
+    assert_eq!(in_flight(&within), ["t.json: train on thread 1"]);
+}

@@ -1,6 +1,7 @@
 //! `report --for-agent` of recordings that hold sums of calls.
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
+use crate::args::{Common, SourceArgs, options_for};
 use crate::commands::how_it_ended::how_it_ended;
 use crate::failure::command_line;
 use anyhow::Result;
@@ -16,8 +17,8 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 /// If it cannot be read, or has no such rank.
-pub(in crate::commands) fn of_calls(run: &Run, rank: Option<i64>) -> Result<String> {
-    let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], rank))?;
+pub(in crate::commands) fn of_calls(run: &Run, common: &Common, source: &SourceArgs) -> Result<String> {
+    let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], common.rank))?;
     let (tree, name) = (fold_imports(tree), run.name());
     let mut out = format!(
         "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
@@ -34,10 +35,10 @@ pub(in crate::commands) fn of_calls(run: &Run, rank: Option<i64>) -> Result<Stri
         findings_of(found, LENGTHS[0], &mut out);
     }
     lines(&tree, &mut out);
+    let more = |command| command_line(command, run.inputs(), &options_for(command, common, Some(source)));
     // Where findings cannot be told, the command for them fails.
-    let findings =
-        if found.is_ok() { format!("{}, ", command_line("findings", run.inputs(), &[])) } else { String::new() };
-    Ok(cut(out, &format!("{findings}{} --lines", command_line("calls", run.inputs(), &[]))))
+    let findings = if found.is_ok() { format!("{}, ", more("findings")) } else { String::new() };
+    Ok(cut(out, &format!("{findings}{} --lines", more("calls"))))
 }
 
 /// The lines of Python that take most time themselves.
