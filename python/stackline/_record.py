@@ -81,6 +81,8 @@ class Recording:
                 _remove_empty(run)
                 if isinstance(error, ImportError):
                     raise RecordError(f"the recorder {recorder} cannot be loaded: {error}") from error
+                if isinstance(error, RuntimeError):
+                    raise RecordError(f"nothing is recorded: {error}") from error
                 raise
             self._began = True
             _active = self

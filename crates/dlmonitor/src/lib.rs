@@ -148,20 +148,27 @@ pub fn resume() {
 }
 
 /// Reports spans alone from now on, until [`resume_operators`]: operators and backward nodes run as they do without a profiler.
-/// Those that run now are reported to their end.
-pub fn pause_operators() {
-    torch::pause_operators();
+/// Those that run now are reported to their end. `is_wanted` is asked when no other thread can change what is reported, and may
+/// neither wait nor change that itself: a caller that is late finds out that it is another's turn.
+pub fn pause_operators(is_wanted: impl FnOnce() -> bool) {
+    torch::pause_operators(is_wanted);
 }
 
-/// Reports operators again after [`pause_operators`].
-pub fn resume_operators() {
-    torch::resume_operators();
+/// Reports operators again after [`pause_operators`], which says what `is_wanted` is.
+pub fn resume_operators(is_wanted: impl FnOnce() -> bool) {
+    torch::resume_operators(is_wanted);
+}
+
+/// Reports nothing from now on. For callbacks of the observer, too: unlike [`finalize`] it runs no Python code, and leaves what reports
+/// allocations and compilations in its place, where it leads to nothing.
+pub fn silence() {
+    dispatch::activate(false);
+    torch::stop();
 }
 
 /// Stops all callbacks. Operators that run at this moment are not reported any more.
 pub fn finalize() {
-    dispatch::activate(false);
-    torch::stop();
+    silence();
     torch::memory::stop();
     torch::compiler::stop();
 }

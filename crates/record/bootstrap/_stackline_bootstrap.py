@@ -13,6 +13,12 @@ import posix
 import sys
 
 _recorder, _recording = None, False
+# What is used of the recorder: a recorder of another version may lack some of it.
+_FUNCTIONS = (
+    "_exit", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module", "resume_in_child",
+    "start", "start_in_child", "start_without_python", "stop", "torch_imported", "watch_calls", "watch_exec",
+)  # fmt: skip
+_OTHER_VERSION = "the recorder is of another version than the command that uses it: build or install both anew"
 # What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
 _imports, _registrations, _collecting = None, [], None
 _workers_stop = False
@@ -75,7 +81,7 @@ def _frames_are_right():
     """Whether the recorder sees the frames that are running now as the interpreter does."""
     seen = [line.split("\t") for line in _recorder.frames().splitlines()]
     if any(len(parts) != 5 for parts in seen):
-        raise ImportError("the recorder is of another version than the command that uses it: build or install both anew")
+        raise ImportError(_OTHER_VERSION)
     if not seen:
         # It knows that it cannot read them, and will say why.
         return True
@@ -413,23 +419,37 @@ def is_recording():
     return _recording
 
 
+def _load():
+    """Loads the recorder into this process."""
+    import _imp
+    from importlib.machinery import ModuleSpec
+
+    path = recorder()
+    if path is None:
+        raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
+    loaded = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
+    if not all(hasattr(loaded, name) for name in _FUNCTIONS):
+        raise ImportError(_OTHER_VERSION)
+    return loaded
+
+
 def begin():
     """Starts the recorder as the environment says. Raises whatever goes wrong."""
     global _recorder, _recording, _collecting
-    if _recorder is None:
-        import _imp
+    is_first = _recorder is None
+    if is_first:
+        _recorder = _load()
+    record = _recorder.start if _frames_are_right() else _recorder.start_without_python
+    if is_first:
         import atexit
-        from importlib.machinery import ModuleSpec
 
-        path = recorder()
-        if path is None:
-            raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
-        _recorder = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
         atexit.register(end)
         os.register_at_fork(after_in_child=_recorder.resume_in_child)  # For good, and no Python code, as in `_know_module`.
-    record = _recorder.start if _frames_are_right() else _recorder.start_without_python
     _recording, _collecting = True, _recorder.collecting
-    record()
+    reason = record()
+    if reason is not None:
+        _recording = False
+        raise RuntimeError(reason)
     gc.callbacks.append(_collecting)
     _watch_imports()
     _watch_ends()

@@ -1,6 +1,6 @@
 //! The Python extension module `_stackline_record`, by the plain C API: no header, no version, one file for all.
 //!
-//! Its functions take no arguments or one, and never raise.
+//! Its functions take no arguments or one, and never raise: what begins a recording returns a text where there is none.
 
 mod exec;
 
@@ -184,13 +184,25 @@ fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     none()
 }
 
+/// Begins a recording: `None`, or a sentence that says why nothing is recorded.
+fn begun(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
+    let reason = match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
+        Ok(Ok(())) => return none(),
+        Ok(Err(reason)) => reason,
+        Err(_) => "the recorder failed".to_owned(),
+    };
+    let (Ok(reason), Some(api)) = (CString::new(reason), API.get()) else { return none() };
+    // SAFETY: a null-terminated text; the caller holds the GIL.
+    unsafe { (api.text)(reason.as_ptr()) }
+}
+
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| Options::from_environment().map_or(Ok(()), Session::begin))
+    begun(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
 /// As [`start`], for an interpreter whose frames were found to be read wrongly.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| {
+    begun(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
         say("recording without Python frames: this interpreter keeps them in an unknown way");
         Session::begin(Options { python: false, ..options })

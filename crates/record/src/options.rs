@@ -59,7 +59,8 @@ impl Options {
 
     /// What is kept besides times by call path.
     pub(crate) fn kept(&self) -> Kept {
-        Kept { trace: self.trace, memory: self.memory, shapes: self.shapes }
+        let Self { trace, memory, shapes, python, native, .. } = *self;
+        Kept { trace, memory, shapes, python, native }
     }
 
     pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {

@@ -8,6 +8,7 @@ use crate::modules::Modules;
 use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
 use crate::tree::{NodeId, Owner, Shared};
+use dlmonitor::Interpreter;
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
 use std::collections::BTreeMap;
@@ -96,6 +97,10 @@ pub(crate) struct Kept {
     pub(crate) memory: bool,
     /// Shapes of operators' inputs, which tell operators apart.
     pub(crate) shapes: bool,
+    /// Python frames.
+    pub(crate) python: bool,
+    /// Native frames.
+    pub(crate) native: bool,
 }
 
 /// The recorder's state of one process. A forked child makes its own.
@@ -117,12 +122,7 @@ pub(crate) struct Process {
     pub(crate) overflow: u32,
     /// Nodes that a tree may have.
     limit: u32,
-    /// Whether single calls are recorded, too.
-    trace: bool,
-    /// Whether allocations are recorded.
-    memory: bool,
-    /// Whether operators are told apart by the shapes of their inputs.
-    shapes: bool,
+    kept: Kept,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
     /// The tree of the main thread's samples, and where its newest one is.
@@ -145,7 +145,6 @@ impl Process {
     pub(crate) fn new(limit: u32, kept: Kept) -> Self {
         /// That of the recording that began last.
         static LAST: AtomicUsize = AtomicUsize::new(0);
-        let Kept { trace, memory, shapes } = kept;
         let mut frames = Frames::default();
         let overflow = frames.frame(FrameKey::Overflow);
         Self {
@@ -160,9 +159,7 @@ impl Process {
             tensors: Tensors::default(),
             overflow,
             limit,
-            trace,
-            memory,
-            shapes,
+            kept,
             samples: Mutex::default(),
             sampled: Mutex::default(),
             thread_names: Mutex::default(),
@@ -230,12 +227,12 @@ impl Process {
         }
         drop(free);
         let id = trees.next;
-        let (outbox, inbox) = self.trace.then(mailbox).unzip();
+        let (outbox, inbox) = self.kept.trace.then(mailbox).unzip();
         let (touch, touches) = self.touches().then(mailbox).unzip();
-        let (call_name, names) = self.trace.then(mailbox).unzip();
+        let (call_name, names) = self.kept.trace.then(mailbox).unzip();
         let owner = Owner::new(id, self.limit);
         let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
-        let state = Box::new(State::new(self.number, owner, outboxes, self.shapes));
+        let state = Box::new(State::new(self.number, owner, outboxes, self.kept));
         let registered = Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree);
         trees.add(Registered { inbox, touches, names, ..registered });
         state.published.enter(tid);
@@ -294,7 +291,7 @@ impl Process {
         }
         lock(&self.by_torch_id).remove(&state.torch_id);
         // Single calls say which thread they are of by their tree.
-        if self.trace {
+        if self.kept.trace {
             return self.end_tree(state.tree.shared.id);
         }
         state.hand_over();
@@ -360,17 +357,28 @@ impl Process {
 
     /// Whether single calls are recorded, too.
     pub(crate) fn traces(&self) -> bool {
-        self.trace
+        self.kept.trace
+    }
+
+    /// The interpreter, if Python frames are recorded: an earlier recording of this process may have had them, and this one not.
+    #[inline]
+    pub(crate) fn interpreter(&self) -> Option<&'static Interpreter> {
+        dlmonitor::interpreter().filter(|_| self.kept.python)
+    }
+
+    /// What is kept besides times by call path.
+    pub(crate) fn kept(&self) -> Kept {
+        self.kept
     }
 
     /// Whether what happens to tensors' memory is recorded one by one.
     pub(crate) fn touches(&self) -> bool {
-        self.trace && self.memory
+        self.kept.trace && self.kept.memory
     }
 
     /// Keeps a single sample for the writer, in `trace` mode.
     pub(crate) fn post(&self, sample: TimedSample) {
-        if self.trace {
+        if self.kept.trace {
             lock(&self.samples).push(sample);
         }
     }

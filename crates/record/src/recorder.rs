@@ -97,15 +97,21 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
     }
 }
 
-/// Memory was allocated, freed or asked for in vain where the thread is now.
+/// Memory was allocated, freed or asked for in vain where the thread is now. Sums are of the part of the program that is wanted: what was
+/// allocated in it may be freed after it, and the other way round. Single touches are kept of all of the program, as what is allocated at
+/// a time depends on all that came before.
 fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
+    let is_summed = session.window.is_open();
+    if !is_summed && !session.process.touches() {
+        return;
+    }
     left_over(session, thread);
     let Thread { open, client, .. } = thread;
     let state = state(session, client);
     let node = state.here(&session.process, open);
     match kind {
-        TouchKind::Allocated => state.add(node, Metric::Allocated, bytes),
-        TouchKind::Freed => state.add(node, Metric::Freed, bytes),
+        TouchKind::Allocated if is_summed => state.add(node, Metric::Allocated, bytes),
+        TouchKind::Freed if is_summed => state.add(node, Metric::Freed, bytes),
         _ => {}
     }
     if let Some(touches) = &mut state.touches
@@ -169,6 +175,9 @@ fn begin(
         if let Some(opened) = thread.open.last_mut() {
             opened.client[NODE] = mark;
         }
+        if !session.has_started() {
+            session.start_in_child();
+        }
         return;
     }
     if is_left_over(session, thread) {
@@ -179,6 +188,10 @@ fn begin(
     }
     let Thread { open, client, .. } = thread;
     if let Some((opened, outer)) = open.split_last_mut() {
+        if !session.records_python() {
+            // An earlier recording of this process may have had Python frames.
+            opened.python = None;
+        }
         let state = state(session, client);
         let (node, sequence) = place(state, outer, opened);
         state.tree.prefetch_call(node);

@@ -77,6 +77,8 @@ pub(crate) struct Session {
     pid: u32,
     /// Whether the user was told that the stream cannot be written.
     complained: AtomicBool,
+    /// Whether the user was told that its end would be missing, if another program took the place of this one.
+    complained_of_replacing: AtomicBool,
 }
 
 impl Session {
@@ -100,6 +102,7 @@ impl Session {
             replacing: Mutex::new(0),
             pid: std::process::id(),
             complained: AtomicBool::new(false),
+            complained_of_replacing: AtomicBool::new(false),
         }))
     }
 
@@ -129,7 +132,7 @@ impl Session {
         if session.options.native {
             session.note(dlmonitor::start_native());
         }
-        session.start_writing()
+        session.start_writing().inspect_err(|_| session.replace())
     }
 
     /// Begins anew in a forked child. Its stream is made when there is something to write: most children run another
@@ -164,7 +167,7 @@ impl Session {
     pub(crate) fn step_ended(&self, node: NodeId) {
         // The writer ends what the program leaves unfinished.
         let looks = self.has_writer.load(Ordering::Acquire);
-        self.window.step_ended(self.elapsed(), node, looks, report_operators);
+        self.window.step_ended(self.elapsed(), node, looks, |change| self.report_operators(change));
     }
 
     fn elapsed(&self) -> Duration {
@@ -177,11 +180,17 @@ impl Session {
         self.wake.notify_all();
     }
 
+    /// Makes the stream and what fills it, once. Where it cannot be made the recording ends: nobody could read what it would cost.
     fn start_writing(&self) -> Result<(), String> {
         let mut result = Ok(());
         self.started.call_once(|| {
             self.resume_in_child();
             result = self.make_stream();
+            if result.is_err() {
+                dlmonitor::silence();
+                *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
+                return;
+            }
             self.write_usage();
             self.note(SourceState {
                 name: "samples",
@@ -234,10 +243,17 @@ impl Session {
             dlmonitor::start_kernels();
         }
         // The writer looked before, and found nothing to stop.
-        self.window.operators_started(report_operators);
+        self.window.operators_started(|change| self.report_operators(change));
     }
 
-    /// Starts to record a forked child before its first operator.
+    /// Whether its stream was made, or could not be.
+    #[inline]
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.is_completed()
+    }
+
+    /// Starts to record a forked child before its first operator, or with one that is not wanted yet: the writer opens the window.
+    #[cold]
     pub(crate) fn start_in_child(&self) {
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
@@ -250,7 +266,7 @@ impl Session {
     /// handler of the fork itself, as PyTorch takes a lock: Python calls this after the fork, and where it does not, the first span does.
     pub(crate) fn resume_in_child(&self) {
         if self.role == Role::Fork {
-            dlmonitor::resume_operators();
+            dlmonitor::resume_operators(|| true);
         }
     }
 
@@ -285,10 +301,10 @@ impl Session {
         if let Some(samples) = crate::samples::drain(&self.process) {
             self.note(SourceState { name: "samples", state: Ok(samples) });
         }
-        if dlmonitor::torch_state().state.is_ok() {
+        // An earlier recording of this process may have had other sources.
+        if self.options.pytorch && dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
         }
-        // An earlier recording of this process may have had others.
         let is_wanted = |state: &&SourceState| match state.name {
             "kernels" => self.options.kernels,
             _ => self.options.compilations,
@@ -329,6 +345,25 @@ impl Session {
         }
     }
 
+    /// As [`Self::complain`], before another program takes the place of this one: a look for it along `PATH` fails for most folders,
+    /// and whatever else there is to say later has not been said by this.
+    fn complain_of_replacing(&self, reason: &str) {
+        if !self.complained.load(Ordering::Relaxed) && !self.complained_of_replacing.swap(true, Ordering::Relaxed) {
+            let then = "if another program takes the place of this one now, the end of the recording is missing";
+            say(&format!("cannot write the recording: {reason}; {then}"));
+        }
+    }
+
+    /// Has operators reported from now on, or no longer, unless another recording of this process began meanwhile: its window is another
+    /// one, and who changes this one may be late. It takes no lock that is held where a window changes.
+    fn report_operators(&self, change: Change) {
+        let is_wanted = || self.is_current();
+        match change {
+            Change::Pause => dlmonitor::pause_operators(is_wanted),
+            Change::Resume => dlmonitor::resume_operators(is_wanted),
+        }
+    }
+
     fn spawn_writer(&self) {
         let writer = self.writer();
         let spawned = without_signals(|| {
@@ -354,7 +389,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    self.window.look(self.elapsed(), report_operators);
+                    self.window.look(self.elapsed(), |change| self.report_operators(change));
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
@@ -363,14 +398,6 @@ impl Session {
                 Phase::Ending | Phase::Ended => return,
             }
         }
-    }
-}
-
-/// Has operators reported from now on, or no longer. It takes no lock that is held where a window changes.
-fn report_operators(change: Change) {
-    match change {
-        Change::Pause => dlmonitor::pause_operators(),
-        Change::Resume => dlmonitor::resume_operators(),
     }
 }
 

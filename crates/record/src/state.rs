@@ -6,7 +6,7 @@ use crate::frames::Frames;
 use crate::names::Names;
 use crate::natives::Natives;
 use crate::paths::{Paths, SPAN};
-use crate::process::Process;
+use crate::process::{Kept, Process};
 use crate::samples::Open;
 use crate::shapes;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
@@ -62,9 +62,9 @@ pub(crate) struct Outboxes {
 }
 
 impl State {
-    pub(crate) fn new(process: usize, tree: Owner, outboxes: Outboxes, shapes: bool) -> Self {
+    pub(crate) fn new(process: usize, tree: Owner, outboxes: Outboxes, kept: Kept) -> Self {
         Self {
-            natives: (dlmonitor::native::generation() > 0).then(Natives::new),
+            natives: (kept.native && dlmonitor::native::generation() > 0).then(Natives::new),
             process,
             published: Open::register(tree.shared.id),
             keeps_times: outboxes.calls.is_some() || outboxes.touches.is_some(),
@@ -81,7 +81,7 @@ impl State {
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,
-            shapes,
+            shapes: kept.shapes,
         }
     }
 
@@ -232,7 +232,7 @@ impl State {
 
     /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
     pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
-        let newest = dlmonitor::interpreter().and_then(dlmonitor::Interpreter::newest);
+        let newest = process.interpreter().and_then(dlmonitor::Interpreter::newest);
         self.paths.node(&mut self.tree, process, open, newest.as_ref())
     }
 

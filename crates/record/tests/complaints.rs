@@ -42,6 +42,10 @@ fn says(command: &mut Command, stderr: Stdio) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Says how many threads it has, and whether it is recorded: where nothing is written nothing is to cost anything.
+const PROGRAM: &str = "import os, _stackline_bootstrap as bootstrap\n\
+    print(len(os.listdir('/proc/self/task')), bootstrap.is_recording())";
+
 #[test]
 fn a_program_whose_recording_cannot_begin_runs_whatever_its_standard_error_is() {
     for python in pythons() {
@@ -52,13 +56,13 @@ fn a_program_whose_recording_cannot_begin_runs_whatever_its_standard_error_is() 
         for recorder in [None, Some("/nowhere/recorder.so")] {
             let command = || {
                 let mut command = recorded(&python, Path::new("/proc/nowhere"));
-                command.env("PYTHONPATH", &path).args(["-c", "print('program')"]);
+                command.env("PYTHONPATH", &path).args(["-c", PROGRAM]);
                 command.envs(recorder.map(|recorder| ("STACKLINE_RECORDER", recorder)));
                 command
             };
             let mut kept = Vec::new();
             for (name, stderr) in full_errors(folder.path(), &mut kept) {
-                assert_eq!(says(&mut command(), stderr), "site\nprogram\n", "{python:?}, {recorder:?}, {name}");
+                assert_eq!(says(&mut command(), stderr), "site\n1 False\n", "{python:?}, {recorder:?}, {name}");
             }
             // Where it can be written, it is.
             let output = command().output().unwrap();
@@ -107,5 +111,24 @@ fn a_writer_whose_complaint_cannot_be_written_goes_on_when_there_is_room() {
         let stream = &streams(&run(name))[0];
         assert!(stream.ended && !stream.damaged && stream.lost.is_empty(), "{name}: {:?}", stream.lost);
         assert_eq!(stream.exit, Some(0), "{name}");
+    }
+}
+
+/// Before anything of it is used, one that lacks something is told from one that is damaged.
+#[test]
+fn a_recorder_that_lacks_a_function_is_of_another_version() {
+    let source = std::fs::read_to_string(here("bootstrap/_stackline_bootstrap.py")).unwrap();
+    let (_, list) = source.split_once("_FUNCTIONS = (").unwrap();
+    let (list, _) = list.split_once(')').unwrap();
+    for used in source.split("_recorder.").skip(1) {
+        let name: String = used.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
+        assert!(list.contains(&format!("\"{name}\"")), "{name} is used of the recorder, and not in the list");
+    }
+    let program = "import _stackline_bootstrap as bootstrap\nbootstrap._FUNCTIONS += ('newer',)\nbootstrap.begin()";
+    for python in pythons() {
+        let mut command = recorded(&python, Path::new(""));
+        let output = command.args(["-c", program]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("ImportError: the recorder is of another version"), "{said}");
     }
 }

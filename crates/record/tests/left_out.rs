@@ -2,7 +2,7 @@
 
 use crate::support::{recorded, streams, torch};
 use crate::watched::called;
-use stackline_recording::Role;
+use stackline_recording::{Metric, Role};
 
 /// Prints for each step whether its operators were reported: each one that is waits a little (`STACKLINE_PLANTED_NS`).
 const STEPS: &str = r#"
@@ -34,10 +34,15 @@ fn operators_are_reported_in_wanted_steps_alone() {
         let run = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, run.path());
         command.envs([(variable, value), ("STACKLINE_SHAPES", shapes), ("STACKLINE_PLANTED_NS", "100000")]);
+        command.env("STACKLINE_MEMORY", "1");
         let output = command.args(["-c", STEPS]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{variable}={value}, shapes: {shapes}");
-        assert!(streams(run.path())[0].ended);
+        let stream = &streams(run.path())[0];
+        assert!(stream.ended);
+        // Memory that other steps take counts no more than what their operators do.
+        let of_memory = stream.stats.keys().filter(|(.., metric)| matches!(metric, Metric::Allocated | Metric::Freed));
+        assert_eq!(of_memory.count() > 0, expected.contains('1'), "{variable}={value}");
     }
 }
 
@@ -79,4 +84,40 @@ fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
     assert!(streams.iter().all(|stream| stream.ended && !stream.damaged));
     assert_eq!(count("aten::sinh", Role::Fork), [0, 5]);
     assert_eq!(count("aten::cosh", Role::Main), [0], "the parent goes on without them");
+}
+
+/// Forks before the part that is wanted begins. The child runs operators, and no step, until they are reported after they were not: in
+/// the part before they cost nothing.
+const FORKS_EARLY: &str = r#"
+import ctypes, os, time
+import torch
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+value = torch.ones(3)
+child = os.fork()
+if child == 0:
+    was_left_out, end = False, time.monotonic() + 10
+    while time.monotonic() < end:
+        before = waits.value
+        for _ in range(20):
+            value.sinh()
+        is_reported = waits.value > before
+        if was_left_out and is_reported:
+            break
+        was_left_out = was_left_out or not is_reported
+        time.sleep(0.005)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"#;
+
+#[test]
+fn children_that_are_forked_before_the_wanted_part_are_recorded_in_it() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, run.path());
+    command.envs([("STACKLINE_AFTER", "300ms"), ("STACKLINE_PLANTED_NS", "10000")]).args(["-c", FORKS_EARLY]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let streams = streams(run.path());
+    let child = streams.iter().find(|stream| stream.process.role == Role::Fork).unwrap();
+    assert!(called(child, "aten::sinh") > 0 && child.ended && !child.damaged);
 }

@@ -35,7 +35,8 @@ fn waits_are_seen_where_they_are_and_nothing_else_is_interrupted() {
     }
     let said = &stream.sources["samples"].1;
     assert!(
-        said.starts_with("waits at 99 Hz") && said.contains("looks found waits that were not interrupted to ask where"),
+        said.starts_with("waits at 99 Hz")
+            && said.contains("checks for waits found calls that must not be interrupted"),
         "{said}"
     );
 }

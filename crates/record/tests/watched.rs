@@ -347,12 +347,24 @@ fn a_process_may_be_recorded_again() {
         .arg(here("tests/programs/twice.py"))
         .args([support::recorder().as_path(), run.path()])
         .env("STACKLINE_MEMORY", "1")
+        .env("STACKLINE_SAMPLE_HZ", "999")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for (part, count) in [("0", 5), ("1", 7)] {
+    // Each as it was asked for, whatever the one before it had.
+    for (part, count, frames) in [("0", 5, [true, true]), ("1", 7, [false, false]), ("2", 0, [true, false])] {
         let stream = &streams(&run.path().join(part))[0];
-        assert!(stream.ended && stream.sources["memory"].0);
+        assert!(stream.ended);
+        let paths: Vec<_> = stream.stats.keys().map(|&(thread, node, _)| stream.path(thread, node)).collect();
+        let has = |is: fn(&FrameKey) -> bool| paths.iter().flatten().any(|frame| is(frame));
+        let found = [
+            has(|frame| matches!(frame, FrameKey::Python { .. })),
+            has(|frame| matches!(frame, FrameKey::Native { .. })),
+        ];
+        assert_eq!(found, frames, "{part}");
+        assert!(stream.stats.keys().any(|key| key.2 == Metric::CpuTime), "{part}");
+        let is_on = |name: &str| stream.sources.get(name).is_some_and(|source| source.0);
+        assert_eq!(["python", "native", "pytorch", "memory"].map(is_on), [frames[0], frames[1], count > 0, count > 0]);
         assert_eq!(["aten::sinh", "aten::cosh", "aten::tanh"].map(|name| called(stream, name)), [count, count, 0]);
         let allocated: u64 =
             stream.stats.iter().filter(|(key, _)| key.2 == Metric::Allocated).map(|(_, stats)| stats.sum).sum();

@@ -12,6 +12,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub(super) type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
+/// Caches go from one thread to another by [`SPARES`], whose `AtomicPtr` would take what must stay on its thread, too.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    is_send::<Cache>();
+};
+
 /// Stack that building a cache may take: 60 % of it on x86-64 in 2026, and the program's signal handlers may interrupt it.
 const BUILD_STACK: usize = 256 << 10;
 /// Spare caches: threads with small stacks that may begin between two calls of [`refill`].
@@ -35,7 +41,7 @@ impl Spares {
     fn take(&self) -> Option<Box<Cache>> {
         let is_there = |place: &&AtomicPtr<Cache>| !place.load(Ordering::Relaxed).is_null();
         let taken = self.0.iter().filter(is_there).map(|place| place.swap(null_mut(), Ordering::AcqRel));
-        // SAFETY: `put` leaked the box, and the exchange gives it to one thread only.
+        // SAFETY: `put` leaked the box, and the exchange gives it to one thread only. Any thread may have it: caches are `Send`.
         taken.filter(|cache| !cache.is_null()).map(|cache| unsafe { Box::from_raw(cache) }).next()
     }
 
@@ -78,8 +84,13 @@ pub(super) fn refill() {
 
 /// Whether the calling thread has enough stack left. One whose stack is not known has not.
 fn has_room() -> bool {
-    let here = Registers::here().sp;
-    stack_bounds().is_some_and(|(begin, _)| here.saturating_sub(begin) > BUILD_STACK)
+    is_enough(Registers::here().sp, stack_bounds())
+}
+
+/// Whether what lies below `here` of a stack with these bounds is enough. Code that runs elsewhere, as fibers do, is on a stack that
+/// nobody knows.
+fn is_enough(here: usize, bounds: Option<(usize, usize)>) -> bool {
+    bounds.is_some_and(|(begin, end)| (begin..end).contains(&here) && here - begin > BUILD_STACK)
 }
 
 /// Its stack frame is as large as what it builds.
@@ -90,12 +101,29 @@ fn build() -> Box<Cache> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUILD_STACK, build};
+    use super::{BUILD_STACK, build, is_enough};
 
     /// What a thread has is checked against this before it builds: with less it would run into its guard page.
     #[test]
     fn a_cache_is_built_in_the_room_that_is_asked_for() {
         let thread = std::thread::Builder::new().stack_size(BUILD_STACK);
         thread.spawn(|| drop(build())).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn there_is_room_on_the_stack_of_the_thread_alone() {
+        let (begin, end) = (1 << 30, (1 << 30) + (1 << 20));
+        let cases = [
+            (end - 8, true),
+            (begin + BUILD_STACK + 1, true),
+            (begin + BUILD_STACK, false),
+            (begin - 8, false),
+            // A fiber's stack above the thread's own.
+            (end + (1 << 20), false),
+        ];
+        for (here, expected) in cases {
+            assert_eq!(is_enough(here, Some((begin, end))), expected, "{here:x}");
+        }
+        assert!(!is_enough(end - 8, None));
     }
 }

@@ -161,18 +161,24 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     unsafe { (functions.add)(callback) }
 }
 
-/// Reports spans alone from now on, until [`resume_operators`]. Operators that run now are reported to their end. Torch locks
-/// its list of callbacks, and each thread takes a new copy of it with its next operator, so other threads may run some.
-pub(crate) fn pause_operators() {
-    change(|| remove(&OF_OPERATORS));
+/// Reports spans alone from now on, until [`resume_operators`], if that is still wanted: it is asked when no other change can come
+/// between. Operators that run now are reported to their end. Torch locks its list of callbacks, and each thread takes a new copy of
+/// it with its next operator, so other threads may run some.
+pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) {
+    change(|| {
+        if is_wanted() {
+            remove(&OF_OPERATORS);
+        }
+    });
 }
 
-/// Reports operators again.
-pub(crate) fn resume_operators() {
+/// Reports operators again, if that is still wanted.
+pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) {
     change(|| {
         if let Some(functions) = FUNCTIONS.get()
             && REGISTERED.load(Ordering::Acquire) != 0
             && OF_OPERATORS.load(Ordering::Acquire) == 0
+            && is_wanted()
         {
             OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
         }

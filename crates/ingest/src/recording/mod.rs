@@ -3,6 +3,7 @@
 //! Damaged chunks of a stream are skipped. What is lost, and which processes were killed, is in the tree's read report.
 
 mod ends;
+mod losses;
 mod own;
 mod stream;
 mod table;

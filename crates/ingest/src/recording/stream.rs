@@ -1,6 +1,7 @@
 //! One stream: from its own ids to those of the merged tree.
 
 use super::ends::{Ends, LastSeen};
+use super::losses::sentence;
 use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use crate::problems;
@@ -315,7 +316,7 @@ impl Stream {
         }
         for (what, count) in lost {
             let problem = if what == "tree_full" { problems::TREE_FULL } else { problems::NOT_RECORDED };
-            problem.count_many(builder.report(), count, None, &format!("{name}: {what}"));
+            problem.count_many(builder.report(), count, None, &format!("{name}: {}", sentence(&what)));
         }
     }
 }

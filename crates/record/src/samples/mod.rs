@@ -24,7 +24,7 @@ mod watch;
 
 pub(crate) use open::Open;
 
-use crate::process::Process;
+use crate::process::{Kept, Process};
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
@@ -67,6 +67,9 @@ struct Settings {
     counters: Vec<u16>,
     /// What is to be said of them, and of those that are missing.
     remarks: String,
+    /// Whether samples have Python frames, and native ones.
+    python: bool,
+    native: bool,
 }
 
 /// What the watching thread is to do.
@@ -139,7 +142,8 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
     if !can_see_waits {
         remarks.push_str("; waits cannot be seen here (/proc/self/task/*/syscall)");
     }
-    let settings = Arc::new(Settings { rates, counters, remarks });
+    let Kept { python, native, .. } = process.kept();
+    let settings = Arc::new(Settings { rates, counters, remarks, python, native });
     let sampler = own.unwrap_or_else(Sampler::make);
     sampler.begin_recording(process, &settings).map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok(sampler.describe(&settings))
@@ -331,17 +335,23 @@ impl Sampler {
         line.push_str(&settings.remarks);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
-            (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),
-            (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
-            (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
+            (sum(|record| record.losses.full.load(Ordering::Relaxed)), "samples found no room in memory"),
+            (
+                sum(|record| record.losses.broken.load(Ordering::Relaxed)),
+                "samples have no Python frames, as these were just changing",
+            ),
+            (
+                sum(|record| record.losses.lost.load(Ordering::Relaxed)),
+                "samples have no native frame but the innermost one, as the rest could not be unwound",
+            ),
             (
                 sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
-                "have no native frames: no memory for a stack",
+                "samples have no native frames, for want of memory to unwind them",
             ),
-            (self.refused.load(Ordering::Relaxed), "threads got no timer"),
-            (self.unsignaled.load(Ordering::Relaxed), "looks found no free signal number"),
+            (self.refused.load(Ordering::Relaxed), "threads got no timer and were not sampled"),
+            (self.unsignaled.load(Ordering::Relaxed), "checks for threads found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
-            (self.unasked.load(Ordering::Relaxed), "looks found waits that were not interrupted to ask where"),
+            (self.unasked.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),
             (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
             (self.without_file.load(Ordering::Relaxed), "counters of threads got no file"),
         ];

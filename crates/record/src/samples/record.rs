@@ -131,18 +131,19 @@ impl ThreadRecord {
         Some(self.samples.end())
     }
 
-    /// Prepares the record, which is free and not busy, for a thread, before its first timer is made.
-    pub(super) fn assign(&self, tid: u32, name: String, interpreter: Option<&Interpreter>) {
+    /// Prepares the record, which is free and not busy, for a thread, before its first timer is made. Its samples have Python frames if
+    /// there is an `interpreter`, and native ones if `has_native`, whatever those of an earlier recording had.
+    pub(super) fn assign(&self, tid: u32, name: String, interpreter: Option<&Interpreter>, has_native: bool) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
         self.first_sample.store(self.samples.end(), Ordering::Relaxed);
         // SAFETY: the record is free.
         let scratch = unsafe { &mut *self.scratch.get() };
-        // An earlier recording may have been one without these.
-        if scratch.python.is_none() {
-            scratch.python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
-        }
-        if native::generation() > 0 {
+        let earlier = scratch.python.take();
+        scratch.python = interpreter.and_then(|interpreter| earlier.or_else(|| FrameSampler::new(interpreter).ok()));
+        if has_native && native::generation() > 0 {
             scratch.native.get_or_insert_with(NativeStack::new).prepare();
+        } else {
+            scratch.native = None;
         }
         if let Some(python) = &mut scratch.python {
             python.set_thread(tid);

@@ -12,7 +12,7 @@ use super::{Sampler, Settings, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -298,9 +298,10 @@ impl Sampler {
         let record = self.record(index)?;
         // A late handler of an earlier recording may have kept them.
         record.counters.stop();
-        record.assign(tid, name, dlmonitor::interpreter());
+        let interpreter = dlmonitor::interpreter().filter(|_| watched.settings.python);
+        record.assign(tid, name, interpreter, watched.settings.native);
         let without_file = record.counters.start(&watched.settings.counters, tid);
-        self.without_file.fetch_add(without_file, Ordering::Relaxed);
+        count_of_living(&self.without_file, without_file, tid);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
         let (waiting, asked) = (Waiting::default(), Asked::default());
         let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None };
@@ -314,7 +315,7 @@ impl Sampler {
         let record = self.record(thread.record).filter(|_| is_wanted)?;
         let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
         let timer = Timer::start(thread.tid, signal, value, hz);
-        self.refused.fetch_add(u64::from(timer.is_err()), Ordering::Relaxed);
+        count_of_living(&self.refused, u64::from(timer.is_err()), thread.tid);
         timer.ok()
     }
 
@@ -338,8 +339,45 @@ impl Sampler {
     }
 }
 
+/// Counts what a thread did not get, unless it has ended by now: then it needs nothing.
+fn count_of_living(count: &AtomicU64, refused: u64, tid: u32) {
+    if refused > 0 && Clock::Cpu.now(tid).is_some() {
+        count.fetch_add(refused, Ordering::Relaxed);
+    }
+}
+
 /// Name of a thread of this process, `None` if it is gone.
 pub(super) fn thread_name(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Rates, Sampler, Settings, counters};
+    use super::{Clock, Watched};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_thread_that_has_ended_lacks_nothing() {
+        // SAFETY: takes nothing and cannot fail.
+        let tid = || unsafe { libc::gettid() }.cast_unsigned();
+        let gone = std::thread::spawn(tid).join().unwrap();
+        // Its end is told a moment before it is gone.
+        while Clock::Cpu.now(gone).is_some() {
+            std::thread::yield_now();
+        }
+        let sampler = Sampler::make();
+        let rates = Rates { cpu: 99, ..Rates::default() };
+        let settings = Settings { rates, counters: counters::parse("page-faults"), ..Settings::default() };
+        let mut watched = Watched { settings: Arc::new(settings), signal: libc::SIGRTMAX(), ..Watched::default() };
+        let of = |watched: &mut Watched, tid| {
+            let thread = sampler.begin(watched, tid, "thread".into()).unwrap();
+            let counts = [&sampler.refused, &sampler.without_file].map(|count| count.load(Ordering::Relaxed));
+            (thread.timer.is_some(), counts)
+        };
+        assert_eq!(of(&mut watched, gone), (false, [0, 0]));
+        assert!(of(&mut watched, tid()).0, "one that is there has a timer");
+    }
 }

@@ -100,6 +100,11 @@ impl Session {
         Writer(unsafe { &*std::ptr::from_ref(self) })
     }
 
+    /// Whether it is the session of this process: it is not once it ended, or another one took its place.
+    pub(super) fn is_current(&self) -> bool {
+        std::ptr::eq(CURRENT.load(Ordering::SeqCst), self)
+    }
+
     pub(super) fn make_current(&'static self) {
         let before = CURRENT.swap(std::ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
         // SAFETY: null, or from `new`; it is freed after `retire` at the earliest.
@@ -201,8 +206,13 @@ mod tests {
             Session::end();
             assert_eq!(tree.strong_count(), 0);
         }
-        let (_, first) = begin();
+        let (session, first) = begin();
+        assert!(session.is_current());
+        // As one who is late has it.
+        let user = session.writer();
         let (_, second) = begin();
+        assert!(!user.session().is_current(), "it changes nothing of the next recording");
+        drop(user);
         Session::reclaim();
         assert_eq!((first.strong_count(), second.strong_count() > 0), (0, true), "the second one took its place");
         Session::end();

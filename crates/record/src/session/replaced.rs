@@ -81,7 +81,7 @@ impl Session {
         if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             && let Err(error) = stream.end_provisionally(clock::monotonic_ns())
         {
-            self.complain(&error.to_string(), "the end of the recording is missing");
+            self.complain_of_replacing(&error.to_string());
         }
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         if *phase == Phase::Replacing {
@@ -117,6 +117,16 @@ mod tests {
     use crate::session::{Phase, Session};
     use stackline_recording::{Reader, Record, Role};
     use std::sync::atomic::Ordering;
+
+    /// Its own line, once, and there is another one for what is wrong later.
+    #[test]
+    fn what_is_said_before_another_program_is_no_complaint_of_the_recording() {
+        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
+        let session = Session::new(options, Role::Main, Vec::new());
+        session.complain_of_replacing("disk full");
+        let said = [&session.complained, &session.complained_of_replacing].map(|said| said.load(Ordering::Relaxed));
+        assert_eq!(said, [false, true]);
+    }
 
     #[test]
     fn an_end_is_taken_back_as_soon_as_the_program_goes_on() {

@@ -1,10 +1,11 @@
-"""Records itself twice, by hand, with a thread that lives through both."""
+"""Records itself three times, by hand, with a thread that lives through all: with all kinds of frames, without frames, without PyTorch."""
 
 import _imp
 import os
 import queue
 import sys
 import threading
+import time
 from importlib.machinery import ModuleSpec
 
 import torch
@@ -23,14 +24,19 @@ def work():
 
 thread = threading.Thread(target=work)
 thread.start()
-for index, count in enumerate([5, 7]):
+for index, (count, native, without) in enumerate([(5, "1", ""), (7, "0", "python"), (2, "0", "pytorch")]):
     os.environ["STACKLINE_RECORD"] = os.path.join(sys.argv[2], str(index))
+    os.environ.update(STACKLINE_NATIVE=native, STACKLINE_WITHOUT=without)
     recorder.start()
     recorder.torch_imported()
     jobs.put(count)
     done.get()
     for _ in range(count):
         torch.ones(3).cosh()
+    # For samples.
+    end = time.thread_time() + 0.1
+    while time.thread_time() < end:
+        sum(range(100))
     recorder.stop()
     torch.ones(3).tanh()
 jobs.put(None)

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::{Pid, getgid};
+use nix::unistd::{Pid, getegid};
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -56,14 +56,16 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
 }
 
 /// Starts the command with signals as they are here. `posix_spawn` of glibc would leave 32 and 33 ignored in it and in all that it starts;
-/// where a group is to be set, the own one, a plain fork takes its place. Some sandboxes refuse that.
+/// where a group is to be set, the effective one, which without privileges stays what it is, a plain fork takes its place. Some sandboxes
+/// refuse that. A Ctrl-C within the microseconds between that fork and the command's begin is lost: the child has the handlers of this
+/// process until then, and signals that were blocked meanwhile would stay blocked in the command.
 fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Child> {
     let command = || {
         let mut command = Command::new(program);
         command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         command
     };
-    command().gid(getgid().as_raw()).spawn().or_else(|_| command().spawn())
+    command().gid(getegid().as_raw()).spawn().or_else(|_| command().spawn())
 }
 
 /// The signal that ended a process, if one did.

@@ -5,6 +5,7 @@
 mod launch;
 mod options;
 mod place;
+mod running;
 
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::command_line;
@@ -46,9 +47,10 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let _ = signaled.as_ref().map(|signaled| signaled.note(place.path()));
     let how = signaled.map_or_else(String::new, |signaled| format!("the command was ended by {}; ", signaled.name));
     let run = place.shown();
+    let running = running::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), is_part(args, common))),
+        Ok(tree) => say(&(summary(&tree, (&how, &run, next(args, &tree)), is_part(args, common)) + &running)),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
             say(&format!("stackline: {how}{NOTHING}"))

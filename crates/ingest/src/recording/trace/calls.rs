@@ -3,6 +3,7 @@
 use super::in_flight;
 use crate::problems;
 use crate::recording::ends::{Ends, LastSeen};
+use crate::recording::losses::sentence;
 use crate::recording::own::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage, note_replaced};
 use crate::recording::{note_unread, open_stream};
@@ -205,7 +206,7 @@ impl Calls {
             Some(_) => {}
         }
         for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| is_of_calls(what)) {
-            problems::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {what}"));
+            problems::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {}", sentence(what)));
         }
         calls
     }

@@ -15,6 +15,7 @@ mod told;
 use super::calls::Calls;
 use super::{Shown, has_ranks, label};
 use crate::recording::ends::Ends;
+use crate::recording::losses::sentence;
 use crate::recording::streams;
 use crate::{Error, ReadOptions, problems};
 use stackline_model::{MemoryTrace, ReadReport};
@@ -87,8 +88,8 @@ fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
         problems::MEMORY_WINDOW.count(&mut trace.report, None, name);
     }
     let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|of| what.starts_with(of));
-    for what in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
-        problems::NOT_RECORDED.count_many(&mut trace.report, what.1, None, &format!("{name}: {}", what.0));
+    for (what, count) in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
+        problems::NOT_RECORDED.count_many(&mut trace.report, *count, None, &format!("{name}: {}", sentence(what)));
     }
     Some(trace)
 }
