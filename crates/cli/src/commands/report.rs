@@ -94,12 +94,11 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
 /// The conditions that hold, in words, and why others cannot be judged.
 fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Vec<Error>) {
     let (mut held, mut unjudged) = (Vec::new(), Vec::new());
-    for table in gpu_time {
-        for condition in conditions {
-            match condition.holds(table) {
-                Ok(words) => held.extend(words),
-                Err(error) => unjudged.push(error),
-            }
+    let Some(gpu_time) = gpu_time else { return (held, unjudged) };
+    for condition in conditions {
+        match condition.holds(gpu_time) {
+            Ok(words) => held.extend(words),
+            Err(error) => unjudged.push(error),
         }
     }
     (held, unjudged)
