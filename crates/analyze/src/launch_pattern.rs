@@ -10,6 +10,7 @@ use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::words::{count, duration};
 use stackline_model::{EventKind, GpuId, StrId, Trace};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// So often a pattern repeats at least.
 const LEAST_REPEATS: usize = 5;
@@ -21,25 +22,32 @@ const LEAST_EQUAL: u64 = 80;
 const LEAST_TIME: i64 = 50;
 /// So many of the repeats, in percent, hold what a step has and a layer has not.
 const LEAST_BOUNDED: usize = 80;
+/// A repeat that takes more than so many times as long as the middle one holds a pause: requests that did not come, an evaluation.
+const PAUSE: i64 = 5;
 
 /// A sequence of operations that a stream of a GPU repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchPattern {
-    /// From when to when each repeat takes, up to the beginning of the next one, in ns since the trace's base.
+    /// From when to when each repeat takes, up to the beginning of the next one, in ns since the trace's base: the longest run of them
+    /// without a pause.
     pub repeats: Vec<(i64, i64)>,
+    /// Repeats before and after these, beyond a pause.
+    pub left_out: usize,
+    /// Time in all pauses, in ns.
+    pub pauses_ns: i64,
     /// When the trace's first event begins.
     pub begin: i64,
     /// Operations of a repeat.
     pub operations: usize,
-    /// Operations of the GPU in equal repeats, of those from the first to the last repeat, in percent.
+    /// Operations of the GPU in equal repeats, of those from the first to the last of [`Self::repeats`], in percent.
     pub equal_percent: u64,
     /// How the program's iterations are marked in what recorded it.
     pub how_to_mark: &'static str,
 }
 
 /// How a program marks its steps where torch.profiler records it.
-const TORCH_STEPS: &str =
-    "call prof.step() after each iteration, or record it in torch.profiler.record_function('step')";
+const TORCH_STEPS: &str = "call prof.step() after each iteration; or put each into torch.profiler.record_function('step') and use \
+                           --step-annotation '^step$'";
 
 impl LaunchPattern {
     /// The pattern of the stream with most operations on the GPU with most time, if the evidence is strong.
@@ -72,14 +80,29 @@ impl LaunchPattern {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(
-            "steps inferred from a repeated pattern of {} launches, {} repeats from {} to {}, for the program marks none: what depends \
-             on steps has less confidence, and --whole looks at all of the trace; to mark steps, {} and use --step-annotation step",
+            "steps inferred from a repeated pattern of {} launches, {} repeats of {} (median) from {} to {}{}, for the program marks none: \
+             what depends on steps has less confidence, and --whole looks at all of the trace, as tables do; to mark steps, {}",
             count(self.operations as i64),
             count(self.repeats.len() as i64),
+            duration(self.median_ns()),
             since(from),
             since(to),
+            self.without(),
             self.how_to_mark,
         )
+    }
+
+    /// What of the pattern is left out, in words; empty where nothing is.
+    fn without(&self) -> String {
+        match self.left_out {
+            0 => String::new(),
+            1 => format!(" ({} between repeats is left out, with 1 other repeat)", duration(self.pauses_ns)),
+            n => format!(
+                " ({} between repeats is left out, with {} other repeats)",
+                duration(self.pauses_ns),
+                count(n as i64)
+            ),
+        }
     }
 
     /// How long the middle repeat takes, in ns.
@@ -97,14 +120,15 @@ impl std::fmt::Display for LaunchPattern {
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         write!(
             f,
-            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}, equal \
-             in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). \
-             `stackline findings` takes them as steps. To mark steps, {} and use --step-annotation step",
+            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}{}, \
+             equal in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). \
+             Findings, critical paths and what-if take them as steps. To mark steps, {}",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),
             since(first.0),
             since(last.1),
+            self.without(),
             self.equal_percent,
             since(middle.0),
             since(middle.1),
@@ -193,26 +217,35 @@ impl Operations {
         pieces.extend(Some(tail).filter(|tail| tail.1 <= self.sequence.len() && is_equal(tail)));
         let equal: Vec<(usize, usize)> = pieces.iter().copied().filter(is_equal).collect();
         let repeats: Vec<(i64, i64)> = pieces.iter().map(|&piece| self.span(piece)).collect();
-        let (from, to) = (repeats.first()?.0, repeats.last()?.1);
-        let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
-        let equal_percent = (100 * equal.len() * operations / all.max(1)) as u64;
         let equal_ns: i64 =
             equal.iter().map(|&(from, to)| self.busy_ns[to] - self.busy_ns[from]).fold(0, i64::saturating_add);
         let is_bounded = |&&(from, to): &&(i64, i64)| {
             self.bounds.get(self.bounds.partition_point(|&at| at < from)).is_some_and(|&at| at < to)
         };
-        let is_strong = equal.len() >= LEAST_REPEATS
-            && operations >= LEAST_OPERATIONS
-            && equal_percent >= LEAST_EQUAL
+        let is_strong = operations >= LEAST_OPERATIONS
+            && self.percent_of(&repeats, equal.len() * operations)? >= LEAST_EQUAL
             && equal_ns >= self.all_ns / 100 * LEAST_TIME
             && 100 * repeats.iter().filter(is_bounded).count() >= LEAST_BOUNDED * repeats.len();
-        is_strong.then_some(LaunchPattern {
-            repeats,
+        let (run, pauses_ns) = longest_run(&repeats);
+        let equal_of_run = pieces[run.clone()].iter().filter(|piece| is_equal(piece)).count();
+        let equal_percent = self.percent_of(&repeats[run.clone()], equal_of_run * operations)?;
+        let is_strong = is_strong && equal_of_run >= LEAST_REPEATS && equal_percent >= LEAST_EQUAL;
+        is_strong.then(|| LaunchPattern {
+            repeats: repeats[run.clone()].to_vec(),
+            left_out: repeats.len() - run.len(),
+            pauses_ns,
             begin: self.begin,
             operations,
             equal_percent,
             how_to_mark: TORCH_STEPS,
         })
+    }
+
+    /// The share of so many operations in those of the GPU from the first to the last repeat, in percent.
+    fn percent_of(&self, repeats: &[(i64, i64)], operations: usize) -> Option<u64> {
+        let (from, to) = (repeats.first()?.0, repeats.last()?.1);
+        let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
+        Some((100 * operations / all.max(1)) as u64)
     }
 
     /// Length and hash of the piece that covers most: the first of equal ones.
@@ -231,6 +264,25 @@ impl Operations {
         let end = self.sequence.get(to).map_or_else(|| self.sequence[to - 1].1, |next| next.0);
         (self.sequence[from].0, end)
     }
+}
+
+/// The longest run of repeats none of which holds a pause, the first of equally long ones, and the time in all pauses.
+fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
+    let lengths: Vec<i64> = repeats.iter().map(|(from, to)| to - from).collect();
+    let middle = crate::steps::middle(&lengths).unwrap_or(0);
+    let (mut longest, mut run, mut pauses_ns) = (0..0, 0..0, 0i64);
+    for (at, &length) in lengths.iter().enumerate() {
+        if length > middle.saturating_mul(PAUSE) {
+            pauses_ns = pauses_ns.saturating_add(length - middle);
+            run = at + 1..at + 1;
+            continue;
+        }
+        run.end = at + 1;
+        if run.len() > longest.len() {
+            longest = run.clone();
+        }
+    }
+    (longest, pauses_ns)
 }
 
 /// Whether an operation is one that each iteration of a program has and a layer has not.

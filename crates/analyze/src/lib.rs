@@ -16,6 +16,7 @@ mod host_collectives;
 pub mod hta_rows;
 pub mod hta_view;
 mod imports;
+mod inferred_steps;
 pub mod intervals;
 pub mod kernel_type;
 pub mod large_calls;

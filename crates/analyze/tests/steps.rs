@@ -11,12 +11,12 @@ use stackline_model::{Severity, Table, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
 
 /// A step of process 1 from `start` µs on.
-fn step(number: i64, start: i64, length: i64) -> String {
+pub(crate) fn step(number: i64, start: i64, length: i64) -> String {
     format!("1/1 user_annotation ProfilerStep#{number} {start}+{length}")
 }
 
 /// The call that launches a kernel.
-fn call(correlation: i64, start: i64, length: i64) -> String {
+pub(crate) fn call(correlation: i64, start: i64, length: i64) -> String {
     format!("1/1 cuda_runtime cudaLaunchKernel {start}+{length} correlation={correlation}")
 }
 
@@ -30,7 +30,7 @@ fn kernel(correlation: i64, launched: i64, start: i64, length: i64) -> [String; 
     [call(correlation, launched, 5), gemm(correlation, start, length)]
 }
 
-fn trace(events: impl IntoIterator<Item = String>) -> Trace {
+pub(crate) fn trace(events: impl IntoIterator<Item = String>) -> Trace {
     read_mini(&events.into_iter().collect::<Vec<_>>().join("\n"))
 }
 
@@ -338,95 +338,41 @@ fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
     assert_eq!(with_gpu(&trace), (vec![true; 4], Vec::new()));
 }
 
-/// Iterations of ten operations, as many as asked for; each copies its input first, or none does.
-fn iterations(repeats: i64, copies: bool) -> Trace {
-    let first = if copies { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gather" };
-    let names = ["kernel gemm", "kernel relu", "kernel norm"];
-    let mut trace = MiniTrace::new("");
-    for at in 0..repeats {
-        for operation in 0..10 {
-            let name = if operation == 0 { first } else { names[operation as usize % 3] };
-            trace.add_at(1000 * at + 50 * operation, &format!("gpu0/7 {name} 0+40"));
-        }
-    }
-    read(trace.json())
-}
-
+/// The note counts as the spread does: without first steps that warm up.
 #[test]
-fn repeated_launches_are_offered_where_each_is_an_iteration() {
-    let pattern = LaunchPattern::find(&iterations(8, true)).unwrap();
-    assert_eq!((pattern.repeats.len(), pattern.operations, pattern.equal_percent), (8, 10, 100));
-    assert_eq!(
-        (pattern.median_ns(), pattern.repeats[7]),
-        (1_000_000, (pattern.begin + 7_000_000, pattern.begin + 7_490_000))
-    );
-    let note = step_marks::note(&iterations(8, true)).unwrap();
-    assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("1000 µs each"), "{note}");
-    assert!(note.contains("call prof.step()"), "{note}");
-    let mut recorded_otherwise = iterations(8, true);
-    for (format, advice) in [("nsys", "an NVTX range"), ("rpd", "a roctx range"), ("xplane", "StepTraceAnnotation")] {
-        recorded_otherwise.meta.format = format.to_owned();
-        let note = step_marks::note(&recorded_otherwise).unwrap();
-        assert!(note.contains(advice) && !note.contains("prof.step()"), "{note}");
-    }
-    // Layers of one pass repeat, too.
-    assert_eq!(LaunchPattern::find(&iterations(8, false)), None);
-    assert_eq!(LaunchPattern::find(&iterations(4, true)), None, "too few");
-}
-
-/// A decode loop of a server: each iteration launches twelve small kernels, copies a token to the host and waits for it.
-fn decode_loop(iterations: i64, are_marked: bool) -> Trace {
-    let names = ["qkv", "attention", "projection", "mlp"];
-    let mut events = Vec::new();
-    for at in 0..iterations {
-        let begin = 1000 + 1000 * at;
-        if are_marked {
-            events.push(step(at, begin, 990));
-        }
-        events.push(format!("1/1 cpu_op aten::linear {begin}+700"));
-        for kernel in 0..12 {
-            let (id, launched) = (100 * at + kernel + 1, begin + 50 * kernel);
-            events.push(call(id, launched, 40));
-            let name = names[kernel as usize % 4];
-            events.push(format!("gpu0/7 kernel {name} {}+5 correlation={id}", launched + 42));
-        }
-        let copy = 100 * at + 50;
-        events.push(format!("1/1 cuda_runtime cudaMemcpyAsync {}+10 correlation={copy}", begin + 720));
-        events.push(format!("gpu0/7 gpu_memcpy Memcpy DtoH (Device -> Pinned) {}+5 correlation={copy}", begin + 735));
-        events.push(format!("1/1 cuda_runtime cudaStreamSynchronize {}+30 correlation={}", begin + 731, copy + 1));
-    }
-    trace(events)
-}
-
-#[test]
-fn findings_take_repeated_launches_as_steps_where_nobody_marks_any() {
-    let found = |marked: bool| find(&decode_loop(20, marked), &Options::default()).unwrap();
-    let (inferred, marked) = (found(false), found(true));
-    // A repeat begins with the rarest operation, the copy: before the first one and after the last one there are parts of a step.
-    assert_eq!((inferred.steps, marked.steps), (19, 20));
-    let near = |a: i64, b: i64| (a - b).abs() * 20 < b;
-    assert!(near(inferred.step_ns, marked.step_ns), "{} {}", inferred.step_ns, marked.step_ns);
-    let note =
-        inferred.notes.iter().find(|note| note.starts_with("steps inferred from a repeated pattern of 13 launches"));
-    assert!(
-        note.is_some_and(|note| note.contains("19 repeats") && note.contains("prof.step()")),
-        "{:?}",
-        inferred.notes
-    );
-    assert!(!marked.notes.iter().any(|note| note.contains("inferred")), "{:?}", marked.notes);
-    // What is told by the step is told of both, with less confidence of the inferred ones.
-    let confidence = |found: &stackline_analyze::findings::Findings, code: &str| {
-        found.findings.iter().find(|finding| finding.rule.code == code).map(|finding| finding.confidence)
+fn steps_of_unknown_gpu_work_are_counted_among_those_of_the_spread() {
+    let marks = [step(0, 1000, 900), step(1, 1900, 100), step(2, 2000, 100), step(3, 2100, 100)];
+    let noted = |unrecorded: &[i64]| {
+        let work = [0, 1, 2, 3].into_iter().map(|at| (at + 1, trace_start(at)));
+        let events = work.flat_map(|(id, at)| {
+            let lost = unrecorded.contains(&(id - 1));
+            [Some(call(id, at, 5)), (!lost).then(|| gemm(id, at + 10, 30))].into_iter().flatten()
+        });
+        with_gpu(&trace(marks.iter().cloned().chain(events))).1
     };
-    let of_both: Vec<&str> =
-        marked.findings.iter().map(|f| &*f.rule.code).filter(|code| confidence(&inferred, code).is_some()).collect();
-    let is_lower = |code: &&str| confidence(&inferred, code) > confidence(&marked, code);
-    assert!(of_both.iter().any(is_lower), "{of_both:?}");
-    // All of the trace is one stretch, if that is asked for.
-    let whole = Options { scope: Scope { whole: true, ..Scope::default() }, ..Options::default() };
-    assert_eq!(find(&decode_loop(20, false), &whole).unwrap().steps, 0);
-    // Without a pattern there are no steps either.
-    assert_eq!(find(&decode_loop(3, false), &Options::default()).unwrap().steps, 0);
+    assert_eq!(noted(&[0]), [""; 0], "the warm-up");
+    let note = "with_gpu and gpu_busy are without 1 of 3 steps: ";
+    assert!(noted(&[0, 2])[0].starts_with(note), "{:?}", noted(&[0, 2]));
+}
+
+/// A moment within the step with this number.
+fn trace_start(number: i64) -> i64 {
+    if number == 0 { 1010 } else { 1810 + 100 * number }
+}
+
+/// Such a step has the process of its device, which launches nothing.
+#[test]
+fn what_a_step_launched_is_not_known_of_marks_on_a_stream() {
+    let mark = |number: i64| format!("gpu0/7 gpu_user_annotation ProfilerStep#{number} {}+100", 1000 + 100 * number);
+    let work = (0..3).flat_map(|at| kernel(at + 1, 1010 + 100 * at, 1020 + 100 * at, 30));
+    let trace = trace((0..3).map(mark).chain(work));
+    assert_eq!((trace.steps.len(), trace.gpu.launch.iter().all(|launch| launch.is_some())), (3, true));
+    let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
+    let values = |name: &str| steps.column(name).unwrap().values.clone();
+    let (Values::F64(us), Values::I64(kernels)) = (values("launched_gpu_us"), values("launched_kernels")) else {
+        panic!()
+    };
+    assert_eq!((us, kernels), (vec![None; 3], vec![None; 3]));
 }
 
 /// All steps are listed; those that are looked at count, as in the tables of a report.

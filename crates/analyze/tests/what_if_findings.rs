@@ -29,7 +29,7 @@ fn tried(name: &str, trace: &Trace) -> BTreeSet<String> {
     // Small ones, too.
     let options = Options { least_percent: 0.0, ..Options::default() };
     let Ok(found) = findings::find(trace, &options) else { return rules };
-    let Looked { choice, steps, .. } = Looked::at(trace, &Scope::default());
+    let Looked { choice, steps, .. } = Looked::or_inferred(trace, &Scope::default());
     assert_eq!(steps, found.steps, "{name}");
     let all = found.findings.iter().filter(|finding| !finding.edits.is_empty());
     for finding in all.take(PER_TRACE) {

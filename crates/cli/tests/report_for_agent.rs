@@ -188,3 +188,46 @@ fn commands_of_files_of_memory_are_those_of_a_shell() {
     let quoted = format!("stackline memory '{}'", file.replace('\'', r"'\''"));
     assert!(shown.contains(&format!("More: {quoted}")), "{shown}");
 }
+
+/// Repeats of a pattern of launches stand in for steps in findings and the critical path; tables are of the whole trace.
+#[test]
+fn inferred_steps_are_told_from_marked_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = MiniTrace::new("");
+    for at in 0..12_i64 {
+        trace.add_at(
+            1000 * at,
+            &format!(
+                "1/1 cpu_op aten::linear 0+700
+                 1/1 cuda_runtime cudaMemcpyAsync 720+10 correlation={}
+                 gpu0/7 gpu_memcpy \"Memcpy DtoH (Device -> Pinned)\" 735+5 correlation={}",
+                100 * at + 50,
+                100 * at + 50
+            ),
+        );
+        for kernel in 0..12 {
+            let (id, from) = (100 * at + kernel + 1, 50 * kernel);
+            trace.add_at(
+                1000 * at,
+                &format!(
+                    "1/1 cuda_runtime cudaLaunchKernel {from}+40 correlation={id}
+                     gpu0/7 kernel mlp {}+5 correlation={id}",
+                    from + 42
+                ),
+            );
+        }
+    }
+    let file = write(folder.path(), "t.json", trace.json());
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    for part in [
+        "\nSteps: none are marked; the numbers are of the whole trace, unless they name inferred steps.\n",
+        "\nCritical path of the inferred steps: ",
+        "\nNote: steps inferred from a repeated pattern of 13 launches, 11 repeats ",
+        "\nFindings, by predicted gain (an inferred step takes ",
+    ] {
+        assert_eq!(shown.matches(part).count(), 1, "{part}: {shown}");
+    }
+    assert!(!shown.contains("\"Steps\" above"), "{shown}");
+    let whole = stdout(&["report", &file, "--for-agent", "--whole"]);
+    assert!(whole.contains("\nSteps: none are marked; the numbers are of the whole trace.\n"), "{whole}");
+}

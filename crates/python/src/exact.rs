@@ -70,7 +70,7 @@ pub(crate) fn window(
     whole: bool,
 ) -> WindowChoice {
     if annotation.is_empty() || steps.is_some() || whole {
-        return Looked::at(trace, &Scope { steps, whole, ..Scope::default() }).choice;
+        return Looked::or_inferred(trace, &Scope { steps, whole, ..Scope::default() }).choice;
     }
     WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) }
 }

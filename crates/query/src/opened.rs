@@ -292,7 +292,7 @@ impl Opened {
                 walk(&Looked::at(trace, &scope).choice).map(Cow::Owned).map_err(QueryError::unavailable)
             }
             Stretch::Chosen => {
-                let chosen = || walk(&Looked::at(trace, &Scope::default()).choice);
+                let chosen = || walk(&Looked::or_inferred(trace, &Scope::default()).choice);
                 let path = self.derived[at].path.get_or_init(chosen);
                 path.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
             }

@@ -54,6 +54,8 @@ pub struct PathSummary {
     pub json: Value,
     /// For people: a sentence.
     pub line: String,
+    /// Whether it is of inferred steps, which other numbers of the report are not of.
+    pub is_of_inferred_steps: bool,
 }
 
 /// What of a report takes least time to work out: how long steps take, and how busy GPUs are.
@@ -143,6 +145,7 @@ struct PathOfTrace {
     json: Value,
     /// The steps that it is of, as a label has them.
     of: String,
+    is_of_inferred_steps: bool,
     sentence: String,
     /// What else is told, each with the word that it begins with.
     told: Vec<(&'static str, String)>,
@@ -151,7 +154,7 @@ struct PathOfTrace {
 impl PathOfTrace {
     /// The sentence is about the exact path. Documents had HTA's first, under keys that stay.
     fn of(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
-        let looked = Looked::at(trace, scope);
+        let looked = Looked::or_inferred(trace, scope);
         let Looked { choice, notes, .. } = &looked;
         let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
         let of = match choice {
@@ -167,7 +170,9 @@ impl PathOfTrace {
             Ok(ExactPath { report, calls, .. }) => sentence(report) + &large(calls),
             Err(error) => format!("none, for {error}."),
         };
-        let marks = step_marks::note(trace).into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
+        // Where steps are inferred, the notes of what is looked at say so.
+        let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
+        let marks = marks.into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
         let told = start.into_iter().chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
@@ -178,7 +183,8 @@ impl PathOfTrace {
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
         let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up };
         // All keys are texts: there is no error.
-        Self { json: serde_json::to_value(&document).unwrap_or_default(), of, sentence, told }
+        let json = serde_json::to_value(&document).unwrap_or_default();
+        Self { json, of, is_of_inferred_steps: looked.are_inferred(), sentence, told }
     }
 
     fn of_rank(mut self, number: i64, many: bool) -> PathSummary {
@@ -190,7 +196,7 @@ impl PathOfTrace {
         for (word, text) in self.told {
             line.push_str(&format!("\n{word}{rank}: {text}."));
         }
-        PathSummary { json: self.json, line }
+        PathSummary { json: self.json, line, is_of_inferred_steps: self.is_of_inferred_steps }
     }
 }
 

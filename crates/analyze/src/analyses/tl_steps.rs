@@ -7,7 +7,7 @@ use crate::steps::{Looked, between, with_gpu_work};
 use crate::summary::{Summary, percent};
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::names::is_fill_launch;
-use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, TrackKind, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -68,11 +68,12 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let gaps = between(trace, &spans);
     let between_us = selected.iter().map(|(i, _)| gaps[*i].map(|ns| ns as f64 / 1e3)).collect();
-    let unknown = Some(&with_gpu_us).filter(|_| has_gpu).and_then(|with_gpu_us| without_gpu(with_gpu_us));
+    let counted: Vec<usize> = (0..selected.len()).filter(|&at| left_out[at].is_none()).collect();
+    let of_counted: Vec<Option<f64>> = counted.iter().map(|&at| with_gpu_us[at]).collect();
+    let unknown = if has_gpu { without_gpu(&of_counted) } else { None };
     let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
     let steps = steps(trace, &selected, &times, &work);
     let steps = if left_out.iter().all(Option::is_none) { steps } else { with_left_out(steps, &left_out) };
-    let counted: Vec<usize> = (0..selected.len()).filter(|&at| left_out[at].is_none()).collect();
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
     let spread = spread(trace, &selected, &counted, &times, &work);
     vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
@@ -186,7 +187,12 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     let known = |i: &usize| Some(&work[*i]).filter(|work| has_gpu && !work.is_unknown());
     let busy: Vec<Option<f64>> = selected.iter().map(|(i, _)| known(i).map(|work| work.busy_ns as f64 / 1e3)).collect();
     let has_launches = trace.gpu.launch.iter().any(|launch| launch.some().is_some());
-    let launched = |i: &usize| known(i).filter(|_| has_launches);
+    // Marks on a row of a device have its process, and that launches nothing.
+    let is_of_host = |i: &usize| {
+        let track = trace.events.track[trace.steps[*i].event.index()];
+        trace.tracks.get(track).kind == TrackKind::Thread
+    };
+    let launched = |i: &usize| known(i).filter(|_| has_launches && is_of_host(i));
     let table = Table::new("steps", "Steps: time and GPU work");
     let table = match of_processes(trace, selected) {
         Some(processes) => table.text("process", processes),

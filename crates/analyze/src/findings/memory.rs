@@ -104,6 +104,8 @@ impl Findings {
         let none = Self {
             step_ns: 0,
             steps: 0,
+            are_inferred: false,
+            whole: None,
             with_gpu_work: false,
             between_ns: None,
             findings: Vec::new(),

@@ -9,7 +9,6 @@ mod constant_runs;
 mod estimate;
 mod finding;
 mod identity;
-mod inferred_steps;
 mod interludes;
 mod measured;
 mod memory;

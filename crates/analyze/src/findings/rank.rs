@@ -2,11 +2,11 @@
 
 use super::change_place;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
-use super::inferred_steps::ChosenSteps;
 use super::memory::DevicePeak;
 use super::others::Others;
 use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
+use super::recording::{recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
@@ -18,7 +18,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
 use crate::steps::{Looked, mean_step_ns};
-use stackline_model::{INFERRED, Severity, Trace, Unit};
+use stackline_model::{INFERRED, Severity, Trace};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,6 +103,10 @@ pub struct Findings {
     pub step_ns: i64,
     /// Steps in the window; 0 if the trace has none and the window is all of it.
     pub steps: usize,
+    /// Whether the program marks none of these steps: they are repeats of a pattern of launches.
+    pub are_inferred: bool,
+    /// What is found in all of the trace, where steps are inferred and other ranks may have none.
+    pub whole: Option<Box<Self>>,
     /// Whether steps take until the GPU work that they launched is done, and not just as long as their spans on the CPU.
     pub with_gpu_work: bool,
     /// What of [`Self::step_ns`] lies between steps, as evaluations and checkpoints do, in ns; none where that is next to nothing.
@@ -182,15 +186,33 @@ pub fn find_with(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let ChosenSteps { looked, are_inferred } = ChosenSteps::of(trace, &options.scope);
+    let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
+    looked.notes.extend(spans);
+    let has_other_ranks = trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
+    // Other ranks may have no such steps.
+    let whole = match looked.are_inferred() && has_other_ranks {
+        true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
+        false => None,
+    };
+    Ok(Findings { whole, ..find_in(&exact, looked, (options, others), keep)? })
+}
+
+/// The same in what is looked at.
+fn find_in(
+    exact: &Exact<'_>,
+    looked: Looked,
+    (options, others): (&Options, &Others),
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, CriticalPathError> {
+    let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
     let Looked { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
-    let ground = Ground::new(&exact, (window, steps.max(1)), (&options.settings, are_inferred));
+    let ground = Ground::new(exact, (window, steps.max(1)), (&options.settings, are_inferred));
     let (mut proposals, mut unchecked) = proposals(&ground, steps);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
     let alone_ns = collectives_alone(&ground);
-    let gains = Gains::new(&exact);
+    let gains = Gains::new(exact);
     let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
     let all = gains.of(&choice, &edits, options.threads)?;
     let mut all = all.as_slice();
@@ -262,6 +284,8 @@ pub fn find_with(
     Ok(Findings {
         step_ns,
         steps,
+        are_inferred,
+        whole: None,
         with_gpu_work: matches!(choice, WindowChoice::StepsWithWork(..) | WindowChoice::Between(..)),
         between_ns: between_ns(trace, &choice, (window.length_ns(), steps)),
         findings,
@@ -303,30 +327,6 @@ fn too_little(trace: &Trace) -> Option<String> {
 /// No more than all of a step is gained.
 pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
-}
-
-/// Says how much was taken out, if it is much.
-fn taken_out(recording: i64) -> Option<Fact<String>> {
-    const LEAST_NS: i64 = 1_000;
-    let name = "recording of operators, taken out of the gain, a step".to_owned();
-    (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
-}
-
-/// What recording cost, as a sentence.
-fn recording_note(ground: &Ground<'_>) -> Option<String> {
-    let recorded = ground.recorded()?;
-    let cost = recorded.cost();
-    let torch = match cost.torch_ns {
-        Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
-        None => "without PyTorch's part, which is not known".to_owned(),
-    };
-    Some(format!(
-        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: so much is taken out of the \
-         step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
-         because recording displaces it from the processor's caches, is not known",
-        cost.ns(),
-        100.0 * ground.recording_of_window(recorded) as f64 / ground.window.length_ns().max(1) as f64
-    ))
 }
 
 /// How much of a trace was lost where it was cut off or could not be read.

@@ -121,10 +121,12 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     if all.len() < 2 {
         return all.pop().map(|(_, found)| found);
     }
+    let unit = in_one_unit(&mut all);
     let ranks: Vec<RankTimes> = all.iter().map(times).collect();
     let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
-    let base = Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), ..slowest.1.clone() };
+    let base =
+        Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), whole: None, ..slowest.1.clone() };
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
@@ -158,9 +160,35 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     ignored.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut notes = notes(&all);
+    notes.extend(unit);
     notes.extend(effects);
     notes.extend(not_compared(&ranks));
     Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
+}
+
+/// Takes inferred steps only where each rank has as many of them, or the program marks those of some rank; otherwise all of each trace, as
+/// of ranks without steps: times of a step and of a trace cannot be compared. Says so.
+fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
+    let steps = || all.iter().map(|(_, found)| found.steps);
+    let are_alike = steps().max()?.abs_diff(steps().min()?) <= 1;
+    if are_alike || all.iter().any(|(_, found)| found.steps > 0 && !found.are_inferred) {
+        return None;
+    }
+    let mut inferred = Vec::new();
+    for (rank, found) in all {
+        if let Some(whole) = found.whole.take() {
+            inferred.push(format!("{} on rank {rank}", found.steps));
+            *found = *whole;
+        }
+    }
+    let told = || {
+        format!(
+            "no steps are inferred, and times are of whole traces: a pattern of launches does not repeat equally often on all ranks ({}); \
+             `stackline steps` says how to mark steps",
+            inferred.join(", ")
+        )
+    };
+    (!inferred.is_empty()).then(told)
 }
 
 fn times((rank, found): &(i64, Findings)) -> RankTimes {

@@ -1,11 +1,12 @@
 //! What it cost to record operators.
 
+use super::finding::Fact;
 use super::subject::Ground;
 use crate::critical_path::exact::Exact;
 use crate::critical_path::exact::what_if::{Action, Edit, own_loading, spans_of};
 use crate::recording::{OperatorCost, Recording};
 use stackline_model::words::duration;
-use stackline_model::{EventId, EventKind, INFERRED, Trace};
+use stackline_model::{EventId, EventKind, INFERRED, Trace, Unit};
 use std::collections::BTreeMap;
 
 /// How many operators were recorded in spans, and what that cost.
@@ -131,6 +132,30 @@ impl Ground<'_> {
         let most = operators.starts.iter().map(count).max().unwrap_or(0);
         ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
     }
+}
+
+/// Says how much was taken out, if it is much.
+pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
+    const LEAST_NS: i64 = 1_000;
+    let name = "recording of operators, taken out of the gain, a step".to_owned();
+    (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
+}
+
+/// What recording cost, as a sentence.
+pub(super) fn recording_note(ground: &Ground<'_>) -> Option<String> {
+    let recorded = ground.recorded()?;
+    let cost = recorded.cost();
+    let torch = match cost.torch_ns {
+        Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
+        None => "without PyTorch's part, which is not known".to_owned(),
+    };
+    Some(format!(
+        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: so much is taken out of the \
+         step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
+         because recording displaces it from the processor's caches, is not known",
+        cost.ns(),
+        100.0 * ground.recording_of_window(recorded) as f64 / ground.window.length_ns().max(1) as f64
+    ))
 }
 
 #[cfg(test)]

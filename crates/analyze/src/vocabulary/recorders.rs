@@ -8,7 +8,7 @@ pub(crate) struct Recorder {
     formats: &'static [&'static str],
     /// What names of processes begin with in the Chrome form of its files.
     process: Option<&'static str>,
-    /// How iterations are marked as `step`: after "To have steps, ".
+    /// How iterations are marked so that they are steps: after "To mark steps, ". An option stands with the marks that need it.
     pub(crate) mark_steps: &'static str,
     /// How to record what a program does between calls of the GPU's runtime.
     pub(crate) between_calls: &'static str,
@@ -22,7 +22,8 @@ const RECORDERS: &[Recorder] = &[
     Recorder {
         formats: &["nsys"],
         process: None,
-        mark_steps: "put each iteration into an NVTX range, with torch.cuda.nvtx.range('step'), record with nsys profile --trace=cuda,nvtx",
+        mark_steps: "put each iteration into an NVTX range, with torch.cuda.nvtx.range('step'), record with nsys profile --trace=cuda,nvtx \
+                     and use --step-annotation '^step$'",
         between_calls: "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
                         --trace=cuda,nvtx,osrt",
         shown_by: RANGES,
@@ -30,7 +31,8 @@ const RECORDERS: &[Recorder] = &[
     Recorder {
         formats: &["rocprofv3"],
         process: None,
-        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), record with rocprofv3 --marker-trace",
+        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), record with rocprofv3 --marker-trace and \
+                     use --step-annotation '^step$'",
         between_calls: "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), with rocprofv3 \
                         --marker-trace",
         shown_by: RANGES,
@@ -38,7 +40,7 @@ const RECORDERS: &[Recorder] = &[
     Recorder {
         formats: &["rpd"],
         process: None,
-        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step')",
+        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), and use --step-annotation '^step$'",
         between_calls: "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), which become \
                         user marks of the recording",
         shown_by: RANGES,

@@ -77,7 +77,7 @@ pub(in crate::commands) fn window(
     scope: &Scope,
 ) -> Result<Looked> {
     if annotation.is_empty() {
-        return Ok(Looked::at(trace, scope));
+        return Ok(Looked::or_inferred(trace, scope));
     }
     if *scope != Scope::default() {
         return Err(wrong_use("--steps or --whole, and --annotation: both choose a window, give one"));

@@ -121,7 +121,8 @@ fn text_of_lengths(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
-    head(session, content, lengths, &mut out);
+    let are_inferred = found.as_ref().is_ok_and(|found| found.are_inferred);
+    head(session, (content, are_inferred), lengths, &mut out);
     out.push_str(&work.gpu_time);
     match found {
         Ok(found) => findings_of(found, lengths, &mut out),
@@ -137,8 +138,8 @@ fn text_of_lengths(
     out
 }
 
-/// Traces, windows, steps, critical paths, and what was lost.
-fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut String) {
+/// Traces, windows, steps, critical paths, and what was lost. Findings may be of inferred steps.
+fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), lengths: Lengths, out: &mut String) {
     let name = |name: &str| if lengths.whole_paths { name.to_owned() } else { names::without_folders(name) };
     for info in session.infos.iter().take(lengths.ranks) {
         let window =
@@ -157,7 +158,8 @@ fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut St
     }
     more(session.infos.len(), lengths.ranks, "traces", out);
     let spread = content.tables.iter().find(|table| table.name == "steps_spread").filter(|table| table.rows() > 0);
-    steps(spread, lengths.ranks, out);
+    let are_inferred = are_inferred || content.paths.iter().any(|path| path.is_of_inferred_steps);
+    steps(spread, are_inferred, lengths.ranks, out);
     for path in content.paths.iter().take(lengths.ranks) {
         let _ = writeln!(out, "{}", stackline_present::terminal::clean(&path.line));
     }
@@ -180,9 +182,10 @@ fn head(session: &Session<'_>, content: &Content, lengths: Lengths, out: &mut St
 }
 
 /// The times of steps, a line for each rank or process.
-fn steps(spread: Option<&Table>, most: usize, out: &mut String) {
+fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut String) {
     let Some(spread) = spread else {
-        out.push_str("Steps: none are marked; the numbers are of the whole trace.\n");
+        let but = if are_inferred { ", unless they name inferred steps" } else { "" };
+        let _ = writeln!(out, "Steps: none are marked; the numbers are of the whole trace{but}.");
         return;
     };
     let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
@@ -212,11 +215,15 @@ fn more(count: usize, listed: usize, what: &str, out: &mut String) {
 
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
-    let of = if found.steps == 0 { "the trace" } else { "a step" };
+    let of = match found.steps {
+        0 => "the trace",
+        _ if found.are_inferred => "an inferred step",
+        _ => "a step",
+    };
     let rank = RankTimes::slowest(&found.ranks).map(|slowest| format!(" of rank {}, the slowest,", slowest.rank));
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
-    if found.with_gpu_work {
+    if found.with_gpu_work && !found.are_inferred {
         out.push_str("Here a step lasts until its GPU work is done; \"Steps\" above are spans on the CPU.\n");
     }
     if let Some(ns) = found.between_ns {

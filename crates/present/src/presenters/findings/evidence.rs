@@ -26,7 +26,9 @@ impl Evidence {
     pub fn gather(&mut self, rank: i64, trace: &Trace, found: &Findings) {
         let origin = trace.span().map_or(0, |(start, _)| start);
         let kept = self.0.entry(rank).or_default();
-        for finding in &found.findings {
+        // Beside other ranks those of the whole trace may be taken.
+        let of_whole = found.whole.iter().flat_map(|whole| &whole.findings);
+        for finding in found.findings.iter().chain(of_whole) {
             for &event in finding.events.iter().take(EVENTS) {
                 kept.events.entry(event).or_insert_with(|| told(trace, event, origin));
             }

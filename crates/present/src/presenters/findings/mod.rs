@@ -154,7 +154,11 @@ fn length(found: &Findings) -> String {
     let with = if found.with_gpu_work { " with its GPU work" } else { "" };
     if let Some(slowest) = RankTimes::slowest(&found.ranks) {
         let (ranks, ns) = (found.ranks.len(), human::duration(found.step_ns));
-        let what = if found.steps > 0 { "a step" } else { "the trace" };
+        let what = match found.steps {
+            0 => "the trace",
+            _ if found.are_inferred => "an inferred step",
+            _ => "a step",
+        };
         let which = match RankTimes::are_equal(&found.ranks) {
             true => "equally slow".to_owned(),
             false => format!("of which rank {} is slowest", slowest.rank),
@@ -168,7 +172,8 @@ fn length(found: &Findings) -> String {
         n => {
             let between = found.between_ns.map(|ns| format!(", {} of them between steps", human::duration(ns)));
             let between = between.unwrap_or_default();
-            format!("a step takes {}{with}{between} (mean of {n})", human::duration(found.step_ns))
+            let inferred = if found.are_inferred { " inferred steps" } else { "" };
+            format!("a step takes {}{with}{between} (mean of {n}{inferred})", human::duration(found.step_ns))
         }
     }
 }
