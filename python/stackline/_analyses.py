@@ -115,6 +115,10 @@ class AnalysisMethods(ABC):
         """Samples of a sampling profiler: time, thread, call path, value."""
         return self.table("samples", steps=steps, rank=rank, whole=whole)
 
+    def logical_parents(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over."""
+        return self.table("logical_parents", steps=steps, rank=rank, whole=whole)
+
     def clocks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Bounds on the difference between the clocks of host and devices."""
         return self.table("clocks", steps=steps, rank=rank, whole=whole)

@@ -55,6 +55,7 @@ mod gpu_traces;
 mod hta_exact;
 mod hta_support;
 mod hta_tables;
+mod logical_parents;
 mod step_windows;
 mod steps;
 mod support;

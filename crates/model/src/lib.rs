@@ -36,6 +36,7 @@ mod links;
 mod memory;
 pub mod names;
 pub mod native_names;
+mod parents;
 mod pauses;
 mod read_report;
 mod repeats;
@@ -64,7 +65,7 @@ pub use ids::{
 pub use kind::{
     EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
 };
-pub use links::{LinkKind, LinkTable, StackTable};
+pub use links::{CONTEXT_FLOW, LinkKind, LinkTable, StackTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
     MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,
@@ -72,6 +73,7 @@ pub use memory::{
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
     call_flags,
 };
+pub use parents::ParentEvidence;
 pub use pauses::Pause;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use step_index::StepIndex;

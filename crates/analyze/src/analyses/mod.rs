@@ -15,6 +15,7 @@ pub mod hta_launch_stats;
 pub mod hta_memory_bandwidth;
 pub mod hta_queue_length;
 pub mod hta_temporal_breakdown;
+mod logical_parents;
 mod samples;
 mod spans;
 pub mod tl_coll_analysis;
@@ -56,6 +57,7 @@ pub const ALL: &[Analysis] = &[
     hta_counters::ANALYSIS,
     counters::ANALYSIS,
     samples::ANALYSIS,
+    logical_parents::ANALYSIS,
     clocks::CLOCKS,
     checks::CHECKS,
 ];

@@ -43,6 +43,7 @@ pub(crate) const TIMELINE: Analyses = &[
     "hta_counters",
     "counters",
     "samples",
+    "logical_parents",
     "clocks",
 ];
 
@@ -61,7 +62,7 @@ const BULKY: &[&str] = &[
 ];
 
 /// Analyses with a row per record, of which traces may have millions: run only where asked for with `--table`.
-const ON_DEMAND: &[&str] = &["counters", "samples"];
+const ON_DEMAND: &[&str] = &["counters", "samples", "logical_parents"];
 
 /// Commands whose tables are of the steps by default.
 const OF_STEPS: [Analyses; 4] = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE];
