@@ -42,9 +42,16 @@ fn launches_and_backward_links_are_parents_as_often_as_they_are_known() {
             trace.logical_parents().filter(|&(event, ..)| is_wanted(trace.kind(event))).count()
         };
         let contained = counts(trace).get("time_containment").copied().unwrap_or(0);
-        assert_eq!(of_kind(|kind| kind.is_gpu_work()) + of_kind(|kind| kind == EventKind::GpuAnnotation),
-            launched + contained + counts_of_annotations(trace), "{name}");
-        assert_eq!(of_kind(|kind| kind == EventKind::Operator), differentiated.len(), "{name}");
+        assert_eq!(
+            of_kind(|kind| kind.is_gpu_work()) + of_kind(|kind| kind == EventKind::GpuAnnotation),
+            launched + contained + counts_of_annotations(trace),
+            "{name}"
+        );
+        let backward = trace.logical_parents().filter(|&(event, _, evidence)| {
+            let is_of_link = matches!(evidence, ParentEvidence::Flow | ParentEvidence::SequenceNumber);
+            is_of_link && !trace.kind(event).is_gpu_work()
+        });
+        assert_eq!(backward.count(), differentiated.len(), "{name}");
     });
 }
 

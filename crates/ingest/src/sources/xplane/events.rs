@@ -7,7 +7,9 @@ use crate::sources::xprof::HLO_OPERATOR;
 use crate::{Error, ReadOptions, problems};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CONTEXT_FLOW, EventId, EventKind, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags};
+use stackline_model::{
+    CONTEXT_FLOW, EventId, EventKind, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags,
+};
 use std::borrow::Cow;
 
 /// Times of lines above this (12 days) are epoch times, not times since the profile began.
