@@ -40,6 +40,7 @@ mod parents;
 mod pauses;
 mod read_report;
 mod repeats;
+mod samples;
 mod step_index;
 mod strings;
 mod table;
@@ -76,6 +77,7 @@ pub use memory::{
 pub use parents::ParentEvidence;
 pub use pauses::Pause;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
+pub use samples::{Sample, SampleLocation, SampleMetric, SampleSeries, SampleTable, SampleWeights};
 pub use step_index::StepIndex;
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};

@@ -50,7 +50,7 @@ impl Trace {
 
     /// Every event whose logical parent is not the one by nesting, in the order of the events: event, parent, evidence.
     pub fn logical_parents(&self) -> impl Iterator<Item = (EventId, EventId, ParentEvidence)> + '_ {
-        let parent = |event| self.logical_parent(event).map(|(parent, evidence)| (event, parent, evidence));
+        let parent = move |event| self.logical_parent(event).map(|(parent, evidence)| (event, parent, evidence));
         self.events.ids().filter_map(parent).filter(|&(.., evidence)| evidence != ParentEvidence::Nesting)
     }
 

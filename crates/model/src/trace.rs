@@ -4,7 +4,7 @@ use crate::names::module_class;
 use crate::parents::Parent;
 use crate::{
     AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, Level, LinkTable, Pause, ReadReport,
-    StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
+    SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -82,6 +82,8 @@ pub struct Trace {
     pub(crate) pauses: OnceLock<Vec<Pause>>,
     /// Logical parents that are found by a look at the whole trace, ascending by event: see [`Self::logical_parent`].
     pub(crate) other_parents: OnceLock<Vec<Parent>>,
+    /// See [`Self::samples`].
+    pub(crate) samples: OnceLock<SampleTable>,
 }
 
 impl Trace {
