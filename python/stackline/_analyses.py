@@ -119,6 +119,10 @@ class AnalysisMethods(ABC):
         """Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over."""
         return self.table("logical_parents", steps=steps, rank=rank, whole=whole)
 
+    def devices(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format."""
+        return self.table("devices", steps=steps, rank=rank, whole=whole)
+
     def clocks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Bounds on the difference between the clocks of host and devices."""
         return self.table("clocks", steps=steps, rank=rank, whole=whole)

@@ -24,6 +24,7 @@ pub mod caching_allocator;
 mod call_tree;
 mod clock;
 mod counters;
+mod device_peaks;
 mod devices;
 mod events;
 mod gpu;
@@ -56,7 +57,8 @@ pub use call_tree::{
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};
-pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, VENDOR, Vendor};
+pub use device_peaks::{DataSheet, PeakFlops};
+pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_FLOPS, VENDOR, Vendor};
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
 pub use ids::{

@@ -4,6 +4,7 @@ mod checks;
 mod clocks;
 mod counters;
 pub(crate) mod coverage;
+mod devices;
 mod gpu_lines;
 mod gpu_time;
 pub mod hta_annotations;
@@ -58,6 +59,7 @@ pub const ALL: &[Analysis] = &[
     counters::ANALYSIS,
     samples::ANALYSIS,
     logical_parents::ANALYSIS,
+    devices::ANALYSIS,
     clocks::CLOCKS,
     checks::CHECKS,
 ];

@@ -44,13 +44,14 @@ pub(crate) const TIMELINE: Analyses = &[
     "counters",
     "samples",
     "logical_parents",
+    "devices",
     "clocks",
 ];
 
 /// Of `check`, which shows its tables in its own way.
 pub(crate) const CHECK: Analyses = &["checks"];
 
-/// Tables with a row per operation or per point in time: shown to people only where asked for with `--table`.
+/// Tables with a row per operation or per point in time, and wide ones: shown to people only where asked for with `--table`.
 const BULKY: &[&str] = &[
     "hta_launches",
     "hta_queue_length",
@@ -59,6 +60,7 @@ const BULKY: &[&str] = &[
     "operator_tree",
     "hta_idle_intervals",
     "launches",
+    "devices",
 ];
 
 /// Analyses with a row per record, of which traces may have millions: run only where asked for with `--table`.
