@@ -59,6 +59,10 @@ class AnalysisMethods(ABC):
         """Time of each span's name on each host thread, with and without what is inside."""
         return self.table("spans", steps=steps, rank=rank, whole=whole)
 
+    def fused_operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Original operators of fused kernels, with evidence: compiled programs, names of kernels."""
+        return self.table("fused_operators", steps=steps, rank=rank, whole=whole)
+
     def short_kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Kernels below 10 µs: by operator and arguments, and a histogram of their durations."""
         return self.table("short_kernels", steps=steps, rank=rank, whole=whole)

@@ -50,6 +50,7 @@ mod findings_scale;
 mod findings_support;
 mod findings_uncovered;
 mod findings_waits;
+mod fused_operators;
 mod gpu_time_and_coverage;
 mod gpu_traces;
 mod hta_exact;

@@ -27,9 +27,11 @@ mod counters;
 mod device_peaks;
 mod devices;
 mod events;
+mod fusions;
 mod gpu;
 pub mod gpu_calls;
 mod ids;
+mod inductor;
 pub mod kernel_names;
 mod kind;
 pub mod library_workspaces;
@@ -60,6 +62,7 @@ pub use counters::{CounterSeries, CounterTable};
 pub use device_peaks::{DataSheet, PeakFlops};
 pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_FLOPS, VENDOR, Vendor};
 pub use events::{EventTable, NewEvent};
+pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
 pub use ids::{
     CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,

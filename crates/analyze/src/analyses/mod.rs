@@ -5,6 +5,7 @@ mod clocks;
 mod counters;
 pub(crate) mod coverage;
 mod devices;
+mod fused_operators;
 mod gpu_lines;
 mod gpu_time;
 pub mod hta_annotations;
@@ -44,6 +45,7 @@ pub const ALL: &[Analysis] = &[
     tl_ops_unique_args::OPS_UNIQUE_ARGS,
     tl_operators::OPERATORS,
     spans::ANALYSIS,
+    fused_operators::ANALYSIS,
     tl_short_kernels::SHORT_KERNELS,
     tl_coll_analysis::COLL_ANALYSIS,
     tl_steps::STEPS,

@@ -24,6 +24,7 @@ pub(crate) const KERNELS: Analyses = &[
     "gpu_lines",
     "coverage",
     "kernel_summary",
+    "fused_operators",
     "short_kernels",
     "hta_kernel_breakdown",
     "hta_launch_stats",
@@ -61,6 +62,7 @@ const BULKY: &[&str] = &[
     "hta_idle_intervals",
     "launches",
     "devices",
+    "fused_operators",
 ];
 
 /// Analyses with a row per record, of which traces may have millions: run only where asked for with `--table`.

@@ -8,7 +8,7 @@ use crate::{Error, ReadOptions, problems};
 use prost::Message;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    CONTEXT_FLOW, EventId, EventKind, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags,
+    CONTEXT_FLOW, EventId, EventKind, FUSED_OPERATORS, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags,
 };
 use std::borrow::Cow;
 
@@ -158,7 +158,7 @@ impl<'p> Writer<'p> {
             }
             if !found.source.fused.is_empty() {
                 fused = serde_json::json!(found.source.fused).to_string();
-                arguments.push(("fused operators", Value::Json(&fused)));
+                arguments.push((FUSED_OPERATORS, Value::Json(&fused)));
             }
         }
         let (phase, kind_of) =
