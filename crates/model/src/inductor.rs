@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_ascend_belong_to_the_name_before() {
-        assert_eq!(operators("triton_poi_fused_add_my_custom_op_view_7"), "add my_custom_op view");
+        assert_eq!(operators("triton_poi_fused_add_my_custom_copy_view_7"), "add my_custom_copy view");
         assert_eq!(operators("triton_poi_fused_add_copy__mul_3"), "add copy_ mul");
         assert_eq!(operators("triton_poi_fused_add_copy__3"), "add copy_");
         assert_eq!(operators("triton_poi_fused__unknown_thing_add_3"), "_unknown thing_add");
