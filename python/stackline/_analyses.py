@@ -59,6 +59,10 @@ class AnalysisMethods(ABC):
         """Time of each span's name on each host thread, with and without what is inside."""
         return self.table("spans", steps=steps, rank=rank, whole=whole)
 
+    def fused_operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Original operators of fused kernels, with evidence: compiled programs, names of kernels."""
+        return self.table("fused_operators", steps=steps, rank=rank, whole=whole)
+
     def short_kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Kernels below 10 µs: by operator and arguments, and a histogram of their durations."""
         return self.table("short_kernels", steps=steps, rank=rank, whole=whole)
@@ -114,6 +118,14 @@ class AnalysisMethods(ABC):
     def samples(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Samples of a sampling profiler: time, thread, call path, value."""
         return self.table("samples", steps=steps, rank=rank, whole=whole)
+
+    def logical_parents(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over."""
+        return self.table("logical_parents", steps=steps, rank=rank, whole=whole)
+
+    def devices(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format."""
+        return self.table("devices", steps=steps, rank=rank, whole=whole)
 
     def clocks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Bounds on the difference between the clocks of host and devices."""

@@ -64,9 +64,7 @@ impl<'a> GpuView<'a> {
             .ids()
             .map(|g| {
                 let known = match definition {
-                    Definition::Exact => {
-                        trace.gpu.launch[g.index()].is_some() || trace.gpu.operator[g.index()].is_some()
-                    }
+                    Definition::Exact => trace.gpu.launcher(g).is_some(),
                     Definition::TraceLens => has_arrow(trace, g),
                 };
                 counted[g.index()] && known
@@ -213,7 +211,7 @@ impl Recompute {
 
     /// Whether GPU work was launched by a recomputation.
     pub fn has_gpu(&self, trace: &Trace, gpu: GpuId) -> bool {
-        self.has(trace.gpu.launch[gpu.index()].some().unwrap_or(trace.gpu.operator[gpu.index()]))
+        trace.gpu.launcher(gpu).is_some_and(|launcher| self.has(launcher))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{arguments, corpus, text};
 use crate::invariants;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
-use stackline_model::{AttrValue, EventId, EventKind, LinkKind, StrId, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, EventKind, LinkKind, StrId, Trace, TrackKind, Vendor};
 use stackline_testkit::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -282,6 +282,9 @@ fn a_profile_of_a_tpu() {
         Event::new(name, at * us, length * us).stat("hlo_category", Stat::Text(category.into()))
     };
     let plane = Plane::new(1, "/device:TPU:0")
+        .stat("device_type_string", Stat::Text("TPU v5 lite".into()))
+        .stat("peak_teraflops_per_second", Stat::Float(197.0))
+        .stat("peak_hbm_bw_gigabytes_per_second", Stat::Float(819.0))
         .with(Line::new(1, "Steps", 0).with(Event::new("4", 0, 900 * us)).with(Event::new("5", 1_000 * us, 900 * us)))
         .with(Line::new(2, "XLA Modules", 0).with(Event::new("jit_step(1)", 0, 900 * us)))
         .with(
@@ -299,6 +302,9 @@ fn a_profile_of_a_tpu() {
     );
     let codes = ["operation_around_others", "steps_of_device", "stream_overlap"];
     assert_eq!(codes.map(|code| trace.report.count_of(code)), [1, 2, 0]);
+    let [device] = &trace.meta.devices()[..] else { panic!("one device") };
+    assert_eq!((device.name.as_deref(), device.vendor), (Some("TPU v5 lite"), Some(Vendor::Google)));
+    assert_eq!((device.memory_bandwidth, device.peak_flops.bf16), (Some(8.19e11), Some(1.97e14)));
 }
 
 #[test]

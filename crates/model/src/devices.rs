@@ -1,6 +1,6 @@
 //! Accelerators as a source describes them: product, vendor, sizes and peak rates.
 
-use crate::TraceMeta;
+use crate::{DataSheet, PeakFlops, TraceMeta};
 use serde_json::Value;
 
 /// Key of the metadata entry that describes devices, a JSON list in Kineto's words. Sources of other formats write the same entry,
@@ -10,6 +10,8 @@ pub const DEVICE_PROPERTIES: &str = "deviceProperties";
 pub const MEMORY_BANDWIDTH: &str = "memoryBandwidth";
 /// Key of a device's highest clock in Hz.
 pub const CLOCK_RATE: &str = "clockRate";
+/// Key of a device's peak rates in flop/s: an object with the names of [`PeakFlops::FORMATS`].
+pub const PEAK_FLOPS: &str = "peakFlops";
 /// Key of a device's vendor, where its name does not say it.
 pub const VENDOR: &str = "vendor";
 
@@ -20,6 +22,8 @@ pub enum Vendor {
     Nvidia,
     /// AMD.
     Amd,
+    /// Google.
+    Google,
 }
 
 impl Vendor {
@@ -28,6 +32,7 @@ impl Vendor {
         match self {
             Self::Nvidia => "NVIDIA",
             Self::Amd => "AMD",
+            Self::Google => "Google",
         }
     }
 
@@ -36,9 +41,10 @@ impl Vendor {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         // Drivers before 2021 write NVIDIA's products without the company: `A100-SXM4-40GB`, `Quadro RTX 8000`, `GRID V100D-8Q`.
         let nvidia = ["NVIDIA", "Nvidia", "Tesla", "GeForce", "Quadro", "TITAN", "A100-", "GRID "];
-        match (has(&nvidia), has(&["AMD", "Instinct", "Radeon"])) {
-            (true, false) => Some(Self::Nvidia),
-            (false, true) => Some(Self::Amd),
+        match [has(&nvidia), has(&["AMD", "Instinct", "Radeon"]), has(&["Google", "TPU"])] {
+            [true, false, false] => Some(Self::Nvidia),
+            [false, true, false] => Some(Self::Amd),
+            [false, false, true] => Some(Self::Google),
             _ => None,
         }
     }
@@ -61,10 +67,12 @@ pub struct Device {
     pub warp_size: Option<i64>,
     /// Compute capability: major and minor. AMD's devices have one in traces of PyTorch, too.
     pub compute_capability: Option<(i64, i64)>,
-    /// Peak memory bandwidth in bytes/s.
+    /// Peak memory bandwidth in bytes/s, as the source states it.
     pub memory_bandwidth: Option<f64>,
     /// Highest clock in Hz.
     pub clock_rate: Option<f64>,
+    /// Peak rates by number format, as the source states them.
+    pub peak_flops: PeakFlops,
 }
 
 impl Device {
@@ -74,6 +82,7 @@ impl Device {
         let rate = |key: &str| properties[key].as_f64().filter(|rate| *rate > 0.0 && rate.is_finite());
         let text = |key: &str| properties[key].as_str().filter(|text| !text.trim().is_empty());
         let name = text("name");
+        let peak = |format: &str| properties[PEAK_FLOPS][format].as_f64();
         let capability =
             positive("computeMajor").map(|major| (major, properties["computeMinor"].as_i64().unwrap_or(0)));
         Self {
@@ -86,7 +95,13 @@ impl Device {
             compute_capability: capability,
             memory_bandwidth: rate(MEMORY_BANDWIDTH),
             clock_rate: rate(CLOCK_RATE),
+            peak_flops: PeakFlops::from_rates(PeakFlops::FORMATS.map(peak)),
         }
+    }
+
+    /// The data sheet of the product, if its name and its number of multiprocessors fit one.
+    pub fn data_sheet(&self) -> Option<DataSheet> {
+        DataSheet::of(self.name.as_deref()?, self.multiprocessors)
     }
 
     /// Whether its product name has one of these parts.
@@ -127,10 +142,10 @@ mod tests {
             ..Device::default()
         };
         assert_eq!(devices(kineto), [expected]);
-        let [other] = &devices(r#"[{"id":0,"vendor":"AMD","memoryBandwidth":2.6624e12,"clockRate":2100000000}]"#)[..]
-        else {
-            panic!("one device")
-        };
+        let other = r#"[{"id":0,"vendor":"AMD","memoryBandwidth":2.6624e12,"clockRate":2100000000,"peakFlops":{"bf16":1e15,
+            "fp8":0}}]"#;
+        let [other] = &devices(other)[..] else { panic!("one device") };
+        assert_eq!(other.peak_flops, PeakFlops { bf16: Some(1e15), ..PeakFlops::default() });
         assert_eq!((other.vendor, other.name.as_deref()), (Some(Vendor::Amd), None));
         assert_eq!((other.memory_bandwidth, other.clock_rate), (Some(2.6624e12), Some(2.1e9)));
     }
@@ -155,6 +170,7 @@ mod tests {
             ("TITAN V", Some(Vendor::Nvidia)),
             ("A100-SXM4-40GB", Some(Vendor::Nvidia)),
             ("GRID V100D-8Q", Some(Vendor::Nvidia)),
+            ("TPU v5 lite", Some(Vendor::Google)),
             ("ARTEMIS", None),
             ("NVIDIA, AMD", None),
         ] {

@@ -49,6 +49,11 @@ impl GpuTable {
         self.event.binary_search(&event).ok().map(GpuId::new)
     }
 
+    /// The call that launched an operation; where none is known, the operator that it belongs to by its external id.
+    pub fn launcher(&self, gpu: GpuId) -> Option<EventId> {
+        self.launch[gpu.index()].some().or(self.operator[gpu.index()].some())
+    }
+
     /// Checks that all columns are equally long.
     pub fn check(&self) -> Result<(), String> {
         let n = self.len();

@@ -24,11 +24,14 @@ pub mod caching_allocator;
 mod call_tree;
 mod clock;
 mod counters;
+mod device_peaks;
 mod devices;
 mod events;
+mod fusions;
 mod gpu;
 pub mod gpu_calls;
 mod ids;
+mod inductor;
 pub mod kernel_names;
 mod kind;
 pub mod library_workspaces;
@@ -36,9 +39,11 @@ mod links;
 mod memory;
 pub mod names;
 pub mod native_names;
+mod parents;
 mod pauses;
 mod read_report;
 mod repeats;
+mod samples;
 mod step_index;
 mod strings;
 mod table;
@@ -54,8 +59,10 @@ pub use call_tree::{
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};
-pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, VENDOR, Vendor};
+pub use device_peaks::{DataSheet, PeakFlops};
+pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_FLOPS, VENDOR, Vendor};
 pub use events::{EventTable, NewEvent};
+pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
 pub use ids::{
     CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
@@ -64,7 +71,7 @@ pub use ids::{
 pub use kind::{
     EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
 };
-pub use links::{LinkKind, LinkTable, StackTable};
+pub use links::{CONTEXT_FLOW, LinkKind, LinkTable, StackTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
     MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,
@@ -72,8 +79,10 @@ pub use memory::{
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
     call_flags,
 };
+pub use parents::ParentEvidence;
 pub use pauses::Pause;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
+pub use samples::{Sample, SampleLocation, SampleMetric, SampleSeries, SampleTable, SampleWeights};
 pub use step_index::StepIndex;
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};

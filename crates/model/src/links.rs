@@ -4,6 +4,9 @@ use crate::kind::named_enum;
 use crate::{EventId, StrId};
 use std::ops::Range;
 
+/// Category of arrows from an event to the work that it handed to another thread (contexts of XProf).
+pub const CONTEXT_FLOW: &str = "context";
+
 named_enum!(
     /// What a link between two events says. Launches of accelerator work are columns of [`crate::GpuTable`].
     LinkKind {
@@ -58,12 +61,12 @@ impl LinkTable {
         self.rows(kind).map(|i| (self.from[i], self.to[i], self.category[i]))
     }
 
-    /// The start of the link of a kind that ends at an event, by binary search: those of the kind must be in the order of their ends, as
-    /// backward links are.
-    pub fn start_of(&self, kind: LinkKind, end: EventId) -> Option<EventId> {
+    /// Start and category of each link of a kind that ends at an event, by binary search: those of the kind must be in the order of
+    /// their ends, as backward links are.
+    pub fn ending_at(&self, kind: LinkKind, end: EventId) -> impl Iterator<Item = (EventId, StrId)> + '_ {
         let rows = self.rows(kind);
-        let found = self.to[rows.clone()].binary_search(&end).ok()?;
-        Some(self.from[rows.start + found])
+        let first = rows.start + self.to[rows.clone()].partition_point(|to| *to < end);
+        (first..rows.end).take_while(move |&row| self.to[row] == end).map(|row| (self.from[row], self.category[row]))
     }
 
     /// Whether there are links of a kind.
@@ -108,8 +111,8 @@ mod tests {
         links.set(LinkKind::Flow, [link(9)]);
         assert!(links.check().is_ok() && links.len() == 3);
         assert_eq!(links.of(LinkKind::Flow).collect::<Vec<_>>(), [link(9)]);
-        assert_eq!(links.start_of(LinkKind::Backward, EventId(3)), Some(EventId(2)));
-        assert_eq!(links.start_of(LinkKind::Backward, EventId(10)), None);
+        assert!(links.ending_at(LinkKind::Backward, EventId(3)).eq([(EventId(2), StrId::NONE)]));
+        assert!(links.ending_at(LinkKind::Backward, EventId(10)).next().is_none());
         assert_eq!(links.of(LinkKind::Backward).collect::<Vec<_>>(), [link(1), link(2)]);
         links.set(LinkKind::Backward, [link(4)]);
         links.set(LinkKind::Flow, []);

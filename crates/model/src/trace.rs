@@ -1,9 +1,10 @@
 //! A sealed trace and a set of them.
 
 use crate::names::module_class;
+use crate::parents::Parent;
 use crate::{
     AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, Level, LinkTable, Pause, ReadReport,
-    StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
+    SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -79,6 +80,10 @@ pub struct Trace {
     track_offset: Vec<u32>,
     /// See [`Self::pauses`].
     pub(crate) pauses: OnceLock<Vec<Pause>>,
+    /// Logical parents that are found by a look at the whole trace, ascending by event: see [`Self::logical_parent`].
+    pub(crate) other_parents: OnceLock<Vec<Parent>>,
+    /// See [`Self::samples`].
+    pub(crate) samples: OnceLock<SampleTable>,
 }
 
 impl Trace {

@@ -7,7 +7,7 @@ use crate::findings::{Places, launch_of};
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, LinkKind, StrId, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
 /// The registered analysis.
@@ -38,8 +38,6 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let work = scope.resolved(trace);
     let work = work.gpu_work(trace);
     let places = Places::new(trace);
-    let forward: FxHashMap<EventId, EventId> =
-        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (to, from)).collect();
     let line_of = |event: EventId| {
         let own = places.line_key(event);
         if places.is_own(own) {
@@ -49,8 +47,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         let launch = launch_of(trace, event);
         let around = std::iter::once(launch).chain(trace.ancestors(launch));
         around
-            .filter_map(|at| forward.get(&at))
-            .map(|&at| places.line_key(at))
+            .filter_map(|at| trace.forward_of(at))
+            .map(|(forward, _)| places.line_key(forward))
             .find(|&key| places.is_own(key))
             .unwrap_or(own)
     };

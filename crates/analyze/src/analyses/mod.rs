@@ -4,6 +4,8 @@ mod checks;
 mod clocks;
 mod counters;
 pub(crate) mod coverage;
+mod devices;
+mod fused_operators;
 mod gpu_lines;
 mod gpu_time;
 pub mod hta_annotations;
@@ -15,6 +17,7 @@ pub mod hta_launch_stats;
 pub mod hta_memory_bandwidth;
 pub mod hta_queue_length;
 pub mod hta_temporal_breakdown;
+mod logical_parents;
 mod samples;
 mod spans;
 pub mod tl_coll_analysis;
@@ -42,6 +45,7 @@ pub const ALL: &[Analysis] = &[
     tl_ops_unique_args::OPS_UNIQUE_ARGS,
     tl_operators::OPERATORS,
     spans::ANALYSIS,
+    fused_operators::ANALYSIS,
     tl_short_kernels::SHORT_KERNELS,
     tl_coll_analysis::COLL_ANALYSIS,
     tl_steps::STEPS,
@@ -56,6 +60,8 @@ pub const ALL: &[Analysis] = &[
     hta_counters::ANALYSIS,
     counters::ANALYSIS,
     samples::ANALYSIS,
+    logical_parents::ANALYSIS,
+    devices::ANALYSIS,
     clocks::CLOCKS,
     checks::CHECKS,
 ];

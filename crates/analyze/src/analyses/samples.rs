@@ -2,7 +2,7 @@
 //! stands for.
 
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{EventId, EventKind, LINE, Table, Trace, Unit};
+use stackline_model::{Sample, SampleSeries, StackId, StrId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
@@ -12,68 +12,49 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// Attributes that hold the value of a sample, and its metric and unit.
-const METRICS: [(&str, &str, &str); 4] = [
-    ("cpu_time_ns", "cpu_time", "ns"),
-    ("real_time_ns", "wall_time", "ns"),
-    ("wait_time_ns", "wait_time", "ns"),
-    ("count", "count", ""),
-];
-
-/// One sample; its metric is a row of [`METRICS`].
-struct Row {
-    event: EventId,
-    metric: Option<usize>,
-    value: Option<i64>,
-}
-
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let columns = METRICS.map(|(key, ..)| trace.attr(key));
-    let host = scope.host_work(trace);
-    let start = |event: EventId| trace.events.start[event.index()];
-    let all = || {
-        let is_sample = |event: &EventId| trace.kind(*event) == EventKind::Sample && trace.events.is_plausible(*event);
-        trace.events.ids().filter(is_sample)
-    };
-    let row = |event: EventId| {
-        let found = columns.iter().enumerate().find_map(|(metric, column)| Some((metric, column.i64(event)?)));
-        Row { event, metric: found.map(|(metric, _)| metric), value: found.map(|(_, value)| value) }
-    };
-    let mut rows: Vec<Row> = all().filter(|event| host.has(*event)).map(row).collect();
-    rows.sort_by_key(|row| (start(row.event), row.event));
+    let (samples, host) = (trace.samples(), scope.host_work(trace));
+    let mut rows: Vec<(SampleSeries, Sample)> = Vec::new();
+    for (series, of_series) in samples.series() {
+        let in_window = of_series.filter(|sample| host.has_time(sample.time));
+        rows.extend(in_window.map(|sample| (series, sample)));
+    }
+    // Stable: of one moment by thread and metric.
+    rows.sort_by_key(|(_, sample)| sample.time);
     let table = table(trace, &rows);
-    vec![match (all().next(), rows.is_empty()) {
-        (None, _) => table.note("The trace has no samples."),
-        (Some(_), true) => table.note("No sample was taken in the window; --whole shows the others."),
-        (Some(_), false) => table,
+    vec![match (samples.is_empty(), rows.is_empty()) {
+        (true, _) => table.note("The trace has no samples."),
+        (false, true) => table.note("No sample was taken in the window; --whole shows the others."),
+        (false, false) => table,
     }]
 }
 
-fn table(trace: &Trace, rows: &[Row]) -> Table {
-    let track = |row: &Row| trace.events.track[row.event.index()];
-    let line = trace.attr(LINE);
-    let metric =
-        |of: fn(usize) -> &'static str| rows.iter().map(move |row| row.metric.map(|metric| of(metric).to_owned()));
+fn table(trace: &Trace, rows: &[(SampleSeries, Sample)]) -> Table {
+    let locations = trace.samples().locations();
+    // Paths of millions of samples are few.
+    let paths: Vec<Option<String>> = locations.iter().map(|location| path(trace, location.stack)).collect();
+    let location = |sample: &Sample| locations[sample.location as usize];
+    let text = |id: StrId| Some(trace.strings.get(id).to_owned());
+    let line = |sample: &Sample| Some(i64::from(location(sample).line)).filter(|&line| line > 0);
     Table::new("samples", "Samples")
-        .text("process", rows.iter().map(|row| Some(trace.process_name(track(row)))))
-        .text("thread", rows.iter().map(|row| Some(trace.track_name(track(row)))))
-        .i64("time_ns", Unit::Ns, rows.iter().map(|row| trace.events.start[row.event.index()]))
-        .text("function", rows.iter().map(|row| Some(trace.name(row.event).to_owned())))
-        .i64("line", Unit::None, rows.iter().map(|row| line.i64(row.event)))
-        .text("stack", rows.iter().map(|row| stack(trace, row.event)))
-        .text("metric", metric(|metric| METRICS[metric].1))
-        .i64("value", Unit::None, rows.iter().map(|row| row.value))
-        .text("unit", metric(|metric| METRICS[metric].2))
+        .text("process", rows.iter().map(|(series, _)| Some(trace.process_name(series.track))))
+        .text("thread", rows.iter().map(|(series, _)| Some(trace.track_name(series.track))))
+        .i64("time_ns", Unit::Ns, rows.iter().map(|(_, sample)| sample.time))
+        .text("function", rows.iter().map(|(_, sample)| text(location(sample).function)))
+        .i64("line", Unit::None, rows.iter().map(|(_, sample)| line(sample)))
+        .text("stack", rows.iter().map(|(_, sample)| paths[sample.location as usize].clone()))
+        .text("metric", rows.iter().map(|(series, _)| series.metric.map(|metric| metric.name().to_owned())))
+        .i64("value", Unit::None, rows.iter().map(|(series, sample)| series.metric.map(|_| sample.weight)))
+        .text("unit", rows.iter().map(|(series, _)| series.metric.map(|metric| metric.unit().to_owned())))
 }
 
-/// The frames of the call path that was recorded with a sample, outermost first, joined by semicolons.
-fn stack(trace: &Trace, sample: EventId) -> Option<String> {
+/// Frames of a call path, the outermost one first, joined by semicolons.
+fn path(trace: &Trace, stack: StackId) -> Option<String> {
     let stacks = &trace.stacks;
-    let found = stacks.event.binary_search(&sample).ok().and_then(|row| stacks.stack[row].some())?;
-    let path = std::iter::successors(Some(found), |node| stacks.parent[node.index()].some());
-    let mut frames: Vec<&str> = path.map(|node| trace.strings.get(stacks.frame[node.index()])).collect();
+    let nodes = std::iter::successors(stack.some(), |node| stacks.parent[node.index()].some());
+    let mut frames: Vec<&str> = nodes.map(|node| trace.strings.get(stacks.frame[node.index()])).collect();
     frames.reverse();
-    Some(frames.join(";"))
+    (!frames.is_empty()).then(|| frames.join(";"))
 }
 
 #[cfg(test)]

@@ -23,12 +23,9 @@ impl Callers {
         let many = trace.events.len();
         let mut of = vec![EventId::NONE; many];
         let mut is_backward = vec![false; many];
-        let start = |event: EventId| trace.events.start[event.index()];
-        // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
-        for (from, to, _) in trace.links.of(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to)) {
-            // The first one counts.
-            if !std::mem::replace(&mut is_backward[to.index()], true) {
-                of[to.index()] = from;
+        for (_, backward, _) in trace.links.of(LinkKind::Backward) {
+            if let Some((forward, _)) = trace.forward_of(backward) {
+                (of[backward.index()], is_backward[backward.index()]) = (forward, true);
             }
         }
         let own_idle = if idle.has_threads() { vec![0; many] } else { Vec::new() };
@@ -39,12 +36,12 @@ impl Callers {
 
     /// What events are inside of, where nothing else is their caller; work of accelerators is below what launched it.
     fn add_enclosing(&mut self, trace: &Trace, idle: &Idle) {
-        let mut gpu = trace.gpu.event.iter().zip(trace.gpu.launch.iter().zip(&trace.gpu.operator)).peekable();
+        let mut operations = trace.gpu.ids().peekable();
         for event in trace.events.ids() {
             let up = trace.ancestors(event).find(|&up| is_call(trace, up));
             let at = event.index();
-            if let Some((_, (launch, operator))) = gpu.next_if(|(of, _)| **of == event) {
-                self.of[at] = launch.some().or(operator.some()).unwrap_or(EventId::NONE);
+            if let Some(operation) = operations.next_if(|operation| trace.gpu.event[operation.index()] == event) {
+                self.of[at] = trace.gpu.launcher(operation).into();
             } else if !self.is_backward[at] {
                 self.of[at] = up.unwrap_or(EventId::NONE);
             }

@@ -6,7 +6,7 @@
 use super::profile::{Cell, Profile, Row, Units};
 use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind};
+use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -85,14 +85,13 @@ fn is_call(trace: &Trace, event: EventId) -> bool {
 
 /// Whether CPU time was sampled: steps in which no sample came are told nothing of, but that little was done in them.
 fn has_samples(trace: &Trace) -> bool {
-    let time = trace.attr("cpu_time_ns");
-    trace.events.ids().any(|event| trace.kind(event) == EventKind::Sample && time.i64(event).is_some())
+    trace.samples().of_metric(SampleMetric::CpuTime).next().is_some()
 }
 
 /// Where samples of CPU time say what ran: each stands for its time, within operators as for what called them only.
 fn by_samples<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
-    let time = trace.attr("cpu_time_ns");
+    let time = trace.attr(SampleMetric::CpuTime.key());
     for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
         let (Some(ns), Some(unit)) = (time.i64(event), units.of_event(trace, event)) else { continue };
         let in_operator = trace.ancestors(event).any(|e| trace.kind(e) == EventKind::Operator);

@@ -100,8 +100,7 @@ impl Paths {
         }
         for gpu in trace.gpu.ids().filter(|gpu| counted[gpu.index()]) {
             let Some(unit) = units.of_gpu(trace, gpu) else { continue };
-            let (launch, operator) = (trace.gpu.launch[gpu.index()], trace.gpu.operator[gpu.index()]);
-            let Some(from) = launch.some().or(operator.some()) else { continue };
+            let Some(from) = trace.gpu.launcher(gpu) else { continue };
             let time = trace.events.dur[trace.gpu.event[gpu.index()].index()];
             let mut node = self.around[from.index()];
             while node != TOP {

@@ -11,7 +11,7 @@ use super::place::Place;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, SampleMetric, SampleWeights, StrId, Trace, TrackId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a thread does between two operators of the program, in all steps together.
@@ -156,12 +156,13 @@ impl Interludes {
     pub(super) fn of(trace: &Trace, window: (i64, i64)) -> Self {
         let samples = samples(trace, window);
         // Of waits that last only every tenth part is sampled: the shortest samples are of single looks.
-        let looks_ns = Some(quantile(samples.values().flatten(), Of::Wait, 20) as f64).filter(|ns| *ns > 0.0);
+        let looks_ns =
+            Some(quantile(samples.values().flatten(), SampleMetric::WaitTime, 20) as f64).filter(|ns| *ns > 0.0);
         let mut found = Self { looks_ns, ..Self::default() };
         for (track, operators) in operators(trace, |track| samples.contains_key(&track)) {
             let Some(samples) = samples.get(&track) else { continue };
-            let has = |of: Of| samples.iter().any(|sample| sample.of == of);
-            found.sampled.insert(track, (has(Of::Cpu), has(Of::Wall)));
+            let has = |of: SampleMetric| samples.iter().any(|sample| sample.of == of);
+            found.sampled.insert(track, (has(SampleMetric::CpuTime), has(SampleMetric::WallTime)));
             found.all.extend(of_thread(trace, window, (track, &operators), samples));
         }
         for (at, interlude) in found.all.iter().enumerate().filter(|(_, interlude)| interlude.is_one) {
@@ -188,20 +189,12 @@ impl Interludes {
     }
 }
 
-/// What samples stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    Cpu,
-    Wall,
-    Wait,
-}
-
 /// A sample of a thread's time.
 struct Sample {
     at: i64,
     event: EventId,
     ns: i64,
-    of: Of,
+    of: SampleMetric,
 }
 
 /// Spans of threads that do not overlap.
@@ -232,13 +225,12 @@ impl Spans {
 
 /// Samples of each thread, by time.
 fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sample>> {
-    let kinds = [("cpu_time_ns", Of::Cpu), ("real_time_ns", Of::Wall), ("wait_time_ns", Of::Wait)];
-    let kinds = kinds.map(|(key, of)| (trace.attr(key), of));
+    let weights = SampleWeights::new(trace);
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
     for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
         let at = trace.events.start[event.index()];
-        let found_ns = kinds.iter().find_map(|(times, of)| Some((times.i64(event)?, *of)));
-        if let Some((ns, of)) = found_ns.filter(|_| (from..to).contains(&at)) {
+        let time = weights.get(event).filter(|&(of, _)| of != SampleMetric::Count && (from..to).contains(&at));
+        if let Some((of, ns)) = time {
             found.entry(trace.events.track[event.index()]).or_default().push(Sample { at, event, ns, of });
         }
     }
@@ -279,15 +271,16 @@ fn of_thread(
         let first = samples.partition_point(|sample| sample.at < begin);
         for sample in samples[first..].iter().take_while(|sample| sample.at < end) {
             let of = match sample.of {
-                Of::Cpu => &mut interlude.cpu,
-                Of::Wall => &mut interlude.wall,
-                Of::Wait => &mut interlude.waits,
+                SampleMetric::CpuTime => &mut interlude.cpu,
+                SampleMetric::WallTime => &mut interlude.wall,
+                _ => &mut interlude.waits,
             };
             of.events.push(sample.event);
             of.ns += sample.ns;
         }
     }
-    let least = usual(samples, Of::Cpu).max(usual(samples, Of::Wall)).saturating_mul(SAMPLES);
+    let least =
+        usual(samples, SampleMetric::CpuTime).max(usual(samples, SampleMetric::WallTime)).saturating_mul(SAMPLES);
     let (mut found, mut rest) = (Vec::new(), Interlude::default());
     for interlude in by_callers.into_values() {
         if interlude.ns >= least { found.push(Interlude { is_one: true, ..interlude }) } else { rest.add(interlude) }
@@ -298,12 +291,12 @@ fn of_thread(
 }
 
 /// The median of what samples of one kind stand for, in ns: single ones stand for more, where the machine was busy.
-fn usual(samples: &[Sample], of: Of) -> i64 {
+fn usual(samples: &[Sample], of: SampleMetric) -> i64 {
     quantile(samples, of, 2)
 }
 
 /// What one of so many samples of one kind stands for less than, in ns; 0 without any.
-fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: Of, many: usize) -> i64 {
+fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: SampleMetric, many: usize) -> i64 {
     let mut lengths: Vec<i64> = samples.into_iter().filter(|sample| sample.of == of).map(|s| s.ns).collect();
     lengths.sort_unstable();
     lengths.get(lengths.len() / many).copied().unwrap_or(0)

@@ -287,9 +287,7 @@ impl Place {
 
 /// The launch of GPU work, else the event itself.
 pub(crate) fn launch_of(trace: &Trace, event: EventId) -> EventId {
-    let Some(gpu) = trace.gpu.of_event(event) else { return event };
-    let (launch, operator) = (trace.gpu.launch[gpu.index()], trace.gpu.operator[gpu.index()]);
-    launch.some().or(operator.some()).unwrap_or(event)
+    trace.gpu.of_event(event).and_then(|operation| trace.gpu.launcher(operation)).unwrap_or(event)
 }
 
 #[cfg(test)]

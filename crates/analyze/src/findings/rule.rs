@@ -2,7 +2,7 @@
 
 use super::finding::Draft;
 use super::subject::Subject;
-use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, Trace};
+use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, SampleMetric, Trace};
 use std::sync::Arc;
 
 /// What a rule is about.
@@ -216,10 +216,12 @@ impl Need {
             Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
             Self::Processors => {
                 let is_known = super::Recording::of(trace).is_some_and(|recording| recording.knows_processors());
-                is_known && trace.key("cpu_time_ns").is_some()
+                is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             // Calls in recordings are concluded from operators and samples.
-            Self::PythonTimes => super::Recording::of(trace).is_none() || trace.key("cpu_time_ns").is_some(),
+            Self::PythonTimes => {
+                super::Recording::of(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
+            }
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {
                 let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();

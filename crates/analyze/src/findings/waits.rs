@@ -9,7 +9,7 @@ use crate::frame_names::frame;
 use crate::recording::Recording;
 use rustc_hash::FxHashSet;
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{EventId, Key, Trace, TrackId};
+use stackline_model::{EventId, Key, SampleMetric, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// What two places have in common: something between them is somewhere there.
@@ -107,7 +107,7 @@ impl Subject<'_> {
         is_other: &impl Fn(&str) -> bool,
     ) -> Vec<(Place, Seen)> {
         let trace = self.trace();
-        let (known, times) = (Spans::of(trace, known), trace.attr("wait_time_ns"));
+        let (known, times) = (Spans::of(trace, known), trace.attr(SampleMetric::WaitTime.key()));
         let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
         let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
         for interlude in &self.interludes().all {

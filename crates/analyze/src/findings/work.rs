@@ -7,7 +7,7 @@ use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{Device, EventId, EventKind, LinkKind, RECORDING, StrId, Trace, TrackId};
+use stackline_model::{Device, EventId, EventKind, RECORDING, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// A function whose loop takes this part of it, in percent, does little else.
@@ -21,9 +21,8 @@ impl Launches {
     pub(super) fn new(trace: &Trace) -> Self {
         let events = &trace.events;
         let row = |gpu: stackline_model::GpuId| {
-            let i = gpu.index();
-            let launch = trace.gpu.launch[i].some().or(trace.gpu.operator[i].some())?;
-            Some((events.track[launch.index()], events.start[launch.index()], trace.gpu.event[i]))
+            let launch = trace.gpu.launcher(gpu)?;
+            Some((events.track[launch.index()], events.start[launch.index()], trace.gpu.event[gpu.index()]))
         };
         let mut rows: Vec<_> = trace.gpu.ids().filter_map(row).collect();
         rows.sort_unstable();
@@ -205,8 +204,7 @@ impl<'a> Subject<'a> {
 
     /// The forward operator whose backward an event belongs to.
     pub fn forward_of(&self, event: EventId) -> Option<EventId> {
-        let links = &self.trace().links;
-        self.stack(event).find_map(|e| links.start_of(LinkKind::Backward, e))
+        self.stack(event).find_map(|e| self.trace().forward_of(e)).map(|(forward, _)| forward)
     }
 
     /// Innermost framework operator that launched GPU work; empty if none did.

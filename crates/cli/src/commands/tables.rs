@@ -24,6 +24,7 @@ pub(crate) const KERNELS: Analyses = &[
     "gpu_lines",
     "coverage",
     "kernel_summary",
+    "fused_operators",
     "short_kernels",
     "hta_kernel_breakdown",
     "hta_launch_stats",
@@ -43,13 +44,15 @@ pub(crate) const TIMELINE: Analyses = &[
     "hta_counters",
     "counters",
     "samples",
+    "logical_parents",
+    "devices",
     "clocks",
 ];
 
 /// Of `check`, which shows its tables in its own way.
 pub(crate) const CHECK: Analyses = &["checks"];
 
-/// Tables with a row per operation or per point in time: shown to people only where asked for with `--table`.
+/// Tables with a row per operation or per point in time, and wide ones: shown to people only where asked for with `--table`.
 const BULKY: &[&str] = &[
     "hta_launches",
     "hta_queue_length",
@@ -58,10 +61,12 @@ const BULKY: &[&str] = &[
     "operator_tree",
     "hta_idle_intervals",
     "launches",
+    "devices",
+    "fused_operators",
 ];
 
 /// Analyses with a row per record, of which traces may have millions: run only where asked for with `--table`.
-const ON_DEMAND: &[&str] = &["counters", "samples"];
+const ON_DEMAND: &[&str] = &["counters", "samples", "logical_parents"];
 
 /// Commands whose tables are of the steps by default.
 const OF_STEPS: [Analyses; 4] = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE];

@@ -93,7 +93,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         }
     };
     // What launched an operation, or else the operator that it is of, leads to the lines that called it.
-    let caller = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some().or(trace.gpu.operator[gpu.index()].some()));
+    let caller = gpu.and_then(|gpu| trace.gpu.launcher(gpu));
     let callers = caller.map_or_else(Vec::new, |up| trace.ancestors(up).map(|up| brief(trace, origin, up)).collect());
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
     let step = StepIndex::new(trace).running(trace.events.start[event.index()], trace.tracks.pid(track));

@@ -118,9 +118,8 @@ impl<'a> Builder<'a> {
             if self.gpu_node[gpu.index()] == NONE {
                 continue;
             }
-            let row = &self.trace.gpu;
-            let is_launched = row.launch[gpu.index()].is_some();
-            let call = row.launch[gpu.index()].some().or_else(|| row.operator[gpu.index()].some());
+            let is_launched = self.trace.gpu.launch[gpu.index()].is_some();
+            let call = self.trace.gpu.launcher(gpu);
             let Some(call) = call.filter(|&c| self.trace.events.is_plausible(c)) else { continue };
             let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) else { continue };
             let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));

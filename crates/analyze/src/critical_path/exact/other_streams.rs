@@ -30,8 +30,7 @@ impl<'a> OtherStreams<'a> {
         for gpu in trace.gpu.ids().filter(|gpu| order.stream[gpu.index()] != u32::MAX) {
             let device = device(trace, order, gpu);
             by_end.entry(device).or_default().push((end(trace, gpu), gpu));
-            let row = gpu.index();
-            if trace.gpu.launch[row].is_some() || trace.gpu.operator[row].is_some() {
+            if trace.gpu.launcher(gpu).is_some() {
                 launched.insert(device);
             }
         }

@@ -221,10 +221,7 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
 fn owner(exact: &Exact<'_>, stretch: &Stretch) -> EventId {
     let trace = exact.trace;
     let inner = match stretch.event.some().and_then(|e| trace.gpu.of_event(e)) {
-        Some(gpu) => {
-            let row = gpu.index();
-            [trace.gpu.launch[row], trace.gpu.operator[row]].into_iter().find(|e| e.is_some())
-        }
+        Some(gpu) => trace.gpu.launcher(gpu),
         None => [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some()),
     };
     inner.into()

@@ -7,7 +7,7 @@ use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
 use stackline_model::vocabulary::{TORCH, is_framework_code, is_in_package};
-use stackline_model::{EventId, EventKind, Key, StrId, TrackId, Unit};
+use stackline_model::{EventId, EventKind, Key, SampleMetric, StrId, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -152,15 +152,16 @@ impl CpuTimes {
     /// Those of a recording; nothing of other traces.
     fn of(subject: &Subject<'_>) -> Self {
         let (trace, (from, to)) = (subject.trace(), subject.window());
-        let (events, times, mut found) = (&trace.events, trace.attr("cpu_time_ns"), Self::default());
-        let is_sample =
-            |e: &EventId| trace.kind(*e) == EventKind::Sample && (from..to).contains(&events.start[e.index()]);
-        for sample in events.ids().filter(|e| subject.recording().is_some() && is_sample(e)) {
-            let (track, ns) = (events.track[sample.index()], times.i64(sample).unwrap_or(0) as f64);
-            if let Key::Int(pid) = trace.tracks.pid(track) {
-                *found.by_thread.entry(track).or_default() += ns;
-                *found.by_process.entry(pid).or_default() += ns;
-            }
+        let mut found = Self::default();
+        if subject.recording().is_none() {
+            return found;
+        }
+        for (track, samples) in trace.samples().of_metric(SampleMetric::CpuTime) {
+            let Key::Int(pid) = trace.tracks.pid(track) else { continue };
+            let inside = samples.filter(|sample| (from..to).contains(&sample.time));
+            let ns: f64 = inside.map(|sample| sample.weight as f64).sum();
+            *found.by_thread.entry(track).or_default() += ns;
+            *found.by_process.entry(pid).or_default() += ns;
         }
         found
     }

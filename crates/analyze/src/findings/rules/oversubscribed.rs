@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Recording, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind, Key, OPENMP, TrackId, Unit};
+use stackline_model::{EventId, EventKind, Key, OPENMP, SampleMetric, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -126,7 +126,7 @@ struct Team {
 /// The teams by the number of their process.
 fn sampled(subject: &Subject<'_>) -> BTreeMap<i64, Team> {
     let trace = subject.trace();
-    let (events, time, (from, to)) = (&trace.events, trace.attr("cpu_time_ns"), subject.window());
+    let (events, time, (from, to)) = (&trace.events, trace.attr(SampleMetric::CpuTime.key()), subject.window());
     let mut teams: BTreeMap<i64, Team> = BTreeMap::new();
     for event in events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
         let Some(ns) = time.i64(event).filter(|_| (from..to).contains(&events.start[event.index()])) else { continue };

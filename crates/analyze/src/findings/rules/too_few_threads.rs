@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Recording, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::aten;
-use stackline_model::{EventId, EventKind, Key, Unit};
+use stackline_model::{EventId, EventKind, Key, SampleMetric, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -155,16 +155,16 @@ fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f6
 /// without samples enough.
 fn used(subject: &Subject<'_>, large: &Large<'_>) -> Option<f64> {
     let trace = subject.trace();
-    let (events, time) = (&trace.events, trace.attr("cpu_time_ns"));
+    let events = &trace.events;
     let starts: Vec<i64> = large.all.iter().map(|operator| events.start[operator.index()]).collect();
     let is_inside = |at: i64| {
         let operator = starts.partition_point(|&start| start <= at).checked_sub(1).map(|last| large.all[last]);
         operator.is_some_and(|operator| at < events.end(operator))
     };
-    let is_own = |event: &EventId| trace.tracks.pid(events.track[event.index()]) == Key::Int(large.pid);
-    let samples = events.ids().filter(|event| trace.kind(*event) == EventKind::Sample);
-    let inside = samples.filter(|event| is_own(event) && is_inside(events.start[event.index()]));
-    let cpu: Vec<i64> = inside.filter_map(|event| time.i64(event)).collect();
+    let is_own = |track: TrackId| trace.tracks.pid(track) == Key::Int(large.pid);
+    let own = trace.samples().of_metric(SampleMetric::CpuTime).filter(|(track, _)| is_own(*track));
+    let inside = own.flat_map(|(_, samples)| samples).filter(|sample| is_inside(sample.time));
+    let cpu: Vec<i64> = inside.map(|sample| sample.weight).collect();
     let length = subject.total(&large.all);
     (cpu.len() >= LEAST_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
 }

@@ -10,8 +10,8 @@ use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
-    AttrValue, EventId, EventKind, INFERRED, Key, LINE, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind,
-    flags,
+    AttrValue, EventId, EventKind, INFERRED, Key, LINE, NewEvent, Phase, SampleMetric, StackId, StrId, Trace, TrackId,
+    TrackKind, flags,
 };
 use stackline_recording::{FrameKey, Metric};
 use std::cmp::Reverse;
@@ -195,17 +195,17 @@ impl<'a> Rows<'a> {
     fn samples(&mut self, calls: &Calls, tree: usize, track: TrackId) {
         let thread = &calls.threads[tree];
         for &Sample { at, node, metric, value } in &thread.samples {
-            let (category, unit) = match metric {
-                Metric::CpuTime => ("cpu_sample", "cpu_time_ns"),
-                Metric::RealTime => ("real_sample", "real_time_ns"),
-                Metric::WaitTime => ("wait_sample", "wait_time_ns"),
-                _ => ("counter_sample", "count"),
+            let (category, of) = match metric {
+                Metric::CpuTime => ("cpu_sample", SampleMetric::CpuTime),
+                Metric::RealTime => ("real_sample", SampleMetric::WallTime),
+                Metric::WaitTime => ("wait_sample", SampleMetric::WaitTime),
+                _ => ("counter_sample", SampleMetric::Count),
             };
             let frame = thread.nodes[node as usize].1;
             let name = if node == 0 { self.trace.strings.intern("(nothing)") } else { self.frame_name(calls, frame) };
             let row = Row { name, category, kind: EventKind::Sample, phase: Phase::Sample, flags: 0 };
             let value = AttrValue::Int(value.min(i64::MAX.cast_unsigned()).cast_signed());
-            let mut attrs = vec![(unit, value)];
+            let mut attrs = vec![(of.key(), value)];
             let line = match calls.frames.get(frame as usize) {
                 Some(&FrameKey::Python { line, .. }) if node != 0 => Some(line),
                 _ => None,

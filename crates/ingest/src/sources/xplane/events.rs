@@ -7,7 +7,9 @@ use crate::sources::xprof::HLO_OPERATOR;
 use crate::{Error, ReadOptions, problems};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags};
+use stackline_model::{
+    CONTEXT_FLOW, EventId, EventKind, FUSED_OPERATORS, Key, LinkKind, Phase, StrId, Trace, TrackId, TrackKind, flags,
+};
 use std::borrow::Cow;
 
 /// Times of lines above this (12 days) are epoch times, not times since the profile began.
@@ -156,7 +158,7 @@ impl<'p> Writer<'p> {
             }
             if !found.source.fused.is_empty() {
                 fused = serde_json::json!(found.source.fused).to_string();
-                arguments.push(("fused operators", Value::Json(&fused)));
+                arguments.push((FUSED_OPERATORS, Value::Json(&fused)));
             }
         }
         let (phase, kind_of) =
@@ -329,7 +331,7 @@ impl Contexts {
 
     /// Makes arrows of them, each from the last event before that handed it on. What was handed on before the profile began has none.
     pub(super) fn link(mut self, trace: &mut Trace) {
-        let category = trace.strings.intern("context");
+        let category = trace.strings.intern(CONTEXT_FLOW);
         self.produced.values_mut().for_each(|events| events.sort_unstable());
         let mut links = Vec::new();
         for (context, start, to) in self.consumed {

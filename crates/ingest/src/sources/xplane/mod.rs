@@ -19,7 +19,7 @@ use fields::{Fields, Value};
 use plane::Plane;
 use programs::Programs;
 use serde_json::{Map, json};
-use stackline_model::{CLOCK_RATE, DEVICE_PROPERTIES, MEMORY_BANDWIDTH, Trace, VENDOR};
+use stackline_model::{CLOCK_RATE, DEVICE_PROPERTIES, MEMORY_BANDWIDTH, PEAK_FLOPS, Trace, VENDOR};
 use std::io::Read;
 
 /// What traces of these files say of their format.
@@ -169,8 +169,26 @@ const NUMBERS: [(&str, &str); 5] = [
     ("memory_bandwidth", MEMORY_BANDWIDTH),
 ];
 
-/// A GPU as Kineto describes it. What is not recorded has no entry.
+/// A device as Kineto describes it. What is not recorded has no entry.
 fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
+    gpu(plane).or_else(|| tpu(plane))
+}
+
+/// A TPU: its planes state the peak rate of the matrix units, which compute products of bfloat16.
+fn tpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
+    let id: i64 = plane.name.strip_prefix("/device:TPU:")?.parse().ok()?;
+    let rate = |name: &str, unit: f64| Some(plane.float(name)? * unit).filter(|rate| *rate > 0.0 && rate.is_finite());
+    let mut device = Map::new();
+    device.insert("id".to_owned(), json!(id));
+    device.extend(plane.words("device_type_string").map(|name| ("name".to_owned(), json!(name))));
+    let bandwidth = rate("peak_hbm_bw_gigabytes_per_second", 1e9);
+    device.extend(bandwidth.map(|rate| (MEMORY_BANDWIDTH.to_owned(), json!(rate))));
+    let flops = rate("peak_teraflops_per_second", 1e12);
+    device.extend(flops.map(|rate| (PEAK_FLOPS.to_owned(), json!({ "bf16": rate }))));
+    (device.len() > 1).then(|| device.into())
+}
+
+fn gpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
     let id: i64 = plane.name.strip_prefix("/device:GPU:")?.parse().ok()?;
     let mut device = Map::new();
     device.insert("id".to_owned(), json!(id));

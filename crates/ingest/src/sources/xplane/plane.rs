@@ -195,6 +195,15 @@ impl<'a> Plane<'a> {
         }
     }
 
+    pub(super) fn float(&self, name: &str) -> Option<f64> {
+        match self.stat(name)? {
+            StatValue::Float(number) => Some(*number),
+            StatValue::Unsigned(number) => Some(*number as f64),
+            StatValue::Signed(number) => Some(*number as f64),
+            StatValue::Text(_) | StatValue::Bytes(_) | StatValue::Name(_) => None,
+        }
+    }
+
     pub(super) fn words(&self, name: &str) -> Option<String> {
         match self.stat(name)? {
             StatValue::Text(bytes) => Some(text(bytes)),

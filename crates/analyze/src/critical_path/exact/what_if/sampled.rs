@@ -7,7 +7,7 @@
 use super::super::Exact;
 use super::index::{Index, Stretch};
 use crate::findings::counted;
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// A gap between operators, and which part of it is the frame's: at least, likely, at most.
@@ -77,20 +77,14 @@ pub(super) fn partly(
 
 /// Samples of each thread, by time.
 fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
-    let kinds = ["cpu_time_ns", "wait_time_ns", "real_time_ns"].map(|key| trace.attr(key));
-    let stacks = &trace.stacks;
-    let saw = |event: EventId| {
-        let stack = stacks.event.binary_search(&event).ok().and_then(|at| stacks.stack[at].some());
-        let mut frames = std::iter::successors(stack, |stack| stacks.parent[stack.index()].some());
-        names(trace.events.name[event.index()]) || frames.any(|stack| names(stacks.frame[stack.index()]))
-    };
+    let table = trace.samples();
+    let saw: Vec<bool> = table.locations().iter().map(|&location| trace.frames_at(location).any(names)).collect();
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
-    for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
-        let time = kinds.iter().enumerate().find_map(|(kind, times)| Some((times.i64(event)?, kind == 2)));
-        if let Some((ns, is_wall)) = time {
-            let (at, saw) = (trace.events.start[event.index()], saw(event));
-            found.entry(trace.events.track[event.index()]).or_default().push(Sample { at, ns, is_wall, saw });
-        }
+    let is_time = |metric: SampleMetric| metric != SampleMetric::Count;
+    for (series, rows) in table.series().filter(|(series, _)| series.metric.is_some_and(is_time)) {
+        let is_wall = series.metric == Some(SampleMetric::WallTime);
+        let of = found.entry(series.track).or_default();
+        of.extend(rows.map(|row| Sample { at: row.time, ns: row.weight, is_wall, saw: saw[row.location as usize] }));
     }
     found.values_mut().for_each(|of| of.sort_unstable_by_key(|sample| (sample.at, sample.ns)));
     // Samples of wall-clock time see both, computing and waiting.

@@ -1,0 +1,105 @@
+//! Original operators of fused kernels, one row per kernel: lists of XLA's programs, and names of TorchInductor's kernels.
+
+use crate::scope::{GpuWork, HostWork};
+use crate::{Analysis, DefaultWindow, Scope};
+use stackline_model::{Fusion, Table, Trace, Unit};
+use std::cmp::Reverse;
+
+/// The registered analysis.
+pub(super) const ANALYSIS: Analysis = Analysis {
+    name: "fused_operators",
+    about: "Original operators of fused kernels, with evidence: compiled programs, names of kernels",
+    window: DefaultWindow::Steps,
+    run,
+};
+
+/// A fusion with its events in the window.
+struct Row<'a> {
+    fusion: &'a Fusion,
+    /// Operations of devices, and their time in ns.
+    operations: i64,
+    total: i64,
+    /// Operators of the host.
+    calls: i64,
+}
+
+impl<'a> Row<'a> {
+    fn of(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostWork<'_>, &GpuWork<'_>)) -> Self {
+        let mut row = Self { fusion, operations: 0, total: 0, calls: 0 };
+        for &event in &fusion.events {
+            match trace.gpu.of_event(event) {
+                Some(operation) if work.has(operation) && trace.events.is_plausible(event) => {
+                    row.operations += 1;
+                    row.total = row.total.saturating_add(trace.events.dur[event.index()]);
+                }
+                None if host.has(event) => row.calls += 1,
+                _ => {}
+            }
+        }
+        row
+    }
+}
+
+fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let (host, work) = (scope.host_work(trace), scope.gpu_work(trace));
+    let fusions = trace.fusions();
+    let all = fusions.iter().map(|fusion| Row::of(trace, fusion, (&host, &work)));
+    let mut rows: Vec<Row<'_>> = all.filter(|row| row.operations + row.calls > 0).collect();
+    rows.sort_by_key(|row| Reverse((row.total, row.calls)));
+    let table = table(trace, &rows);
+    vec![match (fusions.is_empty(), rows.is_empty()) {
+        (true, _) => table.note("No kernel in this trace is known to be fused of several operators."),
+        (false, true) => table.note("No fused kernel in the window; --whole shows the others."),
+        (false, false) => table,
+    }]
+}
+
+fn table(trace: &Trace, rows: &[Row<'_>]) -> Table {
+    Table::new("fused_operators", "Original operators of fused kernels")
+        .text("name", rows.iter().map(|row| trace.strings.get(row.fusion.name).to_owned()))
+        .text("operators", rows.iter().map(|row| row.fusion.operators.join("; ")))
+        .i64("operator_count", Unit::None, rows.iter().map(|row| row.fusion.operators.len() as i64))
+        .text("evidence", rows.iter().map(|row| row.fusion.evidence.name().to_owned()))
+        .i64("count", Unit::None, rows.iter().map(|row| row.operations))
+        .i64("total_ns", Unit::Ns, rows.iter().map(|row| row.total))
+        .i64("calls", Unit::None, rows.iter().map(|row| row.calls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Values;
+    use stackline_testkit::mini;
+
+    #[test]
+    fn kernels_of_inductor_name_their_operators() {
+        let json = mini::trace(
+            "1/1     cpu_op        triton_poi_fused__to_copy_add_0  0..20
+             1/1     cuda_driver   cuLaunchKernel                   5..10   correlation=1
+             gpu0/7  kernel        triton_poi_fused__to_copy_add_0  30..40  correlation=1
+             gpu0/7  kernel        gemm                             40..90",
+        );
+        let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
+        let table = &run(&trace, &Scope::default())[0];
+        let text = |column: &str| match &table.column(column).unwrap().values {
+            Values::Str(values) => values.iter().flatten().cloned().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        let number = |column: &str| match &table.column(column).unwrap().values {
+            Values::I64(values) => values.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text("operators"), ["_to_copy; add"]);
+        assert_eq!(text("evidence"), ["kernel_name"]);
+        assert_eq!(
+            (number("count"), number("total_ns"), number("calls")),
+            (vec![Some(1)], vec![Some(10_000)], vec![Some(1)])
+        );
+    }
+
+    #[test]
+    fn a_trace_without_fused_kernels_says_so() {
+        let table = &run(&Trace::default(), &Scope::default())[0];
+        assert_eq!((table.rows(), table.notes.len()), (0, 1));
+    }
+}

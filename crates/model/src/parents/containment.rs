@@ -1,0 +1,88 @@
+//! Parents of what runs on a device by time: groups of operations (modules and steps of XLA, annotations of a stream) enclose them.
+
+use super::{Parent, ParentEvidence};
+use crate::{EventId, EventKind, ProcessId, Trace, TrackId, TrackKind};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Rows of XProf with this prefix hold transfers from start to wait: whatever runs meanwhile is not part of them.
+const TRANSFERS: &str = "Async";
+
+/// The innermost groups around operations that no record ties to a launch, and around groups. `is_known` tells which groups have a
+/// parent already.
+pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<Parent> {
+    if !trace.events.kind.contains(&EventKind::GpuAnnotation) {
+        return Vec::new();
+    }
+    let rows = Rows::of(trace);
+    let mut devices: BTreeMap<ProcessId, Vec<EventId>> = BTreeMap::new();
+    for event in trace.events.ids().filter(|&event| rows.counts(event)) {
+        devices.entry(trace.tracks.get(trace.events.track[event.index()]).process).or_default().push(event);
+    }
+    let mut found = Vec::new();
+    for mut events in devices.into_values() {
+        // A group comes before what it encloses.
+        events.sort_unstable_by_key(|&e| (trace.events.start[e.index()], Reverse(trace.events.dur[e.index()]), e));
+        let mut open: Vec<EventId> = Vec::new();
+        for event in events {
+            open.retain(|&group| trace.events.end(group) > trace.events.start[event.index()]);
+            if rows.is_orphan(event) && !is_known(event) {
+                let around = open.iter().rev().find(|&&group| rows.encloses(group, event));
+                found.extend(around.map(|&group| (event, group, ParentEvidence::TimeContainment)));
+            }
+            if trace.kind(event) == EventKind::GpuAnnotation {
+                open.push(event);
+            }
+        }
+    }
+    found
+}
+
+/// Rows of devices.
+struct Rows<'a> {
+    trace: &'a Trace,
+    /// Per track whether operations run on it: then its groups enclose operations of the track alone.
+    has_work: Vec<bool>,
+    /// Per track whether it is a row of transfers.
+    is_transfers: Vec<bool>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        let mut has_work = vec![false; trace.tracks.len()];
+        for event in trace.events.ids().filter(|&event| trace.kind(event).is_gpu_work()) {
+            has_work[trace.events.track[event.index()].index()] = true;
+        }
+        let is_transfers =
+            trace.tracks.tracks.iter().map(|track| trace.strings.get(track.name).starts_with(TRANSFERS)).collect();
+        Self { trace, has_work, is_transfers }
+    }
+
+    fn track(&self, event: EventId) -> TrackId {
+        self.trace.events.track[event.index()]
+    }
+
+    /// Whether an event is an operation or a group of a device, with times that can be compared.
+    fn counts(&self, event: EventId) -> bool {
+        let (trace, kind) = (self.trace, self.trace.kind(event));
+        (kind == EventKind::GpuAnnotation || kind.is_gpu_work())
+            && trace.events.is_timed(event)
+            && trace.tracks.get(self.track(event)).kind != TrackKind::Thread
+    }
+
+    /// Whether no record names the parent of a group or an operation.
+    fn is_orphan(&self, event: EventId) -> bool {
+        let gpu = &self.trace.gpu;
+        gpu.of_event(event).and_then(|operation| gpu.launcher(operation)).is_none()
+    }
+
+    /// Whether a group holds an event, and lasts longer: equal times say nothing of which is inside.
+    fn encloses(&self, group: EventId, event: EventId) -> bool {
+        let (events, row) = (&self.trace.events, self.track(group));
+        let is_eligible = row == self.track(event) || !self.has_work[row.index()];
+        is_eligible
+            && !self.is_transfers[row.index()]
+            && events.end(group) >= events.end(event)
+            && events.dur[group.index()] > events.dur[event.index()]
+    }
+}
