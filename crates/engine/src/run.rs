@@ -438,14 +438,15 @@ impl Run {
         Ok(true)
     }
 
-    /// The files of inputs of memory alone, each with its name below its folder; none of a single file, and where they hold anything else.
+    /// The files of inputs of memory alone that hold several memory traces, each with its name: below its folder, if that is the only
+    /// input. None where there is one trace, or anything else.
     ///
     /// # Errors
     /// If an input cannot be read.
     pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
-        let looks = self.inputs.len() > 1 || self.inputs.iter().any(|input| input.is_dir());
-        let holds_files = looks && self.is_memory_alone()? && !self.is_read_once();
-        if holds_files { memory::files(&self.inputs) } else { Ok(Vec::new()) }
+        let is_file = matches!(&self.inputs[..], [only] if !only.is_dir());
+        let looks = !self.is_read_once() && (is_file || self.is_memory_alone()?);
+        if looks { memory::files(&self.inputs).map(memory::several) } else { Ok(Vec::new()) }
     }
 
     /// All memory traces of one of [`Self::memory_files`].

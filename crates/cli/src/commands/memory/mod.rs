@@ -5,6 +5,8 @@ mod conditions;
 mod gate;
 mod several;
 
+pub(super) use several::{Read, read as read_several, trace_of_rank};
+
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
 use crate::output::{Answer, ROWS};
@@ -29,21 +31,17 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("a memory trace has no steps to choose from"));
     }
-    let (mut run, mut rank) = (run_of(&args.inputs, common)?, common.rank);
+    let mut run = run_of(&args.inputs, common)?;
     let (gate, rules) = (Gate::read(&args.gate, &args.inputs)?, rules(args)?);
     let files = run.memory_files()?;
-    match rank {
-        _ if files.len() < 2 && args.inputs.len() > 1 => {
+    let trace = match common.rank {
+        _ if files.is_empty() && args.inputs.len() > 1 => {
             return Err(wrong_use("one input at a time, or several files of memory alone"));
         }
-        None if files.len() > 1 => return several::run(&run, &files, args, common).map(|()| false),
-        Some(wanted) if files.len() > 1 => {
-            let file = several::file_of_rank(&run, &files, (wanted, common))?;
-            (run, rank) = (run_of(&[file], common)?, None);
-        }
-        _ => {}
-    }
-    let trace = opened(&mut run, args.process.as_deref(), rank)?;
+        None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
+        Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
+        rank => opened(&mut run, args.process.as_deref(), rank)?,
+    };
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
         write(common, &trace, (tables, head), Vec::new())?;
