@@ -193,8 +193,8 @@ fn archives_of_several_are_shown() {
     std::fs::create_dir(&within).unwrap();
     std::fs::rename(&packed, within.join("ranks.tar.gz")).unwrap();
     assert_eq!(column(&tables(&["memory", within.to_str().unwrap()])["memory_ranks"], "rank"), [0, 1, 2, 3]);
-    let (code, said) = failure(&["memory", within.to_str().unwrap(), "--curve"]);
-    assert!(code == Some(2) && said.contains("--curve: of one memory trace") && said.contains("holds several"), "{said}");
+    let (code, said) = failure(&["memory", within.to_str().unwrap(), "--by", "path"]);
+    assert!(code == Some(2) && said.contains("--by: of one memory trace") && said.contains("holds several"), "{said}");
 }
 
 /// Files of the same names in several folders are told apart, and the commands to run next open those that are shown.
@@ -224,6 +224,25 @@ fn folders_with_files_of_the_same_names_are_told_apart() {
     assert!(shown.contains(&next.clone().into()), "{shown:?} {said}");
     let of_rank = tables(&["memory", &both[0], &both[1], "--rank", "1"]);
     assert_eq!(of_rank, tables(&["memory", shown[1].as_str().unwrap()]));
+}
+
+/// Options of one memory trace mean nothing to several, also those that have defaults.
+#[test]
+fn options_of_one_memory_trace_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let path = folder.path().to_str().unwrap();
+    for option in [
+        ["--by", "place"],
+        ["--peaks", "2"],
+        ["--set", "SL056.kernels=100"],
+        ["--min-gain", "1"],
+        ["--source-root", "."],
+    ] {
+        let (code, said) = failure(&[&["memory", path], &option[..]].concat());
+        assert!(code == Some(2) && said.contains(&format!("{}: of one memory trace", option[0])), "{said}");
+        assert!(run(&[&["memory", path, "--rank", "1"], &option[..]].concat()).status.success(), "{option:?}");
+    }
 }
 
 /// The report for a language model says what several files are to each other.

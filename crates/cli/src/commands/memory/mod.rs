@@ -47,7 +47,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         write(common, &trace, (tables, head), Vec::new())?;
         return Ok(false);
     }
-    let study = Study::by_rules(&trace, usize::from(args.peaks), rules);
+    let study = Study::by_rules(&trace, args.peaks(), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
     if people && !gate.is_asked(&args.gate) {
         write(common, &trace, (overview((args, common), &study), head(&trace)), Vec::new())?;
@@ -136,7 +136,7 @@ fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
 /// The tables of a view other than the usual one.
 fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrace) -> Result<Option<Vec<Table>>> {
     if let Some(name) = &args.at {
-        let peaks = tables::named_peaks(trace, usize::from(args.peaks));
+        let peaks = tables::named_peaks(trace, args.peaks());
         let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
         let names: Vec<&str> = peaks.iter().map(|peak| peak.name.as_str()).collect();
         let none = || wrong_use(format!("no peak {name:?}; there are: {} (--peaks N gives more)", names.join(", ")));
@@ -152,7 +152,7 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     if args.rules != Some(MemoryRules::Drgpum) && args.apply.is_empty() {
         return Ok(None);
     }
-    let study = Study::by_rules(trace, usize::from(args.peaks), rules);
+    let study = Study::by_rules(trace, args.peaks(), rules);
     if args.rules == Some(MemoryRules::Drgpum) {
         return Ok(Some(vec![tables::rules_table(&study.facts, &study.matches)]));
     }
@@ -167,7 +167,7 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
     let mut all = vec![
         tables::peaks_table(trace, peaks),
         tables::composition_table(trace, peaks),
-        tables::at_peak_table(trace, peaks, args.by.into()),
+        tables::at_peak_table(trace, peaks, args.by()),
     ];
     // A table that says only that nothing is known is for programs alone.
     let says_nothing = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);

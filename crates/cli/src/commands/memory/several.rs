@@ -125,15 +125,21 @@ fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &File
 fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     let gate = &args.gate;
     let asked = [
+        ("--peaks", args.peaks.is_some()),
+        ("--by", args.by.is_some()),
         ("--at", args.at.is_some()),
         ("--curve", args.curve),
         ("--objects", args.objects),
         ("--apply", !args.apply.is_empty()),
         ("--rules", args.rules.is_some()),
+        ("--set", !args.set.is_empty()),
         ("--process", args.process.is_some()),
         ("--as", gate.document.is_some()),
+        ("--min-gain", gate.min_gain.is_some()),
         ("--baseline", gate.baseline.is_some()),
         ("--ignore", gate.ignore.is_some()),
+        ("--source-root", !gate.comments.source_root.is_empty() || gate.comments.source.is_some()),
+        ("--no-source", gate.comments.no_source),
         ("--fail-on", !gate.fail_on.is_empty()),
     ];
     let asked: Vec<&str> = asked.into_iter().filter(|(_, is_asked)| *is_asked).map(|(name, _)| name).collect();
