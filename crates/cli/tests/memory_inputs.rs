@@ -35,8 +35,10 @@ fn an_archive_holds_one_memory_trace() {
     stdout(&["import", one.to_str().unwrap(), "-o", imported.to_str().unwrap()]);
     let kept = stdout(&["memory", imported.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
     assert_eq!(rows(&kept), rows(&plain));
-    let (code, said) = failure(&["memory", two.to_str().unwrap()]);
+    // Findings are those of one; `memory`, which their message names, shows several.
+    let (code, said) = failure(&["findings", two.to_str().unwrap()]);
     assert!(code == Some(3) && said.contains("2 memory traces in one input"), "{code:?} {said}");
+    assert!(run(&["memory", two.to_str().unwrap()]).status.success());
 }
 
 #[test]

@@ -139,6 +139,14 @@ fn a_damaged_file_is_named() {
     );
 }
 
+/// Packs files of a folder.
+fn archive(folder: &Path, target: &Path, files: &[&str]) {
+    let is_packed = target.extension().is_some_and(|end| end == "gz");
+    let mut tar = std::process::Command::new("tar");
+    tar.arg(if is_packed { "-czf" } else { "-cf" }).arg(target).arg("-C").arg(folder).args(files);
+    assert!(tar.status().unwrap().success());
+}
+
 /// Archives and folders of memory are imported beside traces.
 #[test]
 fn archives_and_folders_are_imported_beside_traces() {
@@ -149,14 +157,8 @@ fn archives_and_folders_are_imported_beside_traces() {
     for (name, mib) in [("one.json", 4), ("two.json", 8)] {
         snapshot(&snapshots, name, &[(3, mib)]);
     }
-    for (name, more) in [("one.tar", vec!["one.json"]), ("both.tar.gz", vec!["one.json", "two.json"])] {
-        let mut tar = std::process::Command::new("tar");
-        tar.arg(if name.ends_with("gz") { "-czf" } else { "-cf" })
-            .arg(folder.path().join(name))
-            .arg("-C")
-            .arg(&snapshots);
-        assert!(tar.args(more).status().unwrap().success());
-    }
+    archive(&snapshots, &folder.path().join("one.tar"), &["one.json"]);
+    archive(&snapshots, &folder.path().join("both.tar.gz"), &["one.json", "two.json"]);
     for (input, traces, peak) in [("one.tar", 0, 4), ("both.tar.gz", 2, 4), ("snapshots", 2, 4)] {
         let target = folder.path().join(format!("{input}.stackline"));
         let (input, target) = (folder.path().join(input), target.to_str().unwrap());
@@ -167,4 +169,169 @@ fn archives_and_folders_are_imported_beside_traces() {
         assert!(told.contains(&format!("{peak}.00 MiB")) || told.contains(&format!(" {peak}096 ")), "{told}");
         assert_eq!(told.contains(&format!("1 of {traces} memory traces here")), traces > 0, "{told}");
     }
+}
+
+/// An archive of several is shown as a folder of them is.
+#[test]
+fn archives_of_several_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let files: Vec<String> = (0..4).map(|rank| format!("rank{rank}_snapshot.json")).collect();
+    let packed = folder.path().join("ranks.tar.gz");
+    archive(&folder.path().join("step_10"), &packed, &files.iter().map(String::as_str).collect::<Vec<_>>());
+    let path = packed.to_str().unwrap();
+    for command in ["memory", "report"] {
+        let output = run(&[command, path]);
+        let (told, said) = (words(&output.stdout), words(&output.stderr));
+        assert!(output.status.success() && told.contains("4 ranks of a job"), "{told} {said}");
+        assert!(said.ends_with("ranks.tar.gz --rank 2"), "{said}");
+    }
+    let one = folder.path().join("step_10/rank2_snapshot.json");
+    assert_eq!(tables(&["memory", path, "--rank", "2"]), tables(&["memory", one.to_str().unwrap()]));
+    // In a folder, too; a member of another kind makes it no archive of memory alone.
+    let within = folder.path().join("within");
+    std::fs::create_dir(&within).unwrap();
+    std::fs::rename(&packed, within.join("ranks.tar.gz")).unwrap();
+    assert_eq!(column(&tables(&["memory", within.to_str().unwrap()])["memory_ranks"], "rank"), [0, 1, 2, 3]);
+    let (code, said) = failure(&["memory", within.to_str().unwrap(), "--by", "path"]);
+    assert!(code == Some(2) && said.contains("--by: of one memory trace") && said.contains("holds several"), "{said}");
+}
+
+/// Files of the same names in several folders are told apart, and the commands to run next open those that are shown.
+#[test]
+fn folders_with_files_of_the_same_names_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for (name, mib) in [("run_a", 4), ("run_b", 8)] {
+        std::fs::create_dir(path(name)).unwrap();
+        snapshot(&folder.path().join(name), "snapshot.json", &[(3, mib)]);
+    }
+    let told = tables(&["memory", &path("run_a"), &path("run_b")]);
+    let files = [path("run_a/snapshot.json"), path("run_b/snapshot.json")];
+    assert_eq!(column(&told["memory_series"], "file"), files);
+    let said = words(&run(&["memory", &path("run_a"), &path("run_b")]).stderr);
+    assert!(said.ends_with(&files.join(" ")), "{said}");
+    for (name, mib) in [("before", 4), ("after", 8)] {
+        std::fs::create_dir(path(name)).unwrap();
+        for rank in 0..2 {
+            snapshot(&folder.path().join(name), &format!("rank{rank}.json"), &[(3, mib + 4 * rank)]);
+        }
+    }
+    let both = [path("before"), path("after")];
+    let shown = column(&tables(&["memory", &both[0], &both[1]])["memory_ranks"], "file");
+    let said = words(&run(&["memory", &both[0], &both[1]]).stderr);
+    let next = said.rsplit_once(' ').unwrap().1.to_owned();
+    assert!(shown.contains(&next.clone().into()), "{shown:?} {said}");
+    let of_rank = tables(&["memory", &both[0], &both[1], "--rank", "1"]);
+    assert_eq!(of_rank, tables(&["memory", shown[1].as_str().unwrap()]));
+}
+
+/// Options of one memory trace mean nothing to several, also those that have defaults.
+#[test]
+fn options_of_one_memory_trace_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let path = folder.path().to_str().unwrap();
+    for option in [
+        ["--by", "place"],
+        ["--peaks", "2"],
+        ["--set", "SL056.kernels=100"],
+        ["--min-gain", "1"],
+        ["--source-root", "."],
+    ] {
+        let (code, said) = failure(&[&["memory", path], &option[..]].concat());
+        assert!(code == Some(2) && said.contains(&format!("{}: of one memory trace", option[0])), "{said}");
+        assert!(run(&[&["memory", path, "--rank", "1"], &option[..]].concat()).status.success(), "{option:?}");
+    }
+}
+
+/// The report for a language model says what several files are to each other.
+#[test]
+fn reports_for_agents_tell_several_files() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let path = folder.path().to_str().unwrap();
+    let files = [0, 2].map(|rank| format!("{path}/step_10/rank{rank}_snapshot.json"));
+    for inputs in [&[path][..], &[&files[0], &files[1]]] {
+        let shown = stdout(&[&["report"], inputs, &["--for-agent"]].concat());
+        let said = words(shown.as_bytes());
+        assert!(said.contains("Rank 2 differs most: its peak is 82.00 MiB (+41.4 %)"), "{shown}");
+        assert!(
+            shown.contains("\n- rank 2, bytes 82.00 MiB, ") && shown.contains("\nMore: stackline memory "),
+            "{shown}"
+        );
+        assert!(shown.len() <= 4096, "{}", shown.len());
+    }
+    let shown = stdout(&["report", path, "--for-agent", "--rank", "2"]);
+    assert!(shown.contains("Report of memory of a device.") && shown.ends_with("--rank 2\n"), "{shown}");
+}
+
+/// GPUs of several hosts have the same numbers: a row each.
+#[test]
+fn numbers_of_gpus_that_repeat_are_no_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, mib) in [("host0_gpu0", 4), ("host0_gpu1", 4), ("host1_gpu0", 8), ("host1_gpu1", 4)] {
+        snapshot(folder.path(), &format!("{name}.json"), &[(3, mib)]);
+    }
+    let path = folder.path().to_str().unwrap();
+    let ranks = &tables(&["memory", path])["memory_ranks"];
+    assert_eq!(column(ranks, "rank"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    let output = run(&["memory", path]);
+    let (told, said) = (words(&output.stdout), words(&output.stderr));
+    assert!(told.contains("4 files of memory, a row each") && !told.contains("left out"), "{told}");
+    assert!(told.contains("host1_gpu0.json differs most: its peak is 8192 KiB (+100.0 %)"), "{told}");
+    assert!(said.ends_with("host1_gpu0.json"), "{said}");
+    let (code, said) = failure(&["memory", path, "--rank", "0"]);
+    assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+}
+
+/// A file without allocations has no peak: it is compared with nothing.
+#[test]
+fn files_without_a_peak_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    for (step, mib) in [(1, 4), (3, 8), (4, 9)] {
+        snapshot(folder.path(), &format!("snapshot_{step}.json"), &[(3, mib)]);
+    }
+    let empty = r#"{"segments": [], "device_traces": []}"#;
+    for name in ["snapshot_2.json", "snapshot_5.json"] {
+        std::fs::write(folder.path().join(name), empty).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let series = &tables(&["memory", path])["memory_series"];
+    assert_eq!(column(series, "change"), [Value::Null, Value::Null, (4 * MIB).into(), MIB.into(), Value::Null]);
+    let output = run(&["memory", path]);
+    let (told, said) = (words(&output.stdout), words(&output.stderr));
+    assert!(told.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last one"), "{told}");
+    assert!(told.contains("it grows in 2 of 2 steps"), "{told}");
+    assert!(told.contains("without a peak, and not compared: snapshot_2.json, snapshot_5.json."), "{told}");
+    assert!(said.ends_with("snapshot_4.json"), "{said}");
+}
+
+/// Names tell which file is of a rank: the others are not read.
+#[test]
+fn one_rank_is_read_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let path = folder.path().to_str().unwrap();
+    let whole = tables(&["memory", path, "--rank", "2"]);
+    std::fs::write(folder.path().join("step_10/rank1_snapshot.json"), b"\x80\x04\x95\x10\x00").unwrap();
+    assert_eq!(tables(&["memory", path, "--rank", "2"]), whole);
+    // A damaged one says so, and not that there is none of this rank.
+    let (_, said) = failure(&["memory", path, "--rank", "1"]);
+    assert!(said.contains("rank1_snapshot.json"), "{said}");
+}
+
+/// A folder with a profile, however small, is no folder of memory alone.
+#[test]
+fn profiles_are_not_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.json", "b.json"] {
+        snapshot(folder.path(), name, &[(3, 4)]);
+    }
+    let is_alone = || run(&["memory", folder.path().to_str().unwrap()]).status.success();
+    assert!(is_alone());
+    let speedscope = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": [{"name": "f"}]},
+        "profiles": [{"type": "sampled", "name": "p", "unit": "seconds", "startValue": 0, "endValue": 1, "samples": [[0]], "weights": [1]}]}"#;
+    std::fs::write(folder.path().join("profile.speedscope.json"), speedscope).unwrap();
+    assert!(!is_alone());
 }

@@ -2,7 +2,9 @@
 
 use crate::open::{read_options, runs_below, size};
 use crate::{Error, OpenOptions, Part, is_run};
-use stackline_ingest::memory::{asked_for_memory, files_of_memory, from_trace, is_memory_file, one_trace};
+use stackline_ingest::memory::{
+    asked_for_memory, count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace,
+};
 use stackline_ingest::recording::{has_streams, read_memory};
 use stackline_ingest::{problems, read_traces_and_memory};
 use stackline_memory::curve::curves;
@@ -46,7 +48,7 @@ fn is_folder_of_memory(folder: &Path) -> bool {
     runs_below(folder).is_empty() && files_of_memory(folder).is_ok_and(|files| !files.is_empty())
 }
 
-/// The files of memory that inputs of memory alone hold, each with its name below its folder.
+/// The files of memory that inputs of memory alone hold, each with its name: below its folder, if that is the only input.
 ///
 /// # Errors
 /// If a folder cannot be read.
@@ -55,12 +57,26 @@ pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error>
     for input in inputs {
         // A folder that is one input as a whole, such as DrGPUM's, is read as itself.
         if input.is_dir() && !is_run(input) && !is_memory_file(input)? {
-            all.extend(files_of_memory(input)?);
+            let below = files_of_memory(input)?;
+            // Folders may have files of the same names.
+            all.extend(below.into_iter().map(|(path, name)| {
+                let name = if inputs.len() > 1 { path.display().to_string() } else { name };
+                (path, name)
+            }));
         } else {
             all.push((input.clone(), input.display().to_string()));
         }
     }
     Ok(all)
+}
+
+/// These files, if they hold several memory traces: they are several, or an archive of several. None of a single trace.
+pub(crate) fn several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+    match &files[..] {
+        // A run directory shows one of its processes; an archive that cannot be read says why where it is read.
+        [(file, _)] if file.is_dir() || count_memory_files(file).unwrap_or(1) < 2 => Vec::new(),
+        _ => files,
+    }
 }
 
 /// All memory traces of an input of memory alone.

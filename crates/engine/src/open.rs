@@ -77,7 +77,8 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
         (Error::Ingest(Read::OnlyMemory { path: found, .. }), [path]) if path.is_file() || found == path => {
             Lacks::new(path, Part::Traces, [Part::Memory]).into()
         }
-        (Error::Ingest(Read::OnlyMemory { .. }), [first, _, ..]) if paths.iter().all(is_memory) => {
+        // Of an archive of several files of memory none is the one that is no trace.
+        (Error::Ingest(Read::OnlyMemory { .. } | Read::NoTrace { .. }), [first, ..]) if paths.iter().all(is_memory) => {
             Lacks { paths: paths.to_vec(), ..Lacks::new(first, Part::Traces, [Part::Memory]) }.into()
         }
         _ => error,

@@ -333,11 +333,7 @@ impl Run {
             [path] if has_streams(path) => return Ok(None),
             [path] if !is_run(path) && (!path.is_dir() || runs_below(path).is_empty()) => path,
             [_, _, ..] if self.is_memory_alone()? => {
-                return Err(Lacks {
-                    paths: self.inputs.clone(),
-                    ..Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory])
-                }
-                .into());
+                return Err(self.lacks_traces().into());
             }
             _ => {
                 self.read().map_err(|error| match error {
@@ -425,8 +421,7 @@ impl Run {
     pub fn is_memory_alone(&self) -> Result<bool, Error> {
         let timeline = &mut *lock(&self.timeline);
         if matches!(timeline, Timeline::Unread) && self.are_of_memory()? {
-            let lacks = Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory]);
-            *timeline = Timeline::Lacking(Box::new(Lacks { paths: self.inputs.clone(), ..lacks }));
+            *timeline = Timeline::Lacking(Box::new(self.lacks_traces()));
         }
         Ok(matches!(timeline, Timeline::Lacking(lacks) if lacks.has == [Part::Memory]))
     }
@@ -443,14 +438,15 @@ impl Run {
         Ok(true)
     }
 
-    /// The files of inputs of memory alone, each with its name below its folder; none of a single file, and where they hold anything else.
+    /// The files of inputs of memory alone that hold several memory traces, each with its name: below its folder, if that is the only
+    /// input. None where there is one trace, or anything else.
     ///
     /// # Errors
     /// If an input cannot be read.
     pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
-        let looks = self.inputs.len() > 1 || self.inputs.iter().any(|input| input.is_dir());
-        let holds_files = looks && self.is_memory_alone()? && !self.is_read_once();
-        if holds_files { memory::files(&self.inputs) } else { Ok(Vec::new()) }
+        let is_file = matches!(&self.inputs[..], [only] if !only.is_dir());
+        let looks = !self.is_read_once() && (is_file || self.is_memory_alone()?);
+        if looks { memory::files(&self.inputs).map(memory::several) } else { Ok(Vec::new()) }
     }
 
     /// All memory traces of one of [`Self::memory_files`].
@@ -459,6 +455,11 @@ impl Run {
     /// If it cannot be read, or has none.
     pub fn memories_of_file(&self, file: &Path) -> Result<Vec<MemoryTrace>, Error> {
         memory::read_all(file, &self.options)
+    }
+
+    /// That its inputs, which are of memory alone, lack traces.
+    fn lacks_traces(&self) -> Lacks {
+        Lacks { paths: self.inputs.clone(), ..Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory]) }
     }
 
     /// That it lacks a part.

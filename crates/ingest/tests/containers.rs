@@ -121,6 +121,34 @@ fn hidden_members_and_archives_in_archives() {
     assert_eq!(shown(&set), ["outer.tar/inner.zip/deep.json: deep", "outer.tar/b.json: b"]);
 }
 
+/// Archives of memory alone are told by all members; settings and texts of no known kind change nothing.
+#[test]
+fn members_of_an_archive_tell_whether_it_is_of_memory() {
+    let memory = |name: &'static str| (name, b"a x 1024; f x; end".to_vec());
+    let notes = || ("notes.txt", b"hello".to_vec());
+    let trace = || ("t.json", document("a"));
+    let packed = |name, bytes| tar(&[memory("a.memory"), (name, bytes)]);
+    let within = tar(&[memory("b.memory"), notes()]);
+    for (name, bytes, count) in [
+        ("one", tar(&[memory("a.memory"), notes()]), Some(1)),
+        ("two", gzip(&tar(&[memory("a.memory"), memory("b.memory")])), Some(2)),
+        ("two in a zip", zip(&[memory("a.memory"), memory("b.memory")]), Some(2)),
+        ("a tar of memory within", packed("b.tar.gz", gzip(&within)), Some(2)),
+        ("a tar of notes within", packed("notes.tar", tar(&[notes()])), Some(1)),
+        ("a trace", packed("t.json.gz", gzip(&document("a"))), None),
+        ("a tar of memory and a trace within", packed("b.tar", tar(&[memory("b.memory"), trace()])), None),
+        // What is in a zip within an archive is not looked at.
+        ("a zip within", packed("t.json.zip", zip(&[trace()])), None),
+        ("a database", packed("t.sqlite", b"SQLite format 3\0".to_vec()), None),
+    ] {
+        let folder = folder(&[("archive", bytes)]);
+        let path = folder.path().join("archive");
+        let is_memory = stackline_ingest::memory::is_memory_file(&path).unwrap();
+        let counted = is_memory.then(|| stackline_ingest::memory::count_memory_files(&path).unwrap());
+        assert_eq!(counted, count, "{name}");
+    }
+}
+
 #[test]
 fn packing_upon_packing_ends() {
     let mut bytes = document("a");

@@ -8,12 +8,12 @@ use stackline_memory::tables::{composition_table, named_peaks, waste_table};
 use stackline_memory::{Origin, Study};
 use stackline_model::MemoryTrace;
 
-const KIB: u64 = 1024;
+pub(crate) const KIB: u64 = 1024;
 const ADAM: &str = "/env/site-packages/torch/optim/adam.py";
 
 /// A program that allocates and frees; addresses are never used again.
 #[derive(Default)]
-struct Program {
+pub(crate) struct Program {
     events: Vec<Value>,
     end: u64,
 }
@@ -23,7 +23,7 @@ impl Program {
         self.events.push(event(action, address, bytes, self.events.len() as u64, frames));
     }
 
-    fn make(&mut self, bytes: u64, frames: &[Value]) -> (u64, u64) {
+    pub(crate) fn make(&mut self, bytes: u64, frames: &[Value]) -> (u64, u64) {
         let block = (BASE + self.end, bytes);
         self.end += bytes;
         self.add("alloc", block, frames);
@@ -31,11 +31,11 @@ impl Program {
     }
 
     /// One object of each size of the model, with elements of so many times the parameters' bytes.
-    fn set(&mut self, times: u64, frames: &[Value]) -> Vec<(u64, u64)> {
+    pub(crate) fn set(&mut self, times: u64, frames: &[Value]) -> Vec<(u64, u64)> {
         sizes().map(|bytes| self.make(times * bytes, frames)).collect()
     }
 
-    fn free(&mut self, blocks: impl IntoIterator<Item = (u64, u64)>) {
+    pub(crate) fn free(&mut self, blocks: impl IntoIterator<Item = (u64, u64)>) {
         for block in blocks {
             self.add("free_requested", block, &[]);
             self.add("free_completed", block, &[]);
@@ -43,7 +43,7 @@ impl Program {
     }
 
     /// Forward and backward; the gradients.
-    fn passes(&mut self) -> Vec<(u64, u64)> {
+    pub(crate) fn passes(&mut self) -> Vec<(u64, u64)> {
         let node = "torch::autograd::generated::AddmmBackward0::apply(int)";
         let activation = self.make(100 * KIB, &forward(33, "train"));
         let gradients = self.set(1, &[frame("??", 0, node)]);
@@ -51,7 +51,7 @@ impl Program {
         gradients
     }
 
-    fn trace(&self) -> MemoryTrace {
+    pub(crate) fn trace(&self) -> MemoryTrace {
         read(&json!({"segments": [], "device_traces": [self.events]}))
     }
 }
@@ -60,21 +60,21 @@ fn sizes() -> impl Iterator<Item = u64> {
     (0..12).map(|at| (1 + at % 5) * 64 * KIB)
 }
 
-fn set() -> u64 {
+pub(crate) fn set() -> u64 {
     sizes().sum()
 }
 
-fn forward(line: u32, caller: &str) -> [Value; 3] {
+pub(crate) fn forward(line: u32, caller: &str) -> [Value; 3] {
     let call = frame("/env/site-packages/torch/nn/modules/module.py", 1800, "_call_impl");
     [frame("model.py", line, "forward"), call, frame("train.py", 8, caller)]
 }
 
-fn build() -> [Value; 1] {
+pub(crate) fn build() -> [Value; 1] {
     [frame("train.py", 3, "build")]
 }
 
 /// A line of `torch.optim`, called by the program.
-fn optim(line: u32, function: &str) -> [Value; 3] {
+pub(crate) fn optim(line: u32, function: &str) -> [Value; 3] {
     [frame(ADAM, line, function), frame(ADAM, 220, "step"), frame("train.py", 9, "main")]
 }
 
@@ -83,12 +83,12 @@ fn by_hand(line: u32, function: &str) -> [Value; 2] {
     [frame("opt.py", line, function), frame("train.py", 9, "main")]
 }
 
-fn parts(trace: &MemoryTrace) -> Vec<Part> {
+pub(crate) fn parts(trace: &MemoryTrace) -> Vec<Part> {
     let curve = &curves(trace)[0];
     composition(trace, curve.device, curve.peak().position)
 }
 
-fn of(parts: &[Part], wanted: Use) -> u64 {
+pub(crate) fn of(parts: &[Part], wanted: Use) -> u64 {
     parts.iter().filter(|part| part.of == wanted).map(|part| part.bytes).sum()
 }
 
@@ -360,117 +360,4 @@ fn what_the_program_keeps_of_each_pass_grows() {
     let measure =
         stackline_memory::Measure::Growth { left: 11, rounds: 11, per_round: 3 * MIB, origin: Origin::Passes };
     assert_eq!(Study::new(&trace, 1).matches[0].measure, Some(measure));
-}
-
-/// `nn.Linear.__init__`, called by a line of the program.
-fn layer(line: u32) -> [Value; 2] {
-    [frame("/env/site-packages/torch/nn/modules/linear.py", 106, "__init__"), frame("train.py", line, "build")]
-}
-
-/// A step of training with AdamW of what `layer(3)` makes, beside whatever the program has made.
-fn step(program: &mut Program) {
-    program.set(1, &layer(3));
-    program.passes();
-    program.set(1, &optim(170, "_init_group"));
-    program.set(1, &optim(175, "_init_group"));
-}
-
-/// LoRA: most weights have neither gradients nor moments. Those of another type than the trained ones, loaded by safetensors.
-#[test]
-fn frozen_weights_are_told_by_the_code_that_made_them() {
-    let safetensors = [frame("/env/site-packages/safetensors/torch.py", 313, "load_file"), build()[0].clone()];
-    let moved = [frame("/env/site-packages/torch/nn/modules/module.py", 930, "_apply"), frame("train.py", 4, "main")];
-    for frames in [&safetensors[..], &moved, &layer(2)] {
-        let mut program = Program::default();
-        (0..6).for_each(|at| _ = program.make((9 + at) * MIB, frames));
-        step(&mut program);
-        let parts = parts(&program.trace());
-        let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
-        assert_eq!((frozen.bytes, frozen.objects, frozen.evidence), (69 * MIB, 6, Evidence::CallPath), "{parts:?}");
-        for trained in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
-            assert_eq!(of(&parts, trained), set(), "{trained:?}: {parts:?}");
-        }
-        assert_eq!(of(&parts, Use::Other), 0);
-        let notes = remedies(&parts).join(" ");
-        assert!(notes.contains("Parameters without gradients are ") && notes.contains("QLoRA"), "{notes}");
-    }
-}
-
-/// Without frames of PyTorch, the line that made the trained weights and a life from before the first pass to the end say it.
-#[test]
-fn frozen_weights_are_told_by_line_and_lifetime() {
-    let mut program = Program::default();
-    program.make(20 * MIB, &build());
-    let batch = program.make(15 * MIB, &build());
-    program.make(10 * MIB, &[frame("train.py", 5, "table")]);
-    program.set(1, &build());
-    program.passes();
-    program.set(1, &optim(170, "_init_group"));
-    program.free([batch]);
-    program.make(KIB, &forward(33, "train"));
-    let parts = parts(&program.trace());
-    let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
-    assert_eq!((frozen.bytes, frozen.evidence), (20 * MIB, Evidence::Lifetime), "{parts:?}");
-    assert_eq!(of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
-}
-
-/// Of a program without gradients nobody can say that weights are frozen: they are parameters.
-#[test]
-fn weights_of_inference_are_parameters() {
-    let mut program = Program::default();
-    program.set(1, &layer(3));
-    // A cache of keys and values: equal blocks, made by a class of the program.
-    let cache = [frame("/srv/cache.py", 9, "__init__"), frame("serve.py", 3, "main")];
-    (0..32).for_each(|_| _ = program.make(MIB, &cache));
-    let hidden = program.make(KIB, &forward(33, "serve"));
-    program.free([hidden]);
-    let parts = parts(&program.trace());
-    let parameters = parts.iter().find(|part| part.of == Use::Parameters).unwrap();
-    assert_eq!((parameters.bytes, parameters.evidence), (set(), Evidence::CallPath), "{parts:?}");
-    assert_eq!([of(&parts, Use::FrozenParameters), of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
-}
-
-/// Input buffers in a ring have one size, which temporaries of backward may have, too.
-#[test]
-fn buffers_of_one_size_are_no_parameters() {
-    let mut program = Program::default();
-    (0..8).for_each(|_| _ = program.make(MIB, &[frame("loader.py", 12, "ring")]));
-    (0..8).for_each(|_| {
-        _ = program.make(MIB, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
-    });
-    let parts = parts(&program.trace());
-    assert_eq!([of(&parts, Use::Other), of(&parts, Use::Backward)], [8 * MIB, 8 * MIB], "{parts:?}");
-}
-
-/// The largest weights of a model have the size of the buffers of a ring: the weights are those that modules made.
-#[test]
-fn buffers_of_the_size_of_weights_are_no_parameters() {
-    let mut program = Program::default();
-    let large = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * MIB, frames));
-    let small = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * KIB, frames));
-    large(&mut program, &[frame("loader.py", 12, "ring")]);
-    let node = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
-    for frames in [&layer(3)[..], &node, &optim(170, "_init_group")] {
-        large(&mut program, frames);
-        small(&mut program, frames);
-    }
-    let parts = parts(&program.trace());
-    let model = 16 * (MIB + KIB);
-    for (wanted, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
-        let part = parts.iter().find(|part| part.of == wanted).unwrap();
-        assert_eq!((part.bytes, part.place.as_str(), part.evidence), (model, place, Evidence::EqualSizes), "{parts:?}");
-    }
-    assert_eq!([of(&parts, Use::Other), of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
-}
-
-/// Sizes alone say it, and that is said.
-#[test]
-fn parameters_by_sizes_alone_are_of_low_confidence() {
-    let mut program = Program::default();
-    program.set(1, &build());
-    program.passes();
-    let parts = parts(&program.trace());
-    let evidence = |wanted: Use| parts.iter().find(|part| part.of == wanted).unwrap().evidence;
-    assert_eq!([evidence(Use::Parameters), evidence(Use::Gradients)], [Evidence::EqualSizesOnly, Evidence::EqualSizes]);
-    assert_eq!(Evidence::EqualSizesOnly.name(), "equal sizes only");
 }

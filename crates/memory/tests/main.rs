@@ -25,4 +25,5 @@ mod snapshots;
 mod sources;
 mod timeline;
 mod unordered;
+mod weights;
 mod workspaces;

@@ -28,13 +28,13 @@ pub(crate) struct MemoryArgs {
     /// it that with the highest peak.
     #[arg(long, value_name = "PID")]
     pub(crate) process: Option<String>,
-    /// So many peaks per device; between two of them memory falls by at least 5 %.
-    #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true)]
+    /// So many peaks per device; between two of them memory falls by at least 5 % [default: 2].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) peaks: u16,
-    /// What to sum by who is in use at the peaks.
-    #[arg(long, value_enum, default_value_t = MemoryBy::Place)]
-    pub(crate) by: MemoryBy,
+    pub(crate) peaks: Option<u16>,
+    /// What to sum by who is in use at the peaks [default: place].
+    #[arg(long, value_enum)]
+    pub(crate) by: Option<MemoryBy>,
     /// The objects in use at this peak (P1, P2), one by one.
     #[arg(long, value_name = "PEAK", conflicts_with_all = ["curve", "objects", "apply"])]
     pub(crate) at: Option<String>,
@@ -58,15 +58,27 @@ pub(crate) struct MemoryArgs {
     pub(crate) gate: MemoryGateArgs,
 }
 
+impl MemoryArgs {
+    /// Number of peaks per device.
+    pub(crate) fn peaks(&self) -> usize {
+        usize::from(self.peaks.unwrap_or(2))
+    }
+
+    /// What memory at the peaks is summed by.
+    pub(crate) fn by(&self) -> By {
+        self.by.unwrap_or(MemoryBy::Place).into()
+    }
+}
+
 /// Findings for other tools, beside those of an earlier run, and what fails a build.
 #[derive(Args, Debug)]
 pub(crate) struct MemoryGateArgs {
     /// Write the findings (SL050 to SL060) as a document for other tools.
     #[arg(long = "as", value_enum, conflicts_with_all = ["format", "at", "curve", "objects", "apply", "rules"])]
     pub(crate) document: Option<Document>,
-    /// Leave out findings that save less than this much of the peak, in percent.
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
-    pub(crate) min_gain: f64,
+    /// Leave out findings that save less than this much of the peak, in percent [default: 0.5].
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
+    pub(crate) min_gain: Option<f64>,
     /// The memory of an earlier run (--format json): what became of its peaks, which findings are new or gone.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) baseline: Option<PathBuf>,
@@ -83,6 +95,13 @@ pub(crate) struct MemoryGateArgs {
     /// Let new and waste count what is of low confidence, too: on the host all is, for others than PyTorch may read its memory.
     #[arg(long, requires = "fail_on")]
     pub(crate) fail_on_guesses: bool,
+}
+
+impl MemoryGateArgs {
+    /// Findings that save less than this much of the peak are left out, in percent.
+    pub(crate) fn min_gain(&self) -> f64 {
+        self.min_gain.unwrap_or(0.5)
+    }
 }
 
 /// Rules to compare ours with.

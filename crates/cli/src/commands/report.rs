@@ -144,7 +144,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     }
     if args.for_agent {
         use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run)? } else { of_calls(run, common, &args.source)? };
+        let text = if is_memory { of_memory(run, common)? } else { of_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
@@ -153,7 +153,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
         // Which file to go on with is told there.
-        Command::Memory(args) if run.memory_files()?.len() > 1 => return super::memory::run(&args, common),
+        Command::Memory(args) if !run.memory_files()?.is_empty() => return super::memory::run(&args, common),
         Command::Memory(args) => (super::memory::run(&args, common)?, "view"),
         // Findings are told by times.
         Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),

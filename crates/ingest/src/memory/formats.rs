@@ -3,8 +3,8 @@
 use super::values::{Value, Values};
 use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
 use crate::found::{Found, Wanted};
-use crate::head::source_of;
-use crate::input::{self, Packing, SNIFF};
+use crate::head::{Known, known, source_of};
+use crate::input::{self, SNIFF};
 use crate::sources::{Content, Reader, Sniff, Source};
 use crate::{Error, ReadOptions};
 use stackline_model::MemoryTrace;
@@ -106,6 +106,17 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     Ok(is_memory || path.is_dir() && drgpum::is_whole(path))
 }
 
+/// Number of files of memory that an input of memory is: of an archive that of its members, else one.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn count_memory_files(path: &Path) -> Result<usize, Error> {
+    match known(path).map_err(|source| Error::Io { path: path.to_owned(), source })? {
+        Known::Memory(_, count) => Ok(count),
+        Known::Source(_) | Known::Other | Known::Unknown => Ok(1),
+    }
+}
+
 /// The files of memory in a directory, each with its name below it; none if it holds traces or profiles, too. Files of no known kind, such
 /// as settings, are left out.
 ///
@@ -117,10 +128,10 @@ pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error
     let mut memory = Vec::new();
     for path in files {
         let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
-        match source_of(&path) {
-            Ok(Some(Source { read: Reader::Memory(_), .. })) => memory.push((path, name)),
-            Ok(None) if is_of_no_kind(&path) => {}
-            Ok(Some(_)) if is_without_events(&path) => {}
+        match known(&path) {
+            Ok(Known::Memory(..) | Known::Source(Source { read: Reader::Memory(_), .. })) => memory.push((path, name)),
+            Ok(Known::Unknown) => {}
+            Ok(Known::Source(source)) if source.name == "chrome" && is_without_events(&path) => {}
             _ => return Ok(Vec::new()),
         }
     }
@@ -128,24 +139,12 @@ pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error
     Ok(memory)
 }
 
-/// Whether a file that could be a trace is a short JSON object without a list of events: settings, or a summary.
+/// Whether a file that could be a trace, as all JSON could, is a short object without a list of events: settings, or a summary.
 fn is_without_events(path: &Path) -> bool {
-    let has_events = |head: &[u8]| memchr::memmem::find(head, b"\"traceEvents\"").is_some();
-    first_bytes(path)
-        .is_ok_and(|head| head.len() < SNIFF && head.trim_ascii_start().starts_with(b"{") && !has_events(&head))
-}
-
-/// Whether a file that no source knows is neither an archive nor a database.
-fn is_of_no_kind(path: &Path) -> bool {
-    first_bytes(path)
-        .is_ok_and(|head| Packing::of(&head) == Packing::None && !head.starts_with(stackline_sqlite::MAGIC))
-}
-
-/// As many as a format is told by.
-fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    File::open(path)?.take(SNIFF as u64).read_to_end(&mut head)?;
-    Ok(head)
+    let read = File::open(path).and_then(|file| file.take(SNIFF as u64).read_to_end(&mut head));
+    let has_events = memchr::memmem::find(&head, b"\"traceEvents\"").is_some();
+    read.is_ok() && head.len() < SNIFF && head.trim_ascii_start().starts_with(b"{") && !has_events
 }
 
 /// Reads the memory trace in a file, packed or not, or in a directory of DrGPUM's files. `-` is standard input.

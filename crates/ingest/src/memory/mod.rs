@@ -20,5 +20,7 @@ pub const WHAT_IS_READ: &str = "give a memory snapshot of PyTorch (`torch.cuda.m
     profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or text of memory \
     (docs/formats/memory-text.md)";
 
-pub use formats::{asked_for_memory, files_of_memory, is_memory_file, one_trace, read_bytes, read_path};
+pub use formats::{
+    asked_for_memory, count_memory_files, files_of_memory, is_memory_file, one_trace, read_bytes, read_path,
+};
 pub use kineto::from_trace;

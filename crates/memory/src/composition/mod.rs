@@ -252,9 +252,12 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let (classes, mut uses) = classify(lookups, &alive);
     let recognized = recognize(trace, &classes);
     let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
-    let weights = Weights::new(lookups, &recognized.uses);
-    uses.extend(recognized.uses);
-    uses.extend(by_hand);
+    let mut of_sets = [recognized.uses, by_hand].concat();
+    let weights = Weights::new(lookups, position, &of_sets);
+    // Parameters whose gradients are not there yet are as large as those that have some.
+    let is_weight = |object: MemoryObjectId| !weights.knows_trained && weights.of(object).is_some();
+    of_sets.retain(|(object, of, _)| *of != Use::EqualSets || !is_weight(*object));
+    uses.extend(of_sets);
     let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();
     let temporaries = classes.temporaries.iter().copied();
     uses.extend(temporaries.map(|object| (object, Use::OptimizerTemporaries, Evidence::Lifetime)));

@@ -14,6 +14,8 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
         100.0 * bytes as f64 / all as f64
     };
     let (model, activations) = (share(&Use::is_of_model), share(&|of| of == Use::Activations));
+    let frozen_share = share(&|of| of == Use::FrozenParameters);
+    let trained = model - frozen_share;
     let autocast = share(&|of| of == Use::AutocastCopies);
     let mut notes = Vec::new();
     let equal = share(&|of| of == Use::EqualSets);
@@ -21,10 +23,14 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
         notes.push(equal_sets(parts, equal));
     } else if model >= 50.0 {
         let others = if equal > 0.0 { " (and other sets of their sizes)" } else { "" };
-        notes.push(format!(
-            "Parameters, gradients and optimizer state{others} are {model:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep optimizer \
-             state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
-        ));
+        let parameters = if frozen_share > 0.0 { "Trained parameters" } else { "Parameters" };
+        // Where frozen weights are the larger part, few parameters are trained already, and what helps is said of these weights.
+        if trained >= frozen_share {
+            notes.push(format!(
+                "{parameters}, gradients and optimizer state{others} are {trained:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep \
+                 optimizer state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
+            ));
+        }
         notes.push(if activations < FEW_ACTIVATIONS {
             format!("Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak.")
         } else {
@@ -36,8 +42,8 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
              length. Sharding optimizer state or parameters saves at most {model:.1} %."
         ));
     }
-    if share(&|of| of == Use::FrozenParameters) >= MUCH {
-        notes.push(frozen(share(&|of| of == Use::FrozenParameters)));
+    if frozen_share >= MUCH {
+        notes.push(frozen(frozen_share));
     }
     notes.extend(parts.iter().filter(|part| part.of == Use::KeptResults).filter_map(|part| kept_results(part, all)));
     if share(&|of| of == Use::Forward) >= 50.0 {

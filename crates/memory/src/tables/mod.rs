@@ -7,6 +7,7 @@ mod composition;
 mod objects;
 mod out_of_memory;
 mod peaks;
+mod rank_names;
 mod rules;
 mod several;
 mod suggestions;
@@ -23,8 +24,9 @@ pub use composition::{composition_table, is_unknown};
 pub use objects::{curve_table, objects_table};
 pub use out_of_memory::{failed_requests_table, out_of_memory_table};
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
+pub use rank_names::unique_ranks;
 pub use rules::rules_table;
-pub use several::{Arrangement, MemorySummary, SeveralMemories};
+pub use several::{Arrangement, MemorySource, MemorySummary, SeveralMemories};
 pub use suggestions::{
     Ranked, apply, combination_note, listed, ranked_suggestions, suggestion_notes, suggestions_table,
 };

@@ -50,7 +50,7 @@ impl Gate {
     /// Looks at a memory trace.
     pub(super) fn judge(self, args: &MemoryArgs, study: &Study<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.of(finding).is_none();
-        let mut found = Findings::of_memory(memory_findings(study, args.gate.min_gain, &keep));
+        let mut found = Findings::of_memory(memory_findings(study, args.gate.min_gain(), &keep));
         let (listed, gone) = {
             let before = self.baseline.as_ref().map(|baseline| &baseline.findings);
             found.notes.extend(before.and_then(|baseline| baseline.note()));

@@ -5,6 +5,8 @@ mod conditions;
 mod gate;
 mod several;
 
+pub(super) use several::{Read, read as read_several, trace_of_rank};
+
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
 use crate::output::{Answer, ROWS};
@@ -29,27 +31,23 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("a memory trace has no steps to choose from"));
     }
-    let (mut run, mut rank) = (run_of(&args.inputs, common)?, common.rank);
+    let mut run = run_of(&args.inputs, common)?;
     let (gate, rules) = (Gate::read(&args.gate, &args.inputs)?, rules(args)?);
     let files = run.memory_files()?;
-    match rank {
-        _ if files.len() < 2 && args.inputs.len() > 1 => {
+    let trace = match common.rank {
+        _ if files.is_empty() && args.inputs.len() > 1 => {
             return Err(wrong_use("one input at a time, or several files of memory alone"));
         }
-        None if files.len() > 1 => return several::run(&run, &files, args, common).map(|()| false),
-        Some(wanted) if files.len() > 1 => {
-            let file = several::file_of_rank(&run, &files, (wanted, common))?;
-            (run, rank) = (run_of(&[file], common)?, None);
-        }
-        _ => {}
-    }
-    let trace = opened(&mut run, args.process.as_deref(), rank)?;
+        None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
+        Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
+        rank => opened(&mut run, args.process.as_deref(), rank)?,
+    };
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
         write(common, &trace, (tables, head), Vec::new())?;
         return Ok(false);
     }
-    let study = Study::by_rules(&trace, usize::from(args.peaks), rules);
+    let study = Study::by_rules(&trace, args.peaks(), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
     if people && !gate.is_asked(&args.gate) {
         write(common, &trace, (overview((args, common), &study), head(&trace)), Vec::new())?;
@@ -138,7 +136,7 @@ fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
 /// The tables of a view other than the usual one.
 fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrace) -> Result<Option<Vec<Table>>> {
     if let Some(name) = &args.at {
-        let peaks = tables::named_peaks(trace, usize::from(args.peaks));
+        let peaks = tables::named_peaks(trace, args.peaks());
         let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
         let names: Vec<&str> = peaks.iter().map(|peak| peak.name.as_str()).collect();
         let none = || wrong_use(format!("no peak {name:?}; there are: {} (--peaks N gives more)", names.join(", ")));
@@ -154,7 +152,7 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     if args.rules != Some(MemoryRules::Drgpum) && args.apply.is_empty() {
         return Ok(None);
     }
-    let study = Study::by_rules(trace, usize::from(args.peaks), rules);
+    let study = Study::by_rules(trace, args.peaks(), rules);
     if args.rules == Some(MemoryRules::Drgpum) {
         return Ok(Some(vec![tables::rules_table(&study.facts, &study.matches)]));
     }
@@ -169,7 +167,7 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
     let mut all = vec![
         tables::peaks_table(trace, peaks),
         tables::composition_table(trace, peaks),
-        tables::at_peak_table(trace, peaks, args.by.into()),
+        tables::at_peak_table(trace, peaks, args.by()),
     ];
     // A table that says only that nothing is known is for programs alone.
     let says_nothing = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);

@@ -5,23 +5,23 @@ use crate::args::{Common, Format, MemoryArgs};
 use crate::failure::{command_line, wrong_use};
 use crate::output::{Answer, say};
 use crate::progress::Progress;
-use crate::session::Session;
+use crate::session::{Session, reading};
 use anyhow::Result;
 use serde_json::json;
 use stackline_engine::{Error, Run};
 use stackline_ingest::problems::note_skipped_input;
-use stackline_memory::tables::{Arrangement, MemorySummary, SeveralMemories};
-use stackline_model::{Severity, Trace};
+use stackline_memory::tables::{Arrangement, MemorySource, MemorySummary, SeveralMemories, unique_ranks};
+use stackline_model::{MemoryTrace, Severity, Trace};
 use std::path::{Path, PathBuf};
 
-/// Files of memory, each with its name below its folder.
+/// Files of memory, each with its name.
 type Files = [(PathBuf, String)];
 
 /// What was read of several files.
-struct Read {
-    memories: SeveralMemories,
+pub(in crate::commands) struct Read {
+    pub(in crate::commands) memories: SeveralMemories,
     /// The read reports of the files, and of those that could not be read.
-    reports: Vec<Trace>,
+    pub(in crate::commands) reports: Vec<Trace>,
 }
 
 /// Shows several files of memory.
@@ -42,21 +42,38 @@ pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) 
     let extra = vec![("inputs", json!(inputs).into())];
     Answer { command: name, session: &session, extra, tables, head, shown: None }.write(common)?;
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    if is_for_people { say(&format!("Next: {}", next(&memories, files))) } else { Ok(()) }
+    if is_for_people { say(&next(&memories, run)) } else { Ok(()) }
 }
 
-/// The file of a rank.
-pub(super) fn file_of_rank(run: &Run, files: &Files, (rank, common): (i64, &Common)) -> Result<PathBuf> {
+/// The memory trace of a rank. Where names tell which file that is, no other one is read.
+pub(in crate::commands) fn trace_of_rank(
+    run: &Run,
+    files: &Files,
+    (rank, common): (i64, &Common),
+) -> Result<MemoryTrace> {
+    let names: Vec<&str> = files.iter().map(|(_, name)| &**name).collect();
+    if let Some(mut ranks) = unique_ranks(&names) {
+        let Some(at) = ranks.iter().position(|known| *known == rank) else {
+            ranks.sort_unstable();
+            return Err(Error::NoRank { wanted: rank, available: ranks }.into());
+        };
+        let mut traces = reading(run, |run| run.memories_of_file(&files[at].0))?;
+        if traces.len() == 1 {
+            return Ok(traces.swap_remove(0));
+        }
+    }
     let Read { memories, .. } = read(run, files, common)?;
-    let name = memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
-        true => wrong_use("--rank: these files of memory do not say which ranks they are; give one of them"),
-        false => Error::NoRank { wanted: rank, available }.into(),
-    })?;
-    Ok(path_of(files, name).to_owned())
+    let MemorySource { path, member } =
+        memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
+            true => wrong_use("--rank: these files of memory do not say which ranks they are; give one of them"),
+            false => Error::NoRank { wanted: rank, available }.into(),
+        })?;
+    let traces = reading(run, |run| run.memories_of_file(path))?;
+    traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no file of memory was read"))
 }
 
 /// Reads file after file: of each only its summary is kept.
-fn read(run: &Run, files: &Files, common: &Common) -> Result<Read> {
+pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Result<Read> {
     let _progress = Progress::start(&run.options().watch);
     let (mut summaries, mut reports, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (path, name) in files {
@@ -68,9 +85,10 @@ fn read(run: &Run, files: &Files, common: &Common) -> Result<Read> {
             }
             Ok(traces) => traces,
         };
-        for trace in &traces {
-            let name = if traces.len() > 1 { &trace.label } else { name };
-            summaries.push(MemorySummary::new(name, trace));
+        for (at, trace) in traces.iter().enumerate() {
+            let member = (traces.len() > 1).then_some(at);
+            let name = &if member.is_some() { name_of_member((path, name), trace, files) } else { name.clone() };
+            summaries.push(MemorySummary::new(MemorySource { path: path.clone(), member }, name, trace));
             // People would read the same remarks for each rank.
             let is_told = |problem: &stackline_model::Problem| problem.severity == Severity::Lost;
             if common.format != Format::Table || trace.report.problems.iter().any(is_told) {
@@ -92,40 +110,69 @@ fn read(run: &Run, files: &Files, common: &Common) -> Result<Read> {
     Ok(Read { memories: SeveralMemories::new(summaries), reports })
 }
 
+/// What a trace is called that is one of several in a file: as the file, and then the member.
+fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &Files) -> String {
+    if files.len() == 1 {
+        return trace.label.clone();
+    }
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    match trace.label.strip_prefix(&*file) {
+        Some(member) => format!("{name}{member}"),
+        None => format!("{name}/{}", trace.label),
+    }
+}
+
 fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     let gate = &args.gate;
     let asked = [
+        ("--peaks", args.peaks.is_some()),
+        ("--by", args.by.is_some()),
         ("--at", args.at.is_some()),
         ("--curve", args.curve),
         ("--objects", args.objects),
         ("--apply", !args.apply.is_empty()),
         ("--rules", args.rules.is_some()),
+        ("--set", !args.set.is_empty()),
         ("--process", args.process.is_some()),
         ("--as", gate.document.is_some()),
+        ("--min-gain", gate.min_gain.is_some()),
         ("--baseline", gate.baseline.is_some()),
         ("--ignore", gate.ignore.is_some()),
+        ("--source-root", !gate.comments.source_root.is_empty() || gate.comments.source.is_some()),
+        ("--no-source", gate.comments.no_source),
         ("--fail-on", !gate.fail_on.is_empty()),
     ];
     let asked: Vec<&str> = asked.into_iter().filter(|(_, is_asked)| *is_asked).map(|(name, _)| name).collect();
     if asked.is_empty() {
         return Ok(());
     }
-    let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
-    let (asked, count) = (asked.join(", "), files.len());
-    Err(wrong_use(format!("{asked}: of one memory trace, and these are {count} files; give one, such as {example}")))
+    let asked = asked.join(", ");
+    Err(wrong_use(match files {
+        [(archive, _)] => {
+            let archive = archive.display();
+            format!("{asked}: of one memory trace, and {archive} holds several; unpack it and give one of its files")
+        }
+        _ => {
+            let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+            let count = files.len();
+            format!("{asked}: of one memory trace, and these are {count} files; give one, such as {example}")
+        }
+    }))
 }
 
-/// The command that shows one of the ranks, or what changed from the first to the last time.
-fn next(memories: &SeveralMemories, files: &Files) -> String {
-    let paths: Vec<PathBuf> = memories.to_look_at().into_iter().map(|name| path_of(files, name).to_owned()).collect();
-    match memories.arrangement() {
-        Arrangement::Ranks => command_line("memory", &paths, &[]),
-        Arrangement::Times => command_line("diff", &paths, &[]),
-    }
-}
-
-/// The path of a file that is called so; of a member of an archive that of the archive.
-fn path_of<'f>(files: &'f Files, name: &str) -> &'f Path {
-    let is_it = |(_, known): &&(PathBuf, String)| known == name || name.starts_with(&format!("{known}/"));
-    files.iter().find(is_it).or(files.first()).map_or(Path::new(""), |(path, _)| path)
+/// How to go on: the command that shows one of the ranks, or what changed from the first to the last time.
+fn next(memories: &SeveralMemories, run: &Run) -> String {
+    let files = memories.to_look_at();
+    let paths: Vec<PathBuf> = files.iter().map(|(_, source)| source.path.clone()).collect();
+    let is_packed = files.iter().any(|(_, source)| source.member.is_some() && !source.path.is_dir());
+    let command = match (&files[..], memories.arrangement()) {
+        ([(Some(rank), _)], _) if is_packed => command_line("memory", run.inputs(), &[format!("--rank {rank}")]),
+        _ if is_packed => {
+            return "Unpack the archive to look at one of its files, or to compare two with `stackline diff`."
+                .to_owned();
+        }
+        ([_, _], Arrangement::Times) => command_line("diff", &paths, &[]),
+        _ => command_line("memory", &paths, &[]),
+    };
+    format!("Next: {command}")
 }

@@ -1,7 +1,7 @@
 //! `report --for-agent` of files of memory.
 
-use super::{FINDINGS, KERNELS, NAME, TITLE, cut, gain, short};
-use crate::args::{Cli, Command};
+use super::{FINDINGS, KERNELS, NAME, PROBLEMS, TITLE, cut, gain, short};
+use crate::args::{Cli, Command, Common, options_for};
 use crate::commands::memory;
 use crate::failure::command_line;
 use anyhow::Result;
@@ -14,18 +14,24 @@ use stackline_present::findings::memory_together;
 use stackline_present::human;
 use stackline_present::terminal::clean_lines;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// The highest peak of each device is looked at: further ones are mostly made of the same.
 const PEAKS: usize = 1;
 /// Places that are listed.
 const PLACES: usize = 6;
 
-/// The report of a file of memory.
+/// The report of a file of memory, or of several.
 ///
 /// # Errors
-/// If it cannot be read.
-pub(in crate::commands) fn of_memory(run: &Run) -> Result<String> {
-    let (trace, path) = (run.memory(None)?, &run.inputs()[0]);
+/// If none can be read.
+pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<String> {
+    let (files, path) = (run.memory_files()?, &run.inputs()[0]);
+    let trace = match common.rank {
+        _ if files.is_empty() => run.memory(None)?,
+        Some(rank) => memory::trace_of_rank(run, &files, (rank, common))?,
+        None => return of_several(run, &files, common),
+    };
     let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
     let mut out =
         String::from("Report of memory of a device. All numbers are those of the file; savings are replayed.\n");
@@ -42,9 +48,28 @@ pub(in crate::commands) fn of_memory(run: &Run) -> Result<String> {
     let found = stackline_engine::findings_of_memory(&trace, &Options::default(), &|_| true);
     findings_of(&found, &mut out);
     last.into_iter().for_each(|table| rows(table, &mut out));
-    let [memory, findings] = ["memory", "findings"].map(|command| command_line(command, run.inputs(), &[]));
-    let findings = if found.findings.is_empty() { String::new() } else { format!(", {findings}") };
-    Ok(cut(out, &format!("{memory}{findings}")))
+    // A rank of several files; `findings` looks at one file alone.
+    let is_of_several = !files.is_empty();
+    let options = if is_of_several { options_for("memory", common, None) } else { Vec::new() };
+    let mut more = command_line("memory", run.inputs(), &options);
+    if !is_of_several && !found.findings.is_empty() {
+        let _ = write!(more, ", {}", command_line("findings", run.inputs(), &[]));
+    }
+    Ok(cut(out, &more))
+}
+
+/// What several files are to each other, with the highest peak of each.
+fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
+    let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
+    let mut out = String::from("Report of several files of memory of devices. All numbers are those of the files.\n");
+    for sentence in memories.sentences() {
+        let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
+    }
+    for problem in reports.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
+        let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
+    }
+    memories.tables().iter().take(1).for_each(|table| rows(table, &mut out));
+    Ok(cut(out, &command_line("memory", run.inputs(), &[])))
 }
 
 /// Whether a table stands before the findings.

@@ -1,0 +1,175 @@
+//! Parameters and frozen weights in the composition of peaks.
+
+use crate::composition::{KIB, Program, build, forward, of, optim, parts, set};
+use crate::snapshots::{MIB, frame};
+use serde_json::Value;
+use stackline_memory::composition::{Evidence, Use, remedies};
+
+/// `nn.Linear.__init__`, called by a line of the program.
+fn layer(line: u32) -> [Value; 2] {
+    [frame("/env/site-packages/torch/nn/modules/linear.py", 106, "__init__"), frame("train.py", line, "build")]
+}
+
+/// A step of training with AdamW of what `layer(3)` makes, beside whatever the program has made.
+fn step(program: &mut Program) {
+    program.set(1, &layer(3));
+    program.passes();
+    program.set(1, &optim(170, "_init_group"));
+    program.set(1, &optim(175, "_init_group"));
+}
+
+/// LoRA: most weights have neither gradients nor moments. Those of another type than the trained ones, loaded by safetensors.
+#[test]
+fn frozen_weights_are_told_by_the_code_that_made_them() {
+    let safetensors = [frame("/env/site-packages/safetensors/torch.py", 313, "load_file"), build()[0].clone()];
+    let moved = [frame("/env/site-packages/torch/nn/modules/module.py", 930, "_apply"), frame("train.py", 4, "main")];
+    for frames in [&safetensors[..], &moved, &layer(2)] {
+        let mut program = Program::default();
+        (0..6).for_each(|at| _ = program.make((9 + at) * MIB, frames));
+        step(&mut program);
+        let parts = parts(&program.trace());
+        let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
+        assert_eq!((frozen.bytes, frozen.objects, frozen.evidence), (69 * MIB, 6, Evidence::CallPath), "{parts:?}");
+        for trained in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
+            assert_eq!(of(&parts, trained), set(), "{trained:?}: {parts:?}");
+        }
+        assert_eq!(of(&parts, Use::Other), 0);
+        let notes = remedies(&parts).join(" ");
+        assert!(notes.contains("Parameters without gradients are ") && notes.contains("QLoRA"), "{notes}");
+    }
+}
+
+/// Without frames of PyTorch, the line that made the trained weights and a life from before the first pass to the end say it.
+#[test]
+fn frozen_weights_are_told_by_line_and_lifetime() {
+    let mut program = Program::default();
+    program.make(20 * MIB, &build());
+    let batch = program.make(15 * MIB, &build());
+    program.make(10 * MIB, &[frame("train.py", 5, "table")]);
+    program.set(1, &build());
+    program.passes();
+    program.set(1, &optim(170, "_init_group"));
+    program.free([batch]);
+    program.make(KIB, &forward(33, "train"));
+    let parts = parts(&program.trace());
+    let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
+    assert_eq!((frozen.bytes, frozen.evidence), (20 * MIB, Evidence::Lifetime), "{parts:?}");
+    assert_eq!(of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
+}
+
+/// Of a program without gradients nobody can say that weights are frozen: they are parameters.
+#[test]
+fn weights_of_inference_are_parameters() {
+    let mut program = Program::default();
+    program.set(1, &layer(3));
+    // A cache of keys and values: equal blocks, made by a class of the program.
+    let cache = [frame("/srv/cache.py", 9, "__init__"), frame("serve.py", 3, "main")];
+    (0..32).for_each(|_| _ = program.make(MIB, &cache));
+    let hidden = program.make(KIB, &forward(33, "serve"));
+    program.free([hidden]);
+    let parts = parts(&program.trace());
+    let parameters = parts.iter().find(|part| part.of == Use::Parameters).unwrap();
+    assert_eq!((parameters.bytes, parameters.evidence), (set(), Evidence::CallPath), "{parts:?}");
+    assert_eq!([of(&parts, Use::FrozenParameters), of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
+}
+
+/// Within a backward pass, layers whose gradients are not there yet are no frozen ones, by whatever they are known as weights.
+#[test]
+fn weights_without_gradients_yet_are_parameters() {
+    for frames in [&layer(3)[..], &build()] {
+        let mut program = Program::default();
+        let layers = |program: &mut Program, count: u64, frames: &[Value]| {
+            (0..count).for_each(|_| _ = (program.make(256 * KIB, frames), program.make(64 * KIB, frames)));
+        };
+        layers(&mut program, 24, frames);
+        program.make(MIB, &forward(33, "train"));
+        layers(&mut program, 6, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
+        let parts = parts(&program.trace());
+        assert_eq!(
+            [Use::Parameters, Use::Gradients, Use::FrozenParameters, Use::EqualSets].map(|wanted| of(&parts, wanted)),
+            [24 * 320 * KIB, 6 * 320 * KIB, 0, 0],
+            "{parts:?}"
+        );
+        assert!(!remedies(&parts).join(" ").contains("QLoRA"));
+    }
+}
+
+/// Once the backward pass is over, gradients tell which weights are frozen; no optimizer needs to have state.
+#[test]
+fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
+    for is_over in [false, true] {
+        let mut program = Program::default();
+        (0..6).for_each(|at| _ = program.make((9 + at) * MIB, &layer(2)));
+        program.set(1, &layer(3));
+        program.passes();
+        if is_over {
+            program.make(MIB, &forward(33, "train"));
+        }
+        let parts = parts(&program.trace());
+        let frozen = if is_over { 69 * MIB } else { 0 };
+        assert_eq!(of(&parts, Use::FrozenParameters), frozen, "{parts:?}");
+        assert_eq!(of(&parts, Use::Parameters), 69 * MIB + set() - frozen, "{parts:?}");
+        assert_eq!(of(&parts, Use::Gradients), set(), "{parts:?}");
+    }
+}
+
+/// Who trains a few parameters beside frozen ones is not told to train fewer.
+#[test]
+fn lora_is_no_advice_to_who_uses_it() {
+    let notes = |frozen: u64| {
+        let mut program = Program::default();
+        (0..6).for_each(|at| _ = program.make((9 + at) * frozen, &layer(2)));
+        step(&mut program);
+        remedies(&parts(&program.trace())).join(" ")
+    };
+    let mostly_frozen = notes(MIB);
+    assert!(!mostly_frozen.contains("(LoRA)") && mostly_frozen.contains("(QLoRA)"), "{mostly_frozen}");
+    let few_frozen = notes(8 * KIB);
+    let said = "Trained parameters, gradients and optimizer state are 93.";
+    assert!(few_frozen.contains(said) && few_frozen.contains("(LoRA)"), "{few_frozen}");
+}
+
+/// Input buffers in a ring have one size, which temporaries of backward may have, too.
+#[test]
+fn buffers_of_one_size_are_no_parameters() {
+    let mut program = Program::default();
+    (0..8).for_each(|_| _ = program.make(MIB, &[frame("loader.py", 12, "ring")]));
+    (0..8).for_each(|_| {
+        _ = program.make(MIB, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
+    });
+    let parts = parts(&program.trace());
+    assert_eq!([of(&parts, Use::Other), of(&parts, Use::Backward)], [8 * MIB, 8 * MIB], "{parts:?}");
+}
+
+/// The largest weights of a model have the size of the buffers of a ring: the weights are those that modules made.
+#[test]
+fn buffers_of_the_size_of_weights_are_no_parameters() {
+    let mut program = Program::default();
+    let large = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * MIB, frames));
+    let small = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * KIB, frames));
+    large(&mut program, &[frame("loader.py", 12, "ring")]);
+    let node = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
+    for frames in [&layer(3)[..], &node, &optim(170, "_init_group")] {
+        large(&mut program, frames);
+        small(&mut program, frames);
+    }
+    let parts = parts(&program.trace());
+    let model = 16 * (MIB + KIB);
+    for (wanted, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
+        let part = parts.iter().find(|part| part.of == wanted).unwrap();
+        assert_eq!((part.bytes, part.place.as_str(), part.evidence), (model, place, Evidence::EqualSizes), "{parts:?}");
+    }
+    assert_eq!([of(&parts, Use::Other), of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
+}
+
+/// Sizes alone say it, and that is said.
+#[test]
+fn parameters_by_sizes_alone_are_of_low_confidence() {
+    let mut program = Program::default();
+    program.set(1, &build());
+    program.passes();
+    let parts = parts(&program.trace());
+    let evidence = |wanted: Use| parts.iter().find(|part| part.of == wanted).unwrap().evidence;
+    assert_eq!([evidence(Use::Parameters), evidence(Use::Gradients)], [Evidence::EqualSizesOnly, Evidence::EqualSizes]);
+    assert_eq!(Evidence::EqualSizesOnly.name(), "equal sizes only");
+}
