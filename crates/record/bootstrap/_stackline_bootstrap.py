@@ -5,23 +5,22 @@ fails there stands aside with one line on stderr. ``stackline.record`` begins an
 """
 
 import _functools
+import _imp
 import _signal
 import _weakref
+import atexit
 import gc
 import os
 import posix
 import sys
 
-_recorder, _recording = None, False
+_recorder, _recording, _workers_stop = None, False, False
 # What is used of the recorder: a recorder of another version may lack some of it.
-_FUNCTIONS = (
-    "_exit", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module", "resume_in_child",
-    "start", "start_in_child", "start_without_python", "stop", "torch_imported", "watch_calls", "watch_exec",
-)  # fmt: skip
+_FUNCTIONS = ("_exit", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module",
+              "resume_in_child", "start", "start_in_child", "start_without_python", "stop", "torch_imported", "watch_calls", "watch_exec")  # fmt: skip
 _OTHER_VERSION = "the recorder is of another version than the command that uses it: build or install both anew"
 # What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
 _imports, _registrations, _collecting = None, [], None
-_workers_stop = False
 # Weak references to the modules that the recorder was told of, by their id.
 _modules = {}
 # By the id of a parameter: the module that has it (a weak reference) and its name there.
@@ -46,9 +45,8 @@ class _Imports:
         if not self._actions:
             self.stop()
         for finder in list(sys.meta_path):
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
+            is_other = finder is not self and hasattr(finder, "find_spec")
+            spec = finder.find_spec(name, path, target) if is_other else None
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Watched(spec.loader, action)
@@ -71,8 +69,7 @@ class _Watched:
 
     def exec_module(self, module):
         self._loader.exec_module(module)
-        module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
+        module.__spec__.loader = module.__loader__ = self._loader
         if _recording:
             self._action()
 
@@ -229,10 +226,8 @@ def _name_tensor(module, name, part, tensor):
 
 def _put_parameter(module, name, parameter):
     """A module is given a parameter."""
-    if parameter is None:
-        return
     try:
-        if _torch.compiler.is_compiling():
+        if parameter is None or _torch.compiler.is_compiling():
             return
         # What a program sees by modes and subclasses, it shall not see of this.
         with _hidden():
@@ -242,25 +237,21 @@ def _put_parameter(module, name, parameter):
         if len(_holders) > _MOST_HOLDERS:
             _forget_holders()
     except Exception as error:
-        # As of modules.
         _pass_on(error)
 
 
 def _forget_holders():
     """Entries of modules that are gone; all, if that is not enough: they come again with the next names."""
-    for parameter, (holder, _) in list(_holders.items()):
-        if holder() is None:
-            _holders.pop(parameter, None)
+    for parameter in [parameter for parameter, (holder, _) in list(_holders.items()) if holder() is None]:
+        _holders.pop(parameter, None)
     if len(_holders) > _MOST_HOLDERS // 2:
         _holders.clear()
 
 
 def _put_buffer(module, name, buffer):
     """A module is given a buffer."""
-    if buffer is None:
-        return
     try:
-        if _torch.compiler.is_compiling():
+        if buffer is None or _torch.compiler.is_compiling():
             return
         with _hidden():
             _know_module(module)
@@ -303,10 +294,9 @@ def _name_state(parameter, state):
     _name_tensor(module, name, "parameter", parameter)
     _name_tensor(module, name, "gradient", parameter.grad)
     kept = state.get(parameter)
-    if type(kept) is dict:
-        for key, value in list(kept.items()):
-            if type(key) is str:
-                _name_tensor(module, name, "." + key, value)
+    for key, value in list(kept.items()) if type(kept) is dict else ():
+        if type(key) is str:
+            _name_tensor(module, name, "." + key, value)
 
 
 def _leave_uncompiled(*functions):
@@ -316,9 +306,8 @@ def _leave_uncompiled(*functions):
     _hidden = sys.modules["torch._C"].DisableTorchFunction
     frames = getattr(getattr(sys.modules["torch._C"], "_dynamo", None), "eval_frame", None)
     skip = getattr(frames, "skip_code", None)
-    for function in functions:
-        if skip is not None:
-            skip(function.__code__)
+    for function in functions if skip is not None else ():
+        skip(function.__code__)
 
 
 def _watch_optimizers():
@@ -343,8 +332,7 @@ def _watch_modules():
     if parameters is not None and buffers is not None and _names_tensors():
         _tensors = (module.Tensor, module.Parameter)
         _leave_uncompiled(_put_parameter, _put_buffer, _know_module, _forget_holders, _name_tensor, _pass_on)
-        _registrations.append(parameters(_put_parameter))
-        _registrations.append(buffers(_put_buffer))
+        _registrations.extend([parameters(_put_parameter), buffers(_put_buffer)])
 
 
 def _name_modules():
@@ -397,8 +385,8 @@ def _watch_imports():
     for name in list(actions):
         if name in sys.modules:
             actions.pop(name)()
-            if name == "torch.nn.modules.module":
-                _name_modules()
+    if "torch.nn.modules.module" not in actions:
+        _name_modules()
     if actions:
         _imports = _Imports(actions)
         sys.meta_path.insert(0, _imports)
@@ -421,13 +409,10 @@ def is_recording():
 
 def _load():
     """Loads the recorder into this process."""
-    import _imp
-    from importlib.machinery import ModuleSpec
-
     path = recorder()
     if path is None:
         raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
-    loaded = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
+    loaded = _imp.create_dynamic(type(sys.__spec__)("_stackline_record", None, origin=path))
     if not all(hasattr(loaded, name) for name in _FUNCTIONS):
         raise ImportError(_OTHER_VERSION)
     return loaded
@@ -437,12 +422,9 @@ def begin():
     """Starts the recorder as the environment says. Raises whatever goes wrong."""
     global _recorder, _recording, _collecting
     is_first = _recorder is None
-    if is_first:
-        _recorder = _load()
+    _recorder = _load() if is_first else _recorder
     record = _recorder.start if _frames_are_right() else _recorder.start_without_python
     if is_first:
-        import atexit
-
         atexit.register(end)
         os.register_at_fork(after_in_child=_recorder.resume_in_child)  # For good, and no Python code, as in `_know_module`.
     _recording, _collecting = True, _recorder.collecting
@@ -469,7 +451,6 @@ def end():
     except Exception as error:
         _pass_on(error)
     finally:
-        # Whatever becomes of the names.
         _recorder.stop()
         if _imports is not None:
             _imports.stop()
@@ -511,8 +492,7 @@ def start():
     if not run or _recorder is not None or not _in_main_interpreter():
         return
     try:
-        if not os.path.isabs(run):
-            # Children may run elsewhere.
+        if not os.path.isabs(run):  # Children may run elsewhere.
             os.environ["STACKLINE_RECORD"] = os.path.abspath(run)
         begin()
     except Exception as error:
