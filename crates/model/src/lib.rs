@@ -32,6 +32,7 @@ mod gpu;
 pub mod gpu_calls;
 mod ids;
 mod inductor;
+mod kernel_launches;
 pub mod kernel_names;
 mod kind;
 pub mod library_workspaces;
@@ -68,6 +69,7 @@ pub use ids::{
     CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
+pub use kernel_launches::KernelLaunches;
 pub use kind::{
     EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
 };

@@ -3,8 +3,8 @@
 use crate::places::{Places, Tally};
 use crate::problems;
 use crate::sources::{chrome, xprof};
-use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrValue, EventId, Key, LinkKind, StrId, Trace, TrackKind, names};
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrValue, EventId, KernelLaunches, Key, LinkKind, StrId, Trace, TrackKind};
 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
@@ -65,15 +65,6 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
     }
 }
 
-/// A profiler may lose so many records of kernels, in percent, without changing what is computed.
-const MOST_UNRECORDED_PERCENT: u64 = 2;
-
-/// Graphs are no kernels: how many a launch of one runs is not known.
-fn launches_one_kernel(trace: &Trace, call: EventId) -> bool {
-    let name = trace.name(call);
-    names::is_kernel_launch(name) && !names::is_graph_launch(name)
-}
-
 /// Counts operations without a launch call, and launch calls without an operation.
 pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
     let (mut missing, mut unrecorded, mut kernels) = (Tally::default(), Tally::default(), Tally::default());
@@ -81,22 +72,13 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
         let event = trace.gpu.event[gpu];
         missing.add(event, || trace.name(event).to_owned());
     }
-    let recorded: FxHashSet<EventId> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
-    let start = |call: EventId| trace.events.start[call.index()];
-    // What is launched behind that runs after the end of the recording.
-    let mut last: FxHashMap<Key, i64> = FxHashMap::default();
-    for call in trace.gpu.launch.iter().filter_map(|call| call.some()) {
-        let last = last.entry(pid(trace, call)).or_insert(i64::MIN);
-        *last = start(call).max(*last);
-    }
-    for call in trace.unrecorded_launches() {
+    let without = trace.unrecorded_launches();
+    for &call in &without {
         unrecorded.add(call, || trace.name(call).to_owned());
-        if launches_one_kernel(trace, call) && last.get(&pid(trace, call)).is_some_and(|last| start(call) < *last) {
-            kernels.add(call, || trace.name(call).to_owned());
-        }
     }
-    let recorded = recorded.into_iter().filter(|&call| launches_one_kernel(trace, call)).count() as u64;
-    if kernels.count() > MOST_UNRECORDED_PERCENT * (recorded + kernels.count()) / 100 {
+    let launches = KernelLaunches::of(trace, &without);
+    if !trace.gpu.is_empty() && launches.lack_many() {
+        launches.without.iter().for_each(|&call| kernels.add(call, || trace.name(call).to_owned()));
         kernels.tell(problems::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
     missing.tell(problems::NO_LAUNCH, places, &mut trace.report);
