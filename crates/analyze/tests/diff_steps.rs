@@ -4,7 +4,7 @@ use crate::support::read_mini;
 use stackline_analyze::Scope;
 use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, alike, compare};
 use stackline_analyze::steps::Looked;
-use stackline_model::{EventId, EventKind, Trace, flags};
+use stackline_model::{EventId, EventKind, Severity, Trace, flags};
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
@@ -43,6 +43,10 @@ fn notes(before: &Profile, after: &Profile) -> Vec<String> {
 
 /// Steps of one operator that launches a kernel of half its length.
 fn with_kernels(lengths: &[i64]) -> Trace {
+    read_mini(&text_with_kernels(lengths))
+}
+
+fn text_with_kernels(lengths: &[i64]) -> String {
     let (mut at, mut text) = (0, String::new());
     for (number, &length) in (0..).zip(lengths) {
         let (from, busy, id) = (at + 5, length / 2, number + 1);
@@ -52,7 +56,7 @@ fn with_kernels(lengths: &[i64]) -> Trace {
         );
         at += length;
     }
-    read_mini(&text)
+    text
 }
 
 fn lose(trace: &mut Trace, is_lost: impl Fn(&Trace, EventId) -> bool) {
@@ -82,14 +86,54 @@ fn lost_times_are_not_faster() {
     let mut without_gpu = sound.clone();
     lose(&mut without_gpu, |trace, event| trace.kind(event).is_gpu_work());
     let (lost, steps, operators, kernels) = tested(&without_gpu);
-    assert!(lost.len() == 1 && lost[0].starts_with("B: 3 of 6 GPU operations of "), "{lost:?}");
+    assert!(lost.len() == 1 && lost[0].starts_with("B: of test.json, 3 of 6 GPU operations have "), "{lost:?}");
     assert_eq!((steps, operators, kernels), (vec![Measure::Cpu], of_operators[1..].to_vec(), Vec::new()));
 
     let mut without_host = sound;
     lose(&mut without_host, |trace, event| trace.kind(event) == EventKind::Operator);
     let (lost, steps, operators, kernels) = tested(&without_host);
-    assert!(lost.len() == 1 && lost[0].starts_with("B: 3 of 12 calls of the host of "), "{lost:?}");
+    assert!(lost.len() == 1 && lost[0].starts_with("B: of test.json, 3 of 12 calls of the host have "), "{lost:?}");
     assert_eq!((steps, operators, kernels), (vec![Measure::Gpu], Vec::new(), vec![Measure::Gpu]));
+}
+
+/// Of a comparison: what is missing, and the measures with any verdict.
+fn tested(before: &Trace, after: &Trace) -> (Vec<String>, Vec<Measure>) {
+    let diff = compare(&vec![vec![profile(before)]], &vec![vec![profile(after)]], Options::default());
+    let all = diff.changes.values().flatten().filter(|change| change.verdict != Verdict::Untested);
+    let mut measures: Vec<Measure> = all.map(|change| change.measure).collect();
+    measures.sort_unstable();
+    measures.dedup();
+    (diff.lost, measures)
+}
+
+#[test]
+fn missing_records_are_not_faster() {
+    let (before, text) = (with_kernels(&[100, 102, 98, 100, 101, 99]), text_with_kernels(&[50, 52, 48, 50, 51, 49]));
+    let without = |ids: &[&str]| {
+        let is_kept = |line: &&str| !line.contains(" kernel ") || !ids.iter().any(|id| line.ends_with(id));
+        read_mini(&text.lines().filter(is_kept).collect::<Vec<_>>().join("\n"))
+    };
+    let of_host = vec![Measure::Cpu, Measure::CpuTotal];
+    let some = without(&["=2", "=4"]);
+    let end = "so GPU work and steps are not tested: less time is not faster.";
+    let told = format!("of test.json, 2 of 6 launches have no device record, {end}");
+    assert_eq!(tested(&before, &some), (vec![format!("B: {told}")], of_host.clone()));
+    assert_eq!(tested(&some, &before), (vec![format!("A: {told}")], of_host.clone()));
+
+    // Kernels of a side without any are not "only in A".
+    let none = without(&["=1", "=2", "=3", "=4", "=5", "=6"]);
+    let told = format!("B: of test.json, 6 of 6 launches have no device record, {end}");
+    assert_eq!(tested(&before, &none), (vec![told], of_host.clone()));
+    assert_eq!(tested(&none, &none), (Vec::new(), vec![Measure::Step, Measure::Cpu, Measure::CpuTotal]));
+
+    // What the last launch runs may come after the end.
+    assert_eq!(tested(&before, &without(&["=6"])).0, [""; 0]);
+
+    let mut cut = without(&[]);
+    cut.report.count("truncated", Severity::Lost, "", None, "");
+    let (lost, measures) = tested(&before, &cut);
+    assert!(lost.len() == 1 && lost[0].starts_with("B: of test.json, the file breaks off, "), "{lost:?}");
+    assert_eq!(measures, of_host);
 }
 
 #[test]

@@ -203,7 +203,7 @@ pub struct Diff {
     pub changes: BTreeMap<Table, Vec<Change>>,
     /// Why the sides can hardly be compared, a sentence each; mostly none.
     pub warnings: Vec<String>,
-    /// Which runs lost so many times that what is made of them is not tested, a sentence each; mostly none.
+    /// Which runs lack so many records, or times, that what is made of them is not tested, a sentence each; mostly none.
     pub lost: Vec<String>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,

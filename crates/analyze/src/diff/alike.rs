@@ -58,7 +58,7 @@ fn leave_out(profile: &mut Profile, places: &[usize]) {
         path_kind: _,
         implausible: _,
         mean_step: _,
-        lost_gpu: _,
+        gpu_records: _,
         lost_host: _,
     } = profile;
     let is_compared = |place: &usize| steps[*place].left_out.is_none();

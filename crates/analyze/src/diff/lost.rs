@@ -1,8 +1,9 @@
-//! Records whose times are lost: absence is no speed, so what is compared of them is not tested.
+//! Records that are missing, and records whose times are: absence is no speed, so what is compared of them is not tested.
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};
 use stackline_model::{EventKind, Trace, flags};
+use std::iter::once;
 
 /// One of so many records without a usable time is too many to compare the others.
 const MANY: usize = 100;
@@ -27,16 +28,13 @@ impl Lost {
     }
 }
 
-/// Operations of the GPU, and calls and operators of the host.
-pub(super) fn of_trace(trace: &Trace) -> (Lost, Lost) {
-    let (mut gpu, mut host) = (Lost::default(), Lost::default());
-    for event in trace.gpu.event.iter().copied() {
-        gpu.add(!trace.events.is_plausible(event));
-    }
+/// Calls and operators of the host.
+pub(super) fn of_host(trace: &Trace) -> Lost {
+    let mut host = Lost::default();
     let is_call = |kind: EventKind| kind == EventKind::Operator || kind.is_api_call();
     let calls = trace.events.ids().filter(|e| is_call(trace.kind(*e)) && trace.events.has(*e, flags::HAS_DURATION));
     calls.for_each(|call| host.add(!trace.events.is_plausible(call)));
-    (gpu, host)
+    host
 }
 
 /// What cannot be compared of a rank.
@@ -49,7 +47,7 @@ pub(super) struct Unknown {
 impl Unknown {
     /// Of profiles of both sides.
     pub(super) fn of<'p>(mut profiles: impl Iterator<Item = &'p Profile> + Clone) -> Self {
-        let gpu = profiles.clone().any(|profile| profile.lost_gpu.is_much());
+        let gpu = knows_gpu(profiles.clone()) && profiles.clone().any(|profile| profile.gpu_records.are_incomplete());
         Self { gpu, host: profiles.any(|profile| profile.lost_host.is_much()) }
     }
 
@@ -71,6 +69,11 @@ impl Unknown {
     }
 }
 
+/// Whether GPU work is compared at all: where no side has any, times are those of the host.
+fn knows_gpu<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> bool {
+    profiles.any(|profile| profile.gpu_records.are_any())
+}
+
 /// Takes back what was tested of changes.
 pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     for change in changes {
@@ -82,15 +85,18 @@ pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
 /// Which runs have lost too much, a sentence each; mostly none.
 pub(super) fn sentences(before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
+    let knows_gpu = knows_gpu(before.iter().chain(after).flatten());
     for (side, name) in [(before, "A"), (after, "B")] {
         for profile in side.iter().flatten() {
-            let kinds = [
-                (profile.lost_gpu, "GPU operations", "GPU work and steps are"),
-                (profile.lost_host, "calls of the host", "host times and steps are"),
-            ];
-            out.extend(kinds.into_iter().filter(|(lost, ..)| lost.is_much()).map(|(Lost { lost, all }, what, which)| {
-                let file = &profile.name;
-                format!("{name}: {lost} of {all} {what} of {file} have no time that can be true, so {which} not tested: less time is not faster.")
+            let file = &profile.name;
+            let gpu =
+                profile.gpu_records.missing().filter(|_| knows_gpu).map(|missing| (missing, "GPU work and steps"));
+            let Lost { lost, all } = profile.lost_host;
+            let host = profile.lost_host.is_much().then(|| {
+                (format!("{lost} of {all} calls of the host have no time that can be true"), "host times and steps")
+            });
+            out.extend(once(gpu).chain(once(host)).flatten().map(|(missing, which)| {
+                format!("{name}: of {file}, {missing}, so {which} are not tested: less time is not faster.")
             }));
         }
     }

@@ -6,6 +6,7 @@ use super::lost::{self, Lost};
 use super::paths::Paths;
 use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
+use crate::gpu_records::GpuRecords;
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
 use crate::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
@@ -185,8 +186,8 @@ pub struct Profile {
     pub path_kind: &'static str,
     /// Events left out because their times cannot be.
     pub implausible: usize,
-    /// Operations of the GPU, and how many of them are left out for that.
-    pub lost_gpu: Lost,
+    /// What is known of its GPU work.
+    pub gpu_records: GpuRecords,
     /// Calls and operators of the host, and how many of them are left out for that.
     pub lost_host: Lost,
 }
@@ -315,7 +316,6 @@ impl Profile {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
         let (steps, units) = steps(trace, scope, &view.counted);
         let timed = |e: &EventId| trace.events.has(*e, flags::HAS_DURATION) && !trace.events.is_plausible(*e);
-        let (lost_gpu, lost_host) = lost::of_trace(trace);
         let mut profile = Self {
             name: trace.meta.name.clone(),
             format: Some(trace.meta.format.clone()).filter(|format| !format.is_empty()),
@@ -324,8 +324,8 @@ impl Profile {
             vendor: vendor(trace),
             steps,
             implausible: trace.events.ids().filter(timed).count(),
-            lost_gpu,
-            lost_host,
+            gpu_records: GpuRecords::of(trace),
+            lost_host: lost::of_host(trace),
             ..Self::default()
         };
         profile.totals(trace, &units, &view);

@@ -109,7 +109,7 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// How many rows of a table could not be tested because times of them are lost, or calls of them not counted.
+    /// How many rows of a table could not be tested because records or times of them are missing, or calls of them not counted.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
         let is_told = !self.diff.lost.is_empty() || self.diff.per == Per::Call;

@@ -1,0 +1,75 @@
+//! Whether a trace has the records of its GPU work, decided in one place: what is missing is neither zero nor fast.
+
+use stackline_model::Trace;
+
+/// One of so many operations without a usable time is too many.
+const MANY: usize = 100;
+
+/// What is known of the GPU work of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuRecords {
+    /// Launches of kernels, and how many of them have no operation on a device ([`stackline_model::KernelLaunches`]).
+    pub launches: (usize, usize),
+    /// Whether those are too many.
+    pub lack_launches: bool,
+    /// Operations of devices, and how many of them have no time that can be true.
+    pub operations: (usize, usize),
+    /// Whether the file breaks off: records are not in the order of time, so that those of any step may be missing.
+    pub breaks_off: bool,
+}
+
+impl GpuRecords {
+    /// Of a trace.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
+        let kernels = trace.kernel_launches();
+        let untimed = trace.gpu.event.iter().filter(|&&event| !trace.events.is_plausible(event)).count();
+        Self {
+            launches: (kernels.all, kernels.without.len()),
+            lack_launches: kernels.lack_many(),
+            operations: (trace.gpu.len(), untimed),
+            breaks_off: trace.report.breaks_off().is_some(),
+        }
+    }
+
+    /// Whether operations of the GPU lack times that can be true.
+    #[must_use]
+    pub fn lack_times(&self) -> bool {
+        let (all, untimed) = self.operations;
+        untimed > 0 && untimed * MANY >= all
+    }
+
+    /// Whether any GPU work is known.
+    #[must_use]
+    pub fn are_any(&self) -> bool {
+        self.operations.0 > 0
+    }
+
+    /// Whether GPU times are not those of the program. Of traces that know of no launch and no operation nothing is missing.
+    #[must_use]
+    pub fn are_incomplete(&self) -> bool {
+        self.lack_launches || self.lack_times() || self.breaks_off && self.are_any()
+    }
+
+    /// What is missing, such as `5 of 9 launches have no device record`; none if nothing is.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        let ((launches, unrecorded), (operations, untimed)) = (self.launches, self.operations);
+        match () {
+            () if self.lack_launches => Some(format!("{unrecorded} of {launches} launches have no device record")),
+            () if self.lack_times() => {
+                Some(format!("{untimed} of {operations} GPU operations have no time that can be true"))
+            }
+            () if self.breaks_off && self.are_any() => {
+                Some("the file breaks off, and records of GPU operations of any time may be missing".to_owned())
+            }
+            () => None,
+        }
+    }
+
+    /// A note for tables of GPU times that are there, but not those of all the work; none if nothing is missing.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.missing().filter(|_| self.are_any()).map(|missing| format!("GPU times are incomplete: {missing}."))
+    }
+}
