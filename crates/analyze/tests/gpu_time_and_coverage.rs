@@ -7,7 +7,7 @@ use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
-use stackline_model::{GpuId, Table, Trace, Values};
+use stackline_model::{GpuId, Severity, Table, Trace, Values, flags};
 use stackline_testkit::corpus;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -173,4 +173,41 @@ fn collectives_of_a_compiler_are_communication_by_their_category() {
     let mut types = NameTypes::new(&trace, RULES);
     let found: Vec<KernelType> = trace.gpu.event.iter().map(|&event| types.of_event(event)).collect();
     assert_eq!(found, [KernelType::Computation, KernelType::Communication]);
+}
+
+/// Each table of GPU times says where these are not those of all the work.
+#[test]
+fn tables_of_gpu_times_say_that_records_are_missing() {
+    let noted = |trace: &Trace| -> Vec<String> {
+        let all = ["operators", "steps", "gpu_time"].map(|name| run(name, trace));
+        let of =
+            |table: &Table| table.notes.iter().find(|note| note.starts_with("GPU times are incomplete: ")).cloned();
+        let tables = all.iter().flatten().filter(|table| !["steps_spread", "coverage"].contains(&table.name.as_str()));
+        let told: Vec<Option<String>> = tables.map(of).collect();
+        assert_eq!(told.len(), 5);
+        assert!(told.iter().all(|note| *note == told[0]), "{told:?}");
+        told.into_iter().flatten().take(1).collect()
+    };
+    let text = |with_first: bool| {
+        let first = if with_first { "gpu0/7 kernel gemm 12+5 correlation=1" } else { "" };
+        format!(
+            "1/1 user_annotation ProfilerStep#0 0+100\n1/1 cpu_op aten::mm 0+90\n\
+             1/1 cuda_runtime cudaLaunchKernel 1+2 correlation=1\n1/1 cuda_runtime cudaLaunchKernel 11+2 correlation=2\n\
+             gpu0/7 kernel gemm 20+30 correlation=2\n{first}"
+        )
+    };
+    let sound = read_mini(&text(true));
+    assert_eq!(noted(&sound), [""; 0]);
+    let told = "GPU times are incomplete: 1 of 2 launches have no device record.";
+    assert_eq!(noted(&read_mini(&text(false))), [told]);
+
+    let mut untimed = sound.clone();
+    let kernel = untimed.gpu.event[0];
+    untimed.events.flags[kernel.index()] |= flags::IMPLAUSIBLE;
+    assert_eq!(noted(&untimed), ["GPU times are incomplete: 1 of 2 GPU operations have no time that can be true."]);
+    assert_eq!(integers(&run("steps", &untimed)[0], "launched_kernels"), [2], "that they were launched is known");
+
+    let mut cut = sound;
+    cut.report.count("truncated", Severity::Lost, "", None, "");
+    assert!(noted(&cut)[0].starts_with("GPU times are incomplete: the file breaks off"), "{:?}", noted(&cut));
 }

@@ -13,6 +13,7 @@
 
 use super::coverage::beside_shares;
 use super::tl_steps::LEAST_KNOWN;
+use crate::gpu_records::GpuRecords;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::launch_handover::{Handovers, host_until};
 use crate::steps::Looked;
@@ -34,7 +35,9 @@ pub(super) const ANALYSIS: Analysis = Analysis {
         let scope = &scope.resolved(trace);
         let work = scope.gpu_work(trace);
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
-        beside_shares(vec![breakdown(trace, &all, &looked), kernels(trace, &of_scope)], trace, scope)
+        let incomplete = GpuRecords::of(trace).note();
+        let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note);
+        beside_shares(vec![noted(breakdown(trace, &all, &looked)), noted(kernels(trace, &of_scope))], trace, scope)
     },
 };
 
@@ -152,10 +155,6 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         return unknown.into_iter().take(1).fold(table, Table::note);
     }
     let table = unknown.into_iter().fold(table, Table::note);
-    let table = match trace.report.breaks_off() {
-        Some(_) => table.note("The file breaks off: operations may be missing, so that when nothing ran is not known."),
-        None => table,
-    };
     let Some(_) = window else {
         return table
             .note("Window: from the first start to the last end of each device's work, since no steps are looked at.");

@@ -1,5 +1,6 @@
 //! Steps: how long each took, how much they differ, how busy the GPU was in them.
 
+use crate::gpu_records::GpuRecords;
 use crate::intervals::{total, union};
 use crate::stats;
 use crate::step_cycles::{Cycle, processes};
@@ -32,6 +33,8 @@ struct Work {
     launched_ns: i64,
     /// The same, kernels only: number.
     kernels: i64,
+    /// Kernels that it launched whose times cannot be true: number.
+    untimed: i64,
 }
 
 impl Work {
@@ -75,6 +78,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let steps = steps(trace, &selected, &times, &work);
     let steps = if left_out.iter().all(Option::is_none) { steps } else { with_left_out(steps, &left_out) };
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
+    let notes = GpuRecords::of(trace).note().into_iter().chain(notes);
     let spread = spread(trace, &selected, &counted, &times, &work);
     vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
 }
@@ -118,10 +122,11 @@ fn work(trace: &Trace) -> Vec<Work> {
     let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
     let index = StepIndex::new(trace);
     let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
-    for call in without.chain(untimed) {
+    for (call, is_untimed) in without.map(|call| (call, false)).chain(untimed.map(|call| (call, true))) {
         let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
         if let Some(step) = index.running(at, trace.tracks.pid(track)) {
             work[step as usize].unrecorded += 1;
+            work[step as usize].untimed += i64::from(is_untimed);
         }
     }
     if is_cut_off {
@@ -210,7 +215,11 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
             Unit::Us,
             selected.iter().map(|(i, _)| launched(i).map(|work| work.launched_ns as f64 / 1e3)),
         )
-        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| launched(i).map(|work| work.kernels)));
+        .i64(
+            "launched_kernels",
+            Unit::None,
+            selected.iter().map(|(i, _)| launched(i).map(|work| work.kernels + work.untimed)),
+        );
     if selected.is_empty() {
         return table.note(no_steps(trace));
     }
