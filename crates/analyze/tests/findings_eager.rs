@@ -5,6 +5,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
+use stackline_analyze::findings::{Need, Reason};
 
 /// The backward pass adds to gradients that are there: without zeros the first one of a step has nothing to add to.
 #[test]
@@ -160,4 +161,62 @@ fn constants_that_cost_the_gpus_time() {
     assert!((3_100_000..=3_210_000).contains(&only.gain_ns()), "{}", text(&found));
     assert!(only.title.contains("29 % of the critical path"), "{}", text(&found));
     assert_eq!(masks(30).of("SL045"), [], "little");
+}
+
+/// What the host does in a model is nothing for a worker of the loader.
+#[test]
+fn work_of_the_host_in_a_model() {
+    let mask = |p: &mut Program| {
+        p.python("train.py(30): build_mask", |p| {
+            p.work(1000);
+            p.op("aten::fill_", |p| p.kernel("fill", 5));
+        });
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    };
+    let advice = |program: &Program| {
+        let found = program.of("SL005");
+        let [only] = &found[..] else { panic!("{}", text(&found)) };
+        (only.rule.advice.clone(), only.facts[0].name.clone())
+    };
+    let outside = steps(mask);
+    assert!(advice(&outside).0.starts_with("Do this work in a loader's worker"), "{:?}", advice(&outside));
+    let inside = steps(|p| p.python("nn.Module: Model_0", mask));
+    let annotated = steps(|p| {
+        p.annotation("DistributedDataParallel.forward", |p| {
+            p.op("aten::add", |p| {
+                p.work(1000);
+                p.kernel("add", 5);
+            });
+        });
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    });
+    for program in [inside, annotated] {
+        let (advice, calls) = advice(&program);
+        assert!(
+            advice.starts_with("Shorten what the host does in the model") && !advice.contains("worker"),
+            "{advice}"
+        );
+        assert_eq!(calls, "calls in the model");
+    }
+}
+
+/// Launches without an operation took time of the GPU, too: nothing is compared with it.
+#[test]
+fn gpu_work_that_was_not_recorded_is_not_little() {
+    let program = steps(|p| {
+        p.python("train.py(30): build_mask", |p| {
+            p.call("cudaLaunchKernel", 5);
+            p.work(1000);
+            p.op("aten::fill_", |p| p.kernel("fill", 5));
+        });
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    });
+    let found = program.findings();
+    assert!(found.findings.iter().all(|found| found.rule.code != "SL005"), "{}", text(&found.findings));
+    for code in ["SL005", "SL012"] {
+        let of = found.unchecked.iter().find(|of| of.rule.code == code);
+        assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Need::GpuRecords))), "{code}: {of:?}");
+    }
+    let told = "GPU times are incomplete (3 of 9 launches have no device record): rules that compare with them are not checked (";
+    assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
 }

@@ -6,7 +6,7 @@ use super::memory::DevicePeak;
 use super::others::Others;
 use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
-use super::recording::{recording_note, taken_out};
+use super::recording::{incomplete_gpu, recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
@@ -261,6 +261,7 @@ fn find_in(
         notes.extend(too_little(trace));
         notes.extend(startup::note(trace, window.length_ns()));
     }
+    notes.extend(incomplete_gpu(trace, &unchecked));
     notes.extend(recording_note(&ground));
     notes.extend(beyond.told());
     if unknown > 0 {

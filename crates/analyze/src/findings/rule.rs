@@ -2,6 +2,7 @@
 
 use super::finding::Draft;
 use super::subject::Subject;
+use crate::gpu_records::GpuRecords;
 use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, SampleMetric, Trace};
 use std::sync::Arc;
 
@@ -65,6 +66,8 @@ impl Area {
 pub enum Need {
     /// Operations of a GPU.
     GpuWork,
+    /// The operations of all launches but a few, with times that can be true: rules that compare with GPU times cannot do without.
+    GpuRecords,
     /// Calls of the runtime or driver.
     RuntimeCalls,
     /// Operators of a framework.
@@ -115,8 +118,9 @@ pub(super) fn is_clock(name: &str) -> bool {
 
 impl Need {
     /// Every need of rules that look at a [`Trace`], in the order of lists.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::GpuWork,
+        Self::GpuRecords,
         Self::RuntimeCalls,
         Self::Operators,
         Self::PythonFrames,
@@ -137,6 +141,7 @@ impl Need {
     pub fn name(self) -> &'static str {
         match self {
             Self::GpuWork => "gpu_work",
+            Self::GpuRecords => "gpu_records",
             Self::RuntimeCalls => "runtime_calls",
             Self::Operators => "operators",
             Self::PythonFrames => "python_frames",
@@ -169,6 +174,9 @@ impl Need {
     pub fn missing(self) -> &'static str {
         match self {
             Self::GpuWork => "no GPU operations",
+            Self::GpuRecords => {
+                "incomplete GPU times (launches without a device record, operations without a time, or a file that breaks off)"
+            }
             Self::RuntimeCalls => "no calls of the GPU's runtime",
             Self::Operators => "no operators",
             Self::PythonFrames => {
@@ -203,6 +211,7 @@ impl Need {
         let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
         match self {
             Self::GpuWork => !trace.gpu.is_empty(),
+            Self::GpuRecords => !GpuRecords::of(trace).are_incomplete(),
             Self::RuntimeCalls => any(&EventKind::is_api_call),
             Self::Operators => any(&|kind| kind == EventKind::Operator),
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
@@ -242,7 +251,7 @@ impl Need {
         let any = |wanted: CallFrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
         let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
         match self {
-            Self::GpuWork => is_measured(CallMetric::GpuTime),
+            Self::GpuWork | Self::GpuRecords => is_measured(CallMetric::GpuTime),
             Self::RuntimeCalls => any(CallFrameKind::Runtime),
             Self::Operators => any(CallFrameKind::Operator),
             Self::PythonFrames => any(CallFrameKind::Python),

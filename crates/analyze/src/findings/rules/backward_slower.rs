@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "The backward has to do more, as with recomputation or views. Embeddings, gathers and index_select are not looked at: \
                  their forward reads the rows that are asked for, and their backward writes a gradient for the whole table. The gain is that of a backward of twice the forward.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
-    needs: &[Need::GpuWork, Need::BackwardLinks],
+    needs: &[Need::GpuWork, Need::BackwardLinks, Need::GpuRecords],
     settings: &[
         Setting {
             name: "times",

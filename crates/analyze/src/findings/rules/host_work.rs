@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, TAKE_BATCH, is_compilation};
@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on the work",
     wrong_when: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
     source: "DeepContext 4.3, CPU latency analysis",
-    needs: &[Need::GpuWork, Need::RuntimeCalls],
+    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::GpuRecords],
     settings: &[
         Setting {
             name: "share",
@@ -45,9 +45,21 @@ pub(super) const RULE: Rule = Rule {
             about: "least host time per call and launch, in µs: below, it is the launching that is slow",
         },
     ],
-    elsewhere: &[],
+    elsewhere: &[Elsewhere::of(
+        "whose model takes the time",
+        |draft| draft.facts.iter().any(|fact| fact.name == MODEL),
+        "Shorten what the host does in the model: compile it (torch.compile), and take out of forward what does not depend on the batch, \
+         such as masks and positions: make it once, in __init__.",
+        (
+            "def forward(self, x):\n    mask = build_mask(self.length)  # Python loop\n    return self.layers(x, mask)",
+            "def __init__(self, length):\n    ...\n    self.register_buffer(\"mask\", build_mask(length))",
+        ),
+    )],
     check,
 };
+
+/// The fact that counts calls of a model, or within one: no other thread can do these.
+const MODEL: &str = "calls in the model";
 
 /// A first call that takes so many times as long as the others in the mean is none of them.
 const LONGER: i64 = 4;
@@ -56,6 +68,9 @@ const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profil
 
 /// Functions that other rules look at: SL025, SL029 and SL039.
 const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
+
+/// How spans of a model's forward end: `DistributedDataParallel.forward`, `model.py(3): forward`.
+const FORWARD: [&str; 2] = [".forward", ": forward"];
 
 /// Spans of one name, with the time of each on the path, in ns.
 type Group = Vec<(EventId, i64)>;
@@ -114,6 +129,12 @@ fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
     }
 }
 
+/// Whether a stretch is the call of a model, or lies within one.
+fn is_of_model(subject: &Subject<'_>, span: EventId) -> bool {
+    let is_call = |name: &str| name.starts_with(MODULE_PREFIX) || FORWARD.iter().any(|end| name.ends_with(end));
+    subject.stack(span).any(|event| is_call(subject.trace().name(event)))
+}
+
 /// Leaves out a first call that takes far longer than the others: libraries load and tune their kernels.
 fn without_first_call(subject: &Subject<'_>, group: &mut Group) {
     let [first, others @ ..] = &group[..] else { return };
@@ -153,7 +174,7 @@ fn draft(subject: &Subject<'_>, name: &str, mut group: Group) -> Option<Draft> {
         title: format!("all wait for {} {share:.0} % of the time; if it took half", super::short(name)),
         place: subject.place(spans[0]),
         facts: vec![
-            Fact::count("calls", spans.len()),
+            Fact::count(if is_of_model(subject, spans[0]) { MODEL } else { "calls" }, spans.len()),
             Fact::time("on the critical path, a step", subject.per_step(on_path_ns)),
             Fact::time("its GPU work, a step", subject.per_step(gpu_ns)),
         ],

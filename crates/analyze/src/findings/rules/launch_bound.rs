@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
                  already, nothing is said. What keeps the host for more than 250 µs at a stretch is no \
                  launching, and operators must take a third of the launching themselves.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
-    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators],
+    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators, Need::GpuRecords],
     settings: &[
         Setting {
             name: "share",
