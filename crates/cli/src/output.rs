@@ -5,6 +5,7 @@ use crate::args::{Common, Format};
 use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
+use stackline_analyze::checks;
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
@@ -114,8 +115,8 @@ const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
 /// The same where there are launch calls, and most GPU operations belong to none of them.
 const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
 
-/// A line that names checks that failed; none where all passed.
-fn failed_checks(session: &Session<'_>) -> String {
+/// A line that names checks that failed, and what is wrong then; none where all passed.
+pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     let count = |code: &str| session.set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
     let operations: u64 = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
     let without_gpu = session.is_of_host_alone().then_some(WITHOUT_GPU);
@@ -125,12 +126,19 @@ fn failed_checks(session: &Session<'_>) -> String {
     for (code, check) in CHECKS.into_iter().chain(more) {
         *by_check.entry(check).or_default() += count(code);
     }
-    let counts: Vec<String> =
-        by_check.into_iter().filter(|(_, count)| *count > 0).map(|(check, count)| format!("{check} {count}")).collect();
-    if counts.is_empty() {
+    let failed = by_check.into_iter().filter(|(_, count)| *count > 0);
+    let told: Vec<String> = failed.map(|(check, count)| format!("{check} {count}{}", consequence(check))).collect();
+    if told.is_empty() {
         return String::new();
     }
-    format!("Failed checks: {}. List the events with `stackline check`.\n", counts.join(", "))
+    format!("Failed checks: {}. List the events with `stackline check`.\n", told.join(", "))
+}
+
+/// What is wrong where a check failed, in brackets: the first clause of what the check itself says.
+fn consequence(check: &str) -> String {
+    let known = checks::ALL.iter().find(|known| known.name == check);
+    let clause = known.and_then(|known| known.consequence.split(';').next());
+    clause.map_or_else(String::new, |clause| format!(" ({clause})"))
 }
 
 /// How to draw on the chosen output.

@@ -104,3 +104,33 @@ fn the_rest_of_a_cut_file_is_missing() {
     let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
     assert!(advice.starts_with("the file is cut: the rest is missing"), "{advice}");
 }
+
+/// A comparison, conditions on it and the report for a language model, of a trace that lacks a kernel.
+#[test]
+fn missing_kernels_are_said_and_not_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let mut events = program(true);
+    events.add("100/7 cuda_runtime cudaLaunchKernel 30+5 correlation=99");
+    let (whole, part) = (file("whole.json", program(true).json()), file("part.json", events.json()));
+    let told = "of part.json, 1 of 4 launches have no device record, so GPU work and steps are not tested";
+    for ([a, b], side) in [([&whole, &part], "B"), ([&part, &whole], "A")] {
+        let diff: Value = serde_json::from_str(&stdout(&["diff", a, b, "--format", "json"])).unwrap();
+        let first = diff["warnings"][0].as_str().unwrap();
+        assert!(first.starts_with(&format!("{side}: {told}")) && diff["confidence"] == "low", "{diff}");
+        let judged = common::stackline(&["diff", a, b, "--fail-on", "gpu>3%"]).output().unwrap();
+        let said = String::from_utf8(judged.stderr).unwrap();
+        assert_eq!(judged.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("--fail-on cannot be judged: {side}: {told}")), "{said}");
+    }
+    let line =
+        "Failed checks: launch_without_record 1 (GPU time of operators is too small, idle time too large). List ";
+    for command in [&["report", part.as_str()][..], &["report", part.as_str(), "--for-agent"]] {
+        let shown = stdout(command);
+        assert!(shown.contains(line), "{shown}");
+    }
+}

@@ -7,7 +7,7 @@ use stackline_model::EventKind;
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
     rule: "records have times that can be true",
-    consequence: "these records are in no window and no total; the read report says why",
+    consequence: "sums of time are too small, for these records are in none of them, nor in windows; the read report says why",
     run: |trace| {
         let is_wrong =
             |e: &stackline_model::EventId| !trace.events.is_plausible(*e) && trace.kind(*e) != EventKind::Recording;

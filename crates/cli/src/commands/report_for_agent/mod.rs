@@ -121,6 +121,7 @@ fn text_of_lengths(
         "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
+    out.push_str(&crate::output::failed_checks(session));
     let are_inferred = found.as_ref().is_ok_and(|found| found.are_inferred);
     head(session, (content, are_inferred), lengths, &mut out);
     out.push_str(&work.gpu_time);
