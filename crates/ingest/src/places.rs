@@ -66,11 +66,6 @@ impl Tally {
         }
     }
 
-    /// How many were counted.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Puts them into the report.
     pub(crate) fn tell(&self, code: Code, places: &Places, report: &mut ReadReport) {
         self.tell_as(code, places, report, &self.example);
