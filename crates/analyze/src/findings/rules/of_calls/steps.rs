@@ -241,12 +241,13 @@ impl Loop {
         let waits = lines.iter().filter(|(line, at)| again.waits[at.index()] && Some(*line) > last);
         let first = waits.map(|(line, _)| *line).chain(first).min().filter(|_| first.is_some());
         let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
+        let mut lines: Vec<(u32, CallNodeId)> =
+            lines.into_iter().filter(|&(line, _)| line == 0 || line >= first).collect();
         let AfterLoop { left_out, unknown } = AfterLoop::find((tree, thread), &lines, again);
-        let is_left = |at: &CallNodeId| !left_out.contains(at);
-        let called = lines.iter().filter(|(_, at)| is_called[at.index()] && is_left(at));
-        let called: BTreeSet<u32> = called.map(|(line, _)| *line).collect();
-        let lines = lines.into_iter().filter(|(line, at)| (*line == 0 || *line >= first) && is_left(at));
-        let lines = lines.map(|(_, at)| at).collect();
+        lines.retain(|(_, at)| !left_out.contains(at));
+        let called: BTreeSet<u32> =
+            lines.iter().filter(|(_, at)| is_called[at.index()]).map(|(line, _)| *line).collect();
+        let lines = lines.into_iter().map(|(_, at)| at).collect();
         Some((Self { function, lines, maybe_after: unknown }, called.len()))
     }
 }
