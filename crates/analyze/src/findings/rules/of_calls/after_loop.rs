@@ -200,6 +200,16 @@ mod tests {
     }
 
     #[test]
+    fn another_optimizer_is_of_the_loop() {
+        let mut made = training();
+        made.calls(&format!("{AT}26 main > Optimizer.step#Adam.step"), 50, 0);
+        made.cpu(&format!("{AT}26 main > Optimizer.step#Adam.step"), 500);
+        let found = made.found();
+        assert_eq!((found.steps, found.step_ns), (10, 150 * MS as i64));
+        assert!(!is_noted(&found, "may run after"), "{:?}", found.notes);
+    }
+
+    #[test]
     fn counts_alone_do_not_tell_multiples_from_steps() {
         let found = |count: u64| {
             let mut made = training();

@@ -270,7 +270,7 @@ pub(super) struct Again {
     any: Vec<bool>,
     /// waits again and again;
     pub(super) waits: Vec<bool>,
-    /// marks of steps;
+    /// marks of steps, of whatever optimizer;
     pub(super) marks: Vec<bool>,
     /// how many calls,
     pub(super) calls: Vec<u64>,
@@ -324,7 +324,7 @@ impl Again {
             once: any_below(&|node| counts.binary_search(&calls(node)).is_ok() || is_take(node, calls(node))),
             steps: any_below(&|node| is_multiple(&counts, calls(node)) || is_take(node, calls(node))),
             any: any_below(&|node| calls(node) > 0),
-            marks: any_below(&|node| mark.nodes.binary_search(&node).is_ok()),
+            marks: any_below(&|node| calls(node) > 1 && is_mark(tree, node)),
             calls: sum_below(&calls),
             of_each: sum_below(&|node| if is_of_each(node, calls(node)) { calls(node) } else { 0 }),
             time: sum_below(&|node| thread.own[node.index()].ns),
