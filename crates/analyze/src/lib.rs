@@ -4,6 +4,7 @@
 //! `analyses/mod.rs`. It sees one trace; the engine runs it over all ranks and puts their tables together.
 #![forbid(unsafe_code)]
 
+pub mod after_steps;
 pub mod analyses;
 pub mod calls;
 pub mod checks;

@@ -229,6 +229,13 @@ fn traces_without_steps_are_not_told_of_steps() {
     let found = program.findings();
     let said = text(&found.findings);
     assert!(said.contains("SL004 aten::item waits for the GPU 3 times\n") && !said.contains("a step"), "{said}");
+    let mut waits = Program::new();
+    waits.op("aten::mm", |p| p.work(100));
+    waits.python("threading.py(1115): Thread.join", |p| p.work(900));
+    let of = waits.of("SL039");
+    let title = &of[0].title;
+    assert!(title.starts_with("the program waits ") && title.ends_with(" % of the time for a thread"), "{title}");
+    assert!(!of[0].rule.advice.contains("step"), "{}", of[0].rule.advice);
 }
 
 /// One step is not each step, and what waits outside of steps waits in none.

@@ -1,6 +1,7 @@
 //! Which steps a command looks at, and in which window.
 
 use crate::support::{for_each_trace, read, read_mini};
+use stackline_analyze::after_steps::AfterSteps;
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::diff::{self, Change, ChangeTable, Measure, Profile, compare};
 use stackline_analyze::findings::{Options, find};
@@ -111,6 +112,31 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
     assert_eq!(StartUp::of(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
     assert_eq!(StartUp::of(&slow), None);
+}
+
+#[test]
+fn what_comes_after_the_last_step_is_told_with_its_place() {
+    let steps = || [step(0, 0, 1000), step(1, 1000, 1000), step(2, 2000, 1000)];
+    let after = |events: &[&str]| AfterSteps::of(&trace(steps().into_iter().chain(events.iter().map(|&e| e.into()))));
+    let told = |events: &[&str]| after(events).map(|after| after.to_string());
+    let evaluate = "1/1  python_function  train.py(30): _evaluate  3100+4000";
+    let tail = |text: &str| Some(text.to_owned());
+    assert_eq!(told(&[evaluate]), tail("4100 µs, mostly in train.py:30 in _evaluate"));
+    // Without stacks the calls are named, by all of their time.
+    let calls = ["1/1 cpu_op aten::mm 3000+900", "1/1 cpu_op aten::add 3900+900", "1/1 cpu_op aten::mm 4800+900"];
+    assert_eq!(told(&calls), tail("2700 µs, mostly in aten::mm"));
+    // What is within a call is a part of it, and no place has most of many.
+    let mixed = ["1/1 cpu_op aten::a 3000+900", "1/1 cpu_op aten::b 3900+900", "1/1 cpu_op aten::c 4800+900"];
+    assert_eq!(told(&mixed), tail("2700 µs"));
+    // No more than a step, a profiler that ends, another thread, and work of the steps are no time after them.
+    assert_eq!(told(&["1/1 cpu_op aten::mm 3000+900"]), None);
+    assert_eq!(told(&["1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000"]), None);
+    assert_eq!(told(&["1/2 cpu_op aten::mm 3000+9000"]), None);
+    assert_eq!(
+        told(&["gpu0/7 kernel gemm 2500+9000 correlation=1", "1/1 cuda_runtime cudaLaunchKernel 2400+5 correlation=1"]),
+        None
+    );
+    assert_eq!(after(&[]), None);
 }
 
 /// Each third step evaluates, the first one, too: it is no warm-up. Where such steps come at once after it only, all of them are.

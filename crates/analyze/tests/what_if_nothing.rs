@@ -38,6 +38,35 @@ fn times_one_gains_exactly_nothing_anywhere() {
     println!("{} edits, {} of them where clocks disagree", done.get(), with_other_clocks.get());
 }
 
+/// Findings name functions by the line that ran, and traces name frames by their first line.
+#[test]
+fn a_function_may_be_named_without_file_and_line() {
+    let trace = read(
+        mini(
+            "10/10  python_function  train.py(1): main      0+1000
+             10/10  cpu_op           aten::mm               0+100
+             10/10  python_function  data.py(5): augment    100+200
+             10/10  python_function  data.py(20): A.load    300+100
+             10/10  python_function  files.py(8): B.load    400+100
+             10/10  cpu_op           aten::mm               900+100",
+        )
+        .json(),
+    );
+    let gain = |selector: &str| predict(&trace, &format!("remove frame:{selector}")).map(|found| found.gain.ns);
+    let augment = gain("data.py(5): augment");
+    assert!(augment.as_ref().is_ok_and(|&ns| ns > 0), "{augment:?}");
+    for name in ["augment", "data.py: augment", "data.py:7 in augment"] {
+        assert_eq!(gain(name), augment, "{name}");
+    }
+    assert_eq!(gain("A.load"), gain("data.py(20): A.load"));
+    let refused = |selector: &str| gain(selector).unwrap_err().to_string();
+    let several =
+        "nothing in the trace is frame:load; nearest: 'frame:data.py(20): A.load', 'frame:files.py(8): B.load'";
+    assert!(refused("load").starts_with(several), "{}", refused("load"));
+    assert!(refused("agument").contains("'frame:data.py(5): augment'"), "{}", refused("agument"));
+    assert!(refused("other.py:7 in augment").contains("'frame:data.py(5): augment'"));
+}
+
 /// Launches and kernels; those of the second stream start `early` µs before their call.
 fn two_streams(early: i64) -> MiniTrace {
     let mut t = mini("10/10  cpu_op  aten::mm  0+200");

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};
-use stackline_model::{CallFrameKind, CallMetric, CallStats, CallTree};
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Record, Stats, Thread};
+use stackline_model::{CallFrameKind, CallMetric, CallStats, CallStepEnds, CallTree};
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Record, Stats, StepEnds, Thread};
 use stackline_testkit::recording::{Config, streams};
 
 fn tree(files: &[(String, Vec<u8>)]) -> CallTree {
@@ -67,6 +67,18 @@ fn a_process_that_left_by_os_exit_is_said_to_have() {
     let problem = left.report.problems.iter().find(|problem| problem.code == "os_exit").unwrap();
     assert_eq!(problem.example, "7-0.slr: ended by os._exit(-3)");
     assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
+}
+
+#[test]
+fn the_last_ends_of_steps_count() {
+    let mut chunk = ChunkWriter::new();
+    let ends = |count, last_ns| Record::StepEnds(StepEnds { count, first_ns: 3, last_ns });
+    for record in [Record::Process(Box::default()), ends(1, 3), ends(9, 70), Record::End { at_ns: 80 }] {
+        chunk.push(&record).unwrap();
+    }
+    let tree = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
+    assert_eq!(tree.processes[0].step_ends, Some(CallStepEnds { count: 9, first_ns: 3, last_ns: 70 }));
+    assert!(tree.report.is_clean(), "{:?}", tree.report);
 }
 
 #[test]

@@ -56,7 +56,8 @@ pub mod words;
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
 pub use call_tree::{
     CONTENT, CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess,
-    CallRole, CallSource, CallStats, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
+    CallRole, CallSource, CallStats, CallStepEnds, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
+    OverheadFraction,
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};

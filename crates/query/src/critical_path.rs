@@ -21,6 +21,9 @@ pub(crate) struct CriticalPath<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub(crate) start_up: Option<StartUpTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    pub(crate) after_steps: Option<AfterStepsTime>,
 }
 
 /// The path by the exact method, or why there is none.
@@ -92,6 +95,14 @@ impl<'a> LargeCallShare<'a> {
 pub(crate) struct StartUpTime {
     pub(crate) before_ns: i64,
     pub(crate) imports_ns: Option<i64>,
+}
+
+/// Time after the last step, in ns, and where most of it is spent.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(crate) struct AfterStepsTime {
+    pub(crate) after_ns: i64,
+    pub(crate) mostly: Option<String>,
 }
 
 /// What documents say of HTA's path, under the keys that they always had.

@@ -1,8 +1,9 @@
 //! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
 
-use crate::critical_path::{CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
+use crate::critical_path::{AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stackline_analyze::after_steps::AfterSteps;
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_analyze::large_calls::{LargeCall, large_calls};
@@ -157,6 +158,7 @@ impl PathOfTrace {
         let looked = Looked::or_inferred(trace, scope);
         let Looked { choice, notes, .. } = &looked;
         let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
+        let after = AfterSteps::of(trace).filter(|_| *scope == Scope::default());
         let of = match choice {
             WindowChoice::Whole => String::new(),
             choice => format!(" of {}", choice.in_words()),
@@ -174,14 +176,16 @@ impl PathOfTrace {
         let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
         let marks = marks.into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
+        let start = start.into_iter().chain(after.as_ref().map(|after| ("After the last step", after.to_string())));
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
-        let told = start.into_iter().chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
+        let told = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
             Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
         };
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
-        let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up };
+        let after_steps = after.map(|AfterSteps { after_ns, mostly }| AfterStepsTime { after_ns, mostly });
+        let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up, after_steps };
         // All keys are texts: there is no error.
         let json = serde_json::to_value(&document).unwrap_or_default();
         Self { json, of, is_of_inferred_steps: looked.are_inferred(), sentence, told }

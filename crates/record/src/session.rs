@@ -327,6 +327,7 @@ impl Session {
         let is_taken = stream.update(&self.process, &self.window, &sources, last);
         stream.usage(load, dlmonitor::cost());
         stream.overhead(self.window.overhead());
+        stream.step_ends(self.window.step_ends());
         if let Some(error) = stream.error().filter(|_| !last) {
             self.complain(&error.to_string(), "the program goes on, and the recorder tries again");
         }

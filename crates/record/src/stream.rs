@@ -6,6 +6,7 @@
 
 mod replaced;
 mod singles;
+mod steps;
 
 use crate::events::{Call, CallName, Inbox, Touch};
 use crate::folding::Examples;
@@ -16,7 +17,7 @@ use crate::stream_file::StreamFile;
 use crate::tensors;
 use crate::window::{Change, Window};
 use dlmonitor::clock;
-use stackline_recording::{ChunkWriter, Cost, HEADER, Overhead, Processors, Record, Source};
+use stackline_recording::{ChunkWriter, Cost, HEADER, Overhead, Processors, Record, Source, StepEnds};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,7 @@ pub(crate) struct Stream {
     processors: Option<Processors>,
     cost: Option<Cost>,
     overhead: Option<Overhead>,
+    step_ends: Option<StepEnds>,
     /// What was left out, by name, as it was written last.
     lost: BTreeMap<&'static str, u64>,
     /// Bytes of single calls that may be written.
@@ -146,6 +148,7 @@ impl Stream {
             processors: None,
             cost: None,
             overhead: None,
+            step_ends: None,
             lost: BTreeMap::new(),
             calls_left,
             calls_cut: 0,
@@ -296,17 +299,6 @@ impl Stream {
             self.push(&Record::Cost(cost));
         }
         self.send();
-    }
-
-    /// Says what overhead was measured.
-    pub(crate) fn overhead(&mut self, overhead: Option<Overhead>) {
-        if let Some(overhead) = overhead.filter(|overhead| self.overhead.as_ref() != Some(overhead))
-            && !self.output.is_blocked()
-        {
-            self.overhead = Some(overhead);
-            self.push(&Record::Overhead(overhead));
-            self.send();
-        }
     }
 
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {

@@ -3,7 +3,7 @@
 use crate::overhead::{self, Overhead};
 use crate::tree::NodeId;
 use dlmonitor::clock;
-use stackline_recording::OPTIMIZER_STEP;
+use stackline_recording::{OPTIMIZER_STEP, StepEnds};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -96,6 +96,8 @@ struct Past {
     changes: Vec<Change>,
     /// Steps that are left out to measure overhead.
     overhead: Option<Overhead>,
+    /// When steps ended.
+    ends: Option<StepEnds>,
     /// Whether operators are not reported, as this part of the program is not wanted.
     is_left_out: bool,
 }
@@ -108,6 +110,8 @@ pub(crate) struct Window {
     past: Mutex<Past>,
     /// Whether changes are kept for the stream, and all of the program is not wanted anyway.
     kept: bool,
+    /// Whether each call is kept with its times.
+    keeps_calls: bool,
     /// For how long operators were paused, and since when they are (0: they are not), in ticks.
     paused_before: AtomicU64,
     paused_since: AtomicU64,
@@ -128,6 +132,7 @@ impl Window {
             open: AtomicBool::new(open),
             past: Mutex::new(past),
             kept,
+            keeps_calls: keep,
             paused_before: AtomicU64::new(0),
             paused_since: AtomicU64::new(0),
         }
@@ -164,6 +169,9 @@ impl Window {
     ) {
         let mut past = self.past();
         past.step += 1;
+        let now_ns = nanos(elapsed).cast_unsigned();
+        let first_ns = past.ends.map_or(now_ns, |ends| ends.first_ns);
+        past.ends = Some(StepEnds { count: past.step, first_ns, last_ns: now_ns });
         let mark = (std::thread::current().id(), node);
         let overhead = past.overhead.as_mut().filter(|_| looks);
         let change = overhead.and_then(|overhead| overhead.step_ended(mark, nanos(elapsed)));
@@ -222,6 +230,12 @@ impl Window {
         self.past().overhead.as_ref()?.measured()
     }
 
+    /// When steps ended up to now; `None` where single calls say it, or only a part of the program is recorded.
+    pub(crate) fn step_ends(&self) -> Option<StepEnds> {
+        let is_told = !self.keeps_calls && self.wanted == Wanted::default();
+        self.past().ends.filter(|_| is_told)
+    }
+
     /// The changes from the `from`-th on.
     pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
         self.past().changes.get(from..).unwrap_or(&[]).to_vec()
@@ -247,7 +261,7 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, Window};
+    use super::{StepEnds, Wanted, Window};
     use crate::overhead::Change;
     use crate::tree::NodeId;
     use std::sync::{Barrier, Mutex};
@@ -275,6 +289,22 @@ mod tests {
         assert_eq!(paused(Wanted::default(), true, true), (0, None, false), "single calls are kept");
         assert_eq!(paused(Wanted::default(), false, false), (0, None, false), "nobody would end a pause");
         assert_eq!(paused(wanted(Some("..1000"), None, None, None).unwrap(), false, true), (0, None, false));
+    }
+
+    #[test]
+    fn first_and_last_end_of_steps_are_known_where_all_is_recorded_as_sums() {
+        let ends = |wanted: Wanted, keep| {
+            let window = Window::new(wanted, keep, 0);
+            assert_eq!(window.step_ends(), None);
+            for (second, node) in [(3, 1), (4, 1), (6, 2)] {
+                window.step_ended(Duration::from_secs(second), NodeId(node), true, drop);
+            }
+            window.step_ends()
+        };
+        let expected = StepEnds { count: 3, first_ns: 3_000_000_000, last_ns: 6_000_000_000 };
+        assert_eq!(ends(Wanted::default(), false), Some(expected));
+        assert_eq!(ends(Wanted::default(), true), None);
+        assert_eq!(ends(wanted(Some("1..2"), None, None, None).unwrap(), false), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use frame::{FrameKey, IDENTIFIER, NUMBER, OTHER_NAMES};
 pub use reader::{Damage, Reader};
 pub use record::{
     COUNTERS, CallDetail, Cost, Interval, LEAST_UNRECORDED_STEPS, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP,
-    Overhead, Process, Processors, Record, Role, Source, Thread,
+    Overhead, Process, Processors, Record, Role, Source, StepEnds, Thread,
 };
 pub use stats::Stats;
 pub use tensors::{TensorPart, TouchKind};

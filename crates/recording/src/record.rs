@@ -261,11 +261,13 @@ pub enum Record {
     /// Another program is about to take the place of this one in its process (`exec`); [`Record::End`] follows. Where that failed,
     /// both are cut off again.
     Replaced,
+    /// When steps of optimizers ended, where all of the program is recorded; a later one replaces it.
+    StepEnds(StepEnds),
 }
 
 impl Record {
     /// How many kinds of records there are; the numbers of those that this reader does not know begin here.
-    pub const KINDS: u32 = 33;
+    pub const KINDS: u32 = 34;
 
     /// Kinds that are written one by one in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
     pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];
@@ -316,6 +318,17 @@ pub struct Overhead {
     /// How much longer a recorded step takes, as a fraction of one without reports: the median of all comparisons and its 95 %
     /// interval. `None` if there were too few.
     pub fraction: Option<Interval>,
+}
+
+/// When steps of optimizers ended, on all threads of the process and with all optimizers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepEnds {
+    /// Steps that ended.
+    pub count: u64,
+    /// ns from the process's `start_ns` to the end of the first one,
+    pub first_ns: u64,
+    /// and of the last one.
+    pub last_ns: u64,
 }
 
 /// A value and how certain it is.

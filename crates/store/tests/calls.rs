@@ -1,6 +1,6 @@
 //! Calling context trees come back from their tables as they were.
 
-use stackline_model::{CallFrame, CallTree, Trace, TraceSet};
+use stackline_model::{CallFrame, CallStepEnds, CallTree, Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
 use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
@@ -39,6 +39,7 @@ fn sample() -> CallTree {
     let mut tree =
         stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
     tree.processes[0].lost.push(("tree_full".to_owned(), 3));
+    tree.processes[1].step_ends = Some(CallStepEnds { count: 40, first_ns: 5, last_ns: 900 });
     let texts = ["add<int>(int)", "add.cpp"].map(|text| tree.strings.intern(text));
     let native = tree.frames.iter_mut().find(|frame| matches!(frame, CallFrame::Native { .. })).unwrap();
     if let CallFrame::Native { function, file, line, inlined, .. } = native {

@@ -21,6 +21,12 @@ export type AccessBy = {
   readonly evidence: string;
 };
 
+/** Time after the last step, in ns, and where most of it is spent. */
+export type AfterStepsTime = {
+  readonly after_ns: number;
+  readonly mostly: string | null;
+};
+
 /** Segments and blocks of the caching allocator. */
 export type AllocatorDocument = {
   readonly schema: string;
@@ -220,6 +226,7 @@ export type CriticalPath = {
   readonly rank: number;
   readonly exact: ExactSummary;
   readonly start_up?: StartUpTime;
+  readonly after_steps?: AfterStepsTime;
 };
 
 /** Memory of a device over the calls; the values are in the columns. */

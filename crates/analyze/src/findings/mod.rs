@@ -42,7 +42,7 @@ pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
 pub use path::{files_of, files_of_calls, path_of};
 pub use place::{Place, place_of};
-pub(crate) use place::{Places, launch_of};
+pub(crate) use place::{PlaceKey, Places, launch_of};
 pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
 pub use ranks::{RankTimes, merge, ranges};
 pub use recording::{Gone, recorded_in};

@@ -376,7 +376,14 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
 pub(super) fn words_for(steps: usize, text: &str) -> String {
     const THE_ONE: &str = " in the one step looked at";
     match steps {
-        0 => text.replace(", a step", "").replace(" a step", "").replace(" in each step", ""),
+        0 => {
+            let text = text.replace(", a step", "").replace(" a step", "").replace(" in each step", "");
+            // Titles begin so.
+            match text.strip_prefix("steps wait ") {
+                Some(how) => format!("the program waits {how}"),
+                None => text,
+            }
+        }
         1 => text.replace(" times a step", &format!(" times{THE_ONE}")).replace(" in each step", THE_ONE),
         _ => text.to_owned(),
     }

@@ -7,8 +7,8 @@ use super::table::{Dangling, Table};
 use crate::problems;
 use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
-    CallSource, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
-    ReadReport, StrId,
+    CallSource, CallStats, CallStepEnds, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
+    OverheadFraction, ReadReport, StrId,
 };
 use stackline_recording::{
     COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
@@ -211,6 +211,9 @@ impl Stream {
             Record::TensorName { .. } | Record::Named { .. } | Record::Restart => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
             Record::Overhead(overhead) => known.overhead = Some(described_overhead(&overhead)),
+            Record::StepEnds(stackline_recording::StepEnds { count, first_ns, last_ns }) => {
+                known.step_ends = Some(CallStepEnds { count, first_ns, last_ns });
+            }
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }
@@ -411,5 +414,6 @@ fn described(process: &Process) -> CallProcess {
         sources: Vec::new(),
         lost: Vec::new(),
         overhead: None,
+        step_ends: None,
     }
 }

@@ -31,6 +31,19 @@ pub struct CallProcess {
     pub lost: Vec<(String, u64)>,
     /// Overhead of the recorder, if it was measured in the run.
     pub overhead: Option<CallOverhead>,
+    /// When its steps ended, if any did and the recorder says so.
+    pub step_ends: Option<CallStepEnds>,
+}
+
+/// When steps of optimizers ended, on all threads of a process and with all optimizers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallStepEnds {
+    /// Steps that ended.
+    pub count: u64,
+    /// ns from the begin of the recording to the end of the first one,
+    pub first_ns: u64,
+    /// and of the last one.
+    pub last_ns: u64,
 }
 
 /// Overhead of the recorder: how much longer steps take because they are recorded, measured by some steps that were not.

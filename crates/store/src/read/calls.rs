@@ -7,7 +7,7 @@ use arrow_array::Array;
 use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
     CallFrame, CallFrameId, CallFrameKind, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
-    CallSource, CallStats, CallThread, CallThreadId, CallTree, OverheadFraction, StrId, StringTable,
+    CallSource, CallStats, CallStepEnds, CallThread, CallThreadId, CallTree, OverheadFraction, StrId, StringTable,
 };
 use std::path::Path;
 
@@ -176,6 +176,7 @@ fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
                 sources: Vec::new(),
                 lost: Vec::new(),
                 overhead: None,
+                step_ends: None,
             });
         }
         Ok(())
@@ -208,7 +209,21 @@ fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    overheads(processes, files)
+    overheads(processes, files)?;
+    step_ends(processes, files)
+}
+
+fn step_ends(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Error> {
+    files.read("call_step_ends", &["process", "count", "first_ns", "last_ns"], |file, batch| {
+        let (process, count) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt64Type>(1)?);
+        let (first, last) = (batch.values::<UInt64Type>(2)?, batch.values::<UInt64Type>(3)?);
+        for (row, &process) in process.iter().enumerate() {
+            let process = processes.get_mut(process as usize);
+            let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
+            process.step_ends = Some(CallStepEnds { count: count[row], first_ns: first[row], last_ns: last[row] });
+        }
+        Ok(())
+    })
 }
 
 fn overheads(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Error> {

@@ -241,5 +241,13 @@ fn sources(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
         times("median_ppm", |at| fraction(at).median_ppm),
         times("high_ppm", |at| fraction(at).high_ppm),
     ];
-    files.put("call_overheads", overheads.len(), &columns)
+    files.put("call_overheads", overheads.len(), &columns)?;
+    let ends: Vec<_> = each().filter_map(|(process, at)| Some((at, process.step_ends?))).collect();
+    let columns = [
+        rows("process", |at| ends[at].0),
+        numbers64("count", |at| Some(ends[at].1.count)),
+        numbers64("first_ns", |at| Some(ends[at].1.first_ns)),
+        numbers64("last_ns", |at| Some(ends[at].1.last_ns)),
+    ];
+    files.put("call_step_ends", ends.len(), &columns)
 }

@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "steps wait for a thread, a process, a lock, a file or the network",
     why: "Nothing is computed and nothing launched until the other one is ready.",
-    advice: "Let the other one work beside the next steps, and ask for its result later: keep the future and wait for the one before; \
-             a queue with a bound instead of join(); no network in steps.",
+    advice: "Let the other one work beside what comes next, and ask for its result later: keep the future and wait for the one before; \
+             a queue with a bound instead of join().",
     example: (
         "writer.submit(save, values).result()",
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",

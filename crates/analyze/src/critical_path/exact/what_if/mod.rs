@@ -9,6 +9,7 @@ mod capacity;
 mod clocks;
 mod edit;
 mod effects;
+mod functions;
 mod host_time;
 mod index;
 mod lags;

@@ -54,7 +54,14 @@ pub(super) fn select(
             // A name that is all of some name of the trace means that one, though it may be part of others or hold a `*`.
             let whole = selector.whole_name().filter(|(_, name)| exact.trace.strings.iter().any(|s| s == *name));
             let whole = whole.map(|(whole, _)| named(exact, index, (*what, &whole), stop));
-            whole.filter(|found| found.count > 0).unwrap_or_else(|| named(exact, index, (*what, pattern), stop))
+            let found = whole.filter(|found| found.count > 0);
+            let found = found.unwrap_or_else(|| named(exact, index, (*what, pattern), stop));
+            // The plain name of a function means its frame, if there is one alone.
+            let functions = if found.count == 0 { functions(exact, index, selector) } else { Vec::new() };
+            match functions[..] {
+                [only] => named(exact, index, (*what, &Pattern::exactly(only)), stop),
+                _ => found,
+            }
         }
         Target::Stream(pattern) => of_stream(exact, index, pattern),
         Target::Categories(categories) => of_categories(exact, categories, stop),
@@ -67,6 +74,14 @@ pub(super) fn select(
     }
     selected.gpu.sort_unstable();
     Ok(selected)
+}
+
+/// Names of the frames of a function that a selector of frames names plainly.
+fn functions<'a>(exact: &'a Exact<'_>, index: &Index, selector: &Selector) -> Vec<&'a str> {
+    let Some(function) = selector.function() else { return Vec::new() };
+    let found = names(exact, |name| function.is(name)).into_iter();
+    let is_frame = |id: StrId| index.named(id).iter().any(|&e| is_wanted(exact, e, What::Frame));
+    found.filter(|(id, _)| is_frame(*id)).map(|(_, name)| name).collect()
 }
 
 /// What a pattern means.
@@ -335,7 +350,14 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             let all = names(exact, |_| true).into_iter().filter(|(id, _)| occurs(*id));
             let shown =
                 all.map(|(_, name)| if *what == What::Module { module_name(name).unwrap_or(name) } else { name });
-            let near = nearest(shown, pattern.text());
+            let mut near = nearest(shown, pattern.text());
+            if *what == What::Frame {
+                // Those of the function come first, and all as they can be typed.
+                let functions = functions(exact, index, selector);
+                near.retain(|name| !functions.contains(&name.as_str()));
+                let all = functions.into_iter().map(str::to_owned).chain(near);
+                near = all.map(|name| format!("frame:{name}")).collect();
+            }
             as_other_kinds(exact, index, (*what, pattern)).into_iter().chain(near).take(OFFERED).collect()
         }
     }

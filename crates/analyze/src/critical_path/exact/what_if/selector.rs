@@ -1,6 +1,7 @@
 //! Which parts of a trace an edit is about, as text: `WHAT:PATTERN`.
 
 use super::super::category::Category;
+use super::functions::Function;
 use super::listed::{self, Listed};
 use crate::critical_path::CriticalPathError;
 use regex_lite::Regex;
@@ -156,9 +157,19 @@ impl Selector {
         }
     }
 
+    /// The function that a selector of frames names; none for patterns.
+    pub(super) fn function(&self) -> Option<Function<'_>> {
+        match &self.target {
+            Target::Names(What::Frame, Pattern::Glob(text)) if !text.contains(['*', '?']) => {
+                Some(Function::parse(text))
+            }
+            _ => None,
+        }
+    }
+
     /// The selector of exactly this name.
     pub(super) fn exactly(kind: &str, what: What, name: &str) -> Self {
-        Self { text: format!("{kind}:{name}"), target: Target::Names(what, Pattern::Glob(escaped(name))) }
+        Self { text: format!("{kind}:{name}"), target: Target::Names(what, Pattern::exactly(name)) }
     }
 }
 
@@ -215,6 +226,11 @@ fn escaped(text: &str) -> String {
 }
 
 impl Pattern {
+    /// The pattern of exactly this name.
+    pub(super) fn exactly(name: &str) -> Self {
+        Self::Glob(escaped(name))
+    }
+
     /// Reads a glob, or a regular expression behind `~`.
     ///
     /// # Errors

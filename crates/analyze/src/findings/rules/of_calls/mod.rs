@@ -4,6 +4,7 @@
 //! be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`, section 4.3, judges so, too). Each sample
 //! counts for one finding alone: the outermost frame that a rule knows has it.
 
+mod after_loop;
 mod busy;
 mod copies;
 mod draft;
@@ -311,6 +312,7 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
 fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
     let mut notes = vec![looked_at(called, rank)];
     notes.extend(left_out(called));
+    notes.extend(maybe_after(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
         notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
     }
@@ -347,7 +349,7 @@ fn left_out(called: &Called<'_>) -> Vec<String> {
             outside,
             "what is outside of the loop",
             "is",
-            "; lines of its function before the first that runs operators or waits in each step count as set-up",
+            "; lines of its function before the first that runs operators or waits in each step count as set-up, and those after the last that runs in each step as what follows the loop",
         ),
         (
             called.first_batches_ns,
@@ -361,6 +363,25 @@ fn left_out(called: &Called<'_>) -> Vec<String> {
         format!("{what}, {} of that thread, {is} left out{more}", duration(draft::signed(ns)))
     })
     .collect()
+}
+
+/// Lines behind the loop's last one that take at least so much of a step are named, in percent.
+const MAYBE_AFTER_PERCENT: f64 = 10.0;
+
+/// That steps may hold what runs after the loop, if it is much.
+fn maybe_after(called: &Called<'_>) -> Option<String> {
+    let lines = &called.steps.maybe_after;
+    let is_it = steps::below(called.tree, |node| lines.contains(&node));
+    let of_node = |node: usize| if called.steps.inside[node] { called.thread.own[node].ns } else { 0 };
+    let all = (0..is_it.len()).filter(|&node| is_it[node]).fold(0_u64, |sum, node| sum.saturating_add(of_node(node)));
+    let first = lines.iter().find(|_| called.percent(all) >= MAYBE_AFTER_PERCENT && called.steps.count > 0)?;
+    let place = called.place(called.tree.nodes.frame.get(first.index()).copied()?);
+    let and = if lines.len() > 1 { " and the lines below it" } else { "" };
+    Some(format!(
+        "{}{and} may run after the loop: {} of a step, as far as counts of calls tell (stackline record --mode trace tells it apart)",
+        place.text(),
+        duration(called.per_step(all))
+    ))
 }
 
 fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {

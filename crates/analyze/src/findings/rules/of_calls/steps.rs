@@ -3,6 +3,7 @@
 //! A tree of calls has no times of day, so that set-up and steps are told apart by counts: a line of a loop of `n` steps calls something `n`
 //! times.
 
+use super::after_loop::{AfterLoop, Ends};
 use super::thread::{Thread, inclusive, upwards};
 use crate::calls::IMPORT;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
@@ -24,6 +25,8 @@ pub(super) struct Steps {
     pub(super) marks: Option<String>,
     /// The function whose lines are the loop: its name and file.
     pub(super) function: Option<(StrId, StrId)>,
+    /// Lines behind the loop's last one that may be after it.
+    pub(super) maybe_after: Vec<CallNodeId>,
     /// By node, whether it is looked at: of the loop, and no import or compilation, which are done once.
     pub(super) inside: Vec<bool>,
     /// By node, whether it is an import or a compilation, or below one.
@@ -37,7 +40,7 @@ impl Steps {
         let most = marks.iter().map(|mark| mark.calls).max().unwrap_or(0);
         let is_of_steps = |mark: &&Mark| mark.calls > 1 && mark.calls.saturating_mul(LEAST_PART) >= most;
         let mark = marks.iter().filter(is_of_steps).min_by_key(|mark| mark.calls);
-        let of_loop = mark.and_then(|mark| Loop::around(tree, children, thread, mark));
+        let of_loop = mark.and_then(|mark| Loop::around(tree, children, thread, mark, &is_once));
         let mark = mark.filter(|_| of_loop.is_some());
         let inside = match &of_loop {
             Some(of_loop) => below(tree, |node| of_loop.lines.binary_search(&node).is_ok()),
@@ -46,7 +49,8 @@ impl Steps {
         Self {
             count: mark.map_or(0, |mark| usize::try_from(thread.recorded(mark.calls)).unwrap_or(usize::MAX)),
             marks: mark.map(|mark| mark.name.clone()),
-            function: of_loop.map(|of_loop| of_loop.function),
+            function: of_loop.as_ref().map(|of_loop| of_loop.function),
+            maybe_after: of_loop.map_or_else(Vec::new, |of_loop| of_loop.maybe_after),
             inside: inside.iter().zip(&is_once).map(|(&inside, &once)| inside && !once).collect(),
             is_once,
         }
@@ -187,31 +191,39 @@ pub(super) fn with_steps_as_one(tree: &CallTree) -> Option<CallTree> {
 struct Loop {
     function: (StrId, StrId),
     lines: Vec<CallNodeId>,
+    /// Those of the lines that may be after the loop.
+    maybe_after: Vec<CallNodeId>,
 }
 
 impl Loop {
     /// The outermost function above a mark of which several lines are called again in each step, or else the one that holds the mark.
-    fn around(tree: &CallTree, children: &CallChildren, thread: &Thread, mark: &Mark) -> Option<Self> {
-        let again = Again::of(tree, thread, mark);
+    fn around(
+        tree: &CallTree,
+        children: &CallChildren,
+        thread: &Thread,
+        mark: &Mark,
+        is_once: &[bool],
+    ) -> Option<Self> {
+        let again = Again::of(tree, thread, mark, is_once);
         let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
         let path = tree.path(*most);
         let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
         let functions: Vec<CallNodeId> = path.into_iter().filter(|&node| is_loops(node)).collect();
         // What a set-up calls may be called a multiple of times by chance.
         let has_several = |is_called: &[bool]| {
-            let found = |&node: &CallNodeId| Self::lines_of(tree, children, node, &again, is_called);
+            let found = |&node: &CallNodeId| Self::lines_of((tree, children, thread), node, &again, is_called);
             functions.iter().filter_map(found).find(|(_, lines)| *lines > 1)
         };
         let several = has_several(&again.once).or_else(|| has_several(&again.steps));
-        let innermost = || Self::lines_of(tree, children, *functions.last()?, &again, &again.steps);
+        let innermost = || Self::lines_of((tree, children, thread), *functions.last()?, &again, &again.steps);
         several.or_else(innermost).map(|(found, _)| found)
     }
 
     /// The lines of a node's function, and how many of them call something in each step. Where others call something once, the function
-    /// holds the loop, and not just what it does: lines before the first that is called again are its set-up.
+    /// holds the loop, and not just what it does: lines before the first that is called again are its set-up, and those after the last may be
+    /// after the loop.
     fn lines_of(
-        tree: &CallTree,
-        children: &CallChildren,
+        (tree, children, thread): (&CallTree, &CallChildren, &Thread),
         node: CallNodeId,
         again: &Again,
         is_called: &[bool],
@@ -229,10 +241,14 @@ impl Loop {
         let waits = lines.iter().filter(|(line, at)| again.waits[at.index()] && Some(*line) > last);
         let first = waits.map(|(line, _)| *line).chain(first).min().filter(|_| first.is_some());
         let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
+        let mut lines: Vec<(u32, CallNodeId)> =
+            lines.into_iter().filter(|&(line, _)| line == 0 || line >= first).collect();
+        let AfterLoop { left_out, unknown } = AfterLoop::find((tree, thread), &lines, again);
+        lines.retain(|(_, at)| !left_out.contains(at));
         let called: BTreeSet<u32> =
             lines.iter().filter(|(_, at)| is_called[at.index()]).map(|(line, _)| *line).collect();
-        let lines = lines.into_iter().filter(|&(line, _)| line == 0 || line >= first).map(|(_, at)| at).collect();
-        Some((Self { function, lines }, called.len()))
+        let lines = lines.into_iter().map(|(_, at)| at).collect();
+        Some((Self { function, lines, maybe_after: unknown }, called.len()))
     }
 }
 
@@ -244,48 +260,81 @@ fn python(tree: &CallTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
     }
 }
 
-/// By node, whether it or anything that it calls
-struct Again {
-    /// is called as often as there are steps,
-    once: Vec<bool>,
+/// By node, what it and all that it calls have of
+pub(super) struct Again {
+    /// calls as often as there are steps,
+    pub(super) once: Vec<bool>,
     /// or a multiple of that,
     steps: Vec<bool>,
-    /// or is called at all, as far as calls are counted.
+    /// or any calls, as far as they are counted;
     any: Vec<bool>,
-    /// Whether it or anything that it calls waits again and again.
-    waits: Vec<bool>,
+    /// waits again and again;
+    pub(super) waits: Vec<bool>,
+    /// marks of steps, of whatever optimizer;
+    pub(super) marks: Vec<bool>,
+    /// how many calls,
+    pub(super) calls: Vec<u64>,
+    /// and how many of them where calls are an exact multiple of steps;
+    pub(super) of_each: Vec<u64>,
+    /// and time, in ns, without imports and compilations.
+    pub(super) time: Vec<u64>,
+    /// What the recorder saw of ends of steps.
+    pub(super) ends: Option<Ends>,
 }
 
 /// A node of which so many waits a step were seen waits in each: samples miss some.
 const LEAST_WAITS: f64 = 0.5;
 /// Samples of one long wait get ever longer: none that takes so many times as long as they do in the mean is of waits in steps.
 const LONG_WAIT: f64 = 4.0;
+/// The recorder leaves out so many steps at a time, unless the program does something else meanwhile.
+const UNRECORDED_BLOCK: u64 = 4;
 
 impl Again {
     /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
-    fn of(tree: &CallTree, thread: &Thread, mark: &Mark) -> Self {
+    fn of(tree: &CallTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
         let recorded = thread.recorded(mark.calls);
-        let of_nodes = mark.nodes.iter().map(|node| thread.calls[node.index()]);
-        let mut counts: Vec<u64> = of_nodes.chain([mark.calls, recorded]).filter(|&count| count > 1).collect();
-        counts.sort_unstable();
-        counts.dedup();
-        let is_once = |calls: u64| counts.binary_search(&calls).is_ok();
+        let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
+        let counts = sorted(of_nodes().chain([mark.calls, recorded]));
+        // Spans are counted in all steps, and all else in the recorded ones.
+        let of_spans = sorted(of_nodes().chain([mark.calls]));
+        let is_exact = mark.nodes.len() == 1 && thread.overhead.unrecorded_steps.is_multiple_of(UNRECORDED_BLOCK);
+        let of_others = if is_exact { sorted([recorded].into_iter()) } else { counts.clone() };
         // A loader is asked once more at the end of each epoch.
         let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
-        let is_multiple = |calls: u64| calls > 0 && counts.iter().any(|&count| calls.is_multiple_of(count));
-        let sums_up = |is_it: &dyn Fn(CallNodeId, u64) -> bool| {
-            let calls = |node: CallNodeId| thread.calls[node.index()];
-            let found = tree.nodes.ids().map(|node| is_it(node, calls(node))).collect();
-            inclusive(tree, found, |any, below| *any |= below)
+        let is_multiple = |counts: &[u64], calls: u64| calls > 0 && counts.iter().any(|&c| calls.is_multiple_of(c));
+        let is_of_each = |node, calls: u64| {
+            let is_span = matches!(tree.frame(node), Some(CallFrame::Span { .. }));
+            is_multiple(if is_span { &of_spans } else { &of_others }, calls) || is_take(node, calls)
+        };
+        let calls = |node: CallNodeId| thread.calls[node.index()];
+        let any_below = |is_it: &dyn Fn(CallNodeId) -> bool| {
+            inclusive(tree, tree.nodes.ids().map(is_it).collect(), |any, below| *any |= below)
+        };
+        let sum_below = |value: &dyn Fn(CallNodeId) -> u64| {
+            let value = |node: CallNodeId| if is_once[node.index()] { 0 } else { value(node) };
+            inclusive(tree, tree.nodes.ids().map(value).collect(), |sum: &mut u64, below| {
+                *sum = sum.saturating_add(below);
+            })
         };
         let waits_again = |waits: &CallStats| {
             waits.count as f64 >= LEAST_WAITS * recorded.max(2) as f64 && waits.max as f64 <= LONG_WAIT * waits.mean()
         };
         Self {
-            waits: sums_up(&|node, _| thread.waits.get(&node).is_some_and(waits_again)),
-            once: sums_up(&|node, calls| is_once(calls) || is_take(node, calls)),
-            steps: sums_up(&|node, calls| is_multiple(calls) || is_take(node, calls)),
-            any: sums_up(&|_, calls| calls > 0),
+            waits: any_below(&|node| thread.waits.get(&node).is_some_and(waits_again)),
+            once: any_below(&|node| counts.binary_search(&calls(node)).is_ok() || is_take(node, calls(node))),
+            steps: any_below(&|node| is_multiple(&counts, calls(node)) || is_take(node, calls(node))),
+            any: any_below(&|node| calls(node) > 0),
+            marks: any_below(&|node| calls(node) > 1 && is_mark(tree, node)),
+            calls: sum_below(&calls),
+            of_each: sum_below(&|node| if is_of_each(node, calls(node)) { calls(node) } else { 0 }),
+            time: sum_below(&|node| thread.own[node.index()].ns),
+            ends: Ends::of(tree, thread),
         }
     }
+}
+
+/// Counts of steps in order, without those that say nothing.
+fn sorted(counts: impl Iterator<Item = u64>) -> Vec<u64> {
+    let counts: BTreeSet<u64> = counts.filter(|&count| count > 1).collect();
+    counts.into_iter().collect()
 }

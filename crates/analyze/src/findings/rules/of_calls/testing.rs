@@ -3,8 +3,8 @@
 use super::find_in_calls;
 use crate::findings::{Findings, Options, Others};
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallThread,
-    CallThreadId, CallTree, CallTreeBuilder, OverheadFraction,
+    CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallStepEnds,
+    CallThread, CallThreadId, CallTree, CallTreeBuilder, OverheadFraction,
 };
 use std::collections::BTreeMap;
 
@@ -41,6 +41,19 @@ impl Made {
         });
         let overhead = Some(CallOverhead { unrecorded_steps, fraction, ..CallOverhead::default() });
         let process = CallProcess { pid: 9, overhead, recorder: "1".to_owned(), ..CallProcess::default() };
+        self.process = self.builder.process(process);
+        self.threads.clear();
+    }
+
+    /// What follows is of a process whose steps ended then, and which was recorded for so long, in ns.
+    pub(super) fn step_ends(&mut self, ends: CallStepEnds, lasted_ns: u64) {
+        let process = CallProcess {
+            pid: 9,
+            lasted_ns: Some(lasted_ns),
+            step_ends: Some(ends),
+            recorder: "1".to_owned(),
+            ..CallProcess::default()
+        };
         self.process = self.builder.process(process);
         self.threads.clear();
     }
