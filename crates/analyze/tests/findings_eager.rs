@@ -161,3 +161,45 @@ fn constants_that_cost_the_gpus_time() {
     assert!(only.title.contains("29 % of the critical path"), "{}", text(&found));
     assert_eq!(masks(30).of("SL045"), [], "little");
 }
+
+/// Five steps that the optimizer ends, and what the program does before and after it in some of them.
+fn steps_of_optimizer(before: impl Fn(&mut Program, usize), after: impl Fn(&mut Program, usize)) -> Program {
+    let mut program = Program::new();
+    for at in 0..5 {
+        program.python("train.py(10): step", |p| {
+            p.op("aten::mm", |p| p.work(1000));
+            before(p, at);
+            p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.work(50)));
+            after(p, at);
+        });
+    }
+    program
+}
+
+/// The first step has nothing of what follows the optimizer, the last one ends before it.
+#[test]
+fn constants_built_after_the_optimizer() {
+    let mask = |p: &mut Program| {
+        p.python("model.py(30): causal_mask", |p| {
+            for name in ["aten::ones", "aten::triu"] {
+                p.op_with(name, json!({"Input Dims": [[512, 512]]}), |p| p.work(200));
+            }
+        });
+    };
+    let after = steps_of_optimizer(|_, _| (), |p, _| mask(p)).of("SL045");
+    assert_eq!(after.len(), 1, "{}", text(&after));
+    assert_eq!(after[0].place.text(), "model.py:30 in causal_mask", "{}", text(&after));
+    // The first step has the second half alone.
+    let both = steps_of_optimizer(|p, _| mask(p), |p, _| mask(p)).of("SL045");
+    assert_eq!(both.len(), 1, "{}", text(&both));
+    let in_some = steps_of_optimizer(
+        |_, _| (),
+        |p, at| {
+            if at != 1 {
+                mask(p)
+            }
+        },
+    )
+    .of("SL045");
+    assert_eq!(in_some, [], "not in the step between");
+}

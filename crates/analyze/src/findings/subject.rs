@@ -351,6 +351,14 @@ impl<'a> Subject<'a> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
+    /// Whether these are all steps of the window. The first or the last one may lack: where an optimizer's call ends each step, what the
+    /// program does after it lies in the next step, and the first step has none of it.
+    pub fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+        let is_all_but_one = steps.len() >= 2 && steps.len() + 1 == self.steps() && last - first + 1 == steps.len();
+        steps.len() >= self.steps() || is_all_but_one
+    }
+
     /// Events by name, most time first.
     pub fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
         let trace = self.trace();
