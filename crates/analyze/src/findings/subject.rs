@@ -90,6 +90,11 @@ impl Ground<'_> {
         self.exact.recording()
     }
 
+    /// The critical path through the window.
+    pub(super) fn path(&self) -> &ExactPath {
+        self.path.get_or_init(|| self.exact.path_of(self.window))
+    }
+
     /// What the recording of operators cost; none if that is not known.
     pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::of(self.exact.trace(), self.recording())).as_ref()
@@ -167,7 +172,7 @@ impl<'a> Subject<'a> {
 
     /// The critical path through the window.
     pub fn path(&self) -> &'a ExactPath {
-        self.ground.path.get_or_init(|| self.ground.exact.path_of(self.ground.window))
+        self.ground.path()
     }
 
     /// Time on the path by event, in ns.
