@@ -167,7 +167,9 @@ fn steps_of_optimizer(before: impl Fn(&mut Program, usize), after: impl Fn(&mut 
     let mut program = Program::new();
     for at in 0..5 {
         program.python("train.py(10): step", |p| {
-            p.op("aten::mm", |p| p.work(1000));
+            for name in ["aten::linear", "aten::relu", "aten::addmm", "aten::mean"] {
+                p.op(name, |p| p.work(250));
+            }
             before(p, at);
             p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.work(50)));
             after(p, at);
@@ -186,7 +188,9 @@ fn constants_built_after_the_optimizer() {
             }
         });
     };
-    let after = steps_of_optimizer(|_, _| (), |p, _| mask(p)).of("SL045");
+    let after = steps_of_optimizer(|_, _| (), |p, _| mask(p));
+    assert_eq!(after.findings().steps, 5, "the first one, too");
+    let after = after.of("SL045");
     assert_eq!(after.len(), 1, "{}", text(&after));
     assert_eq!(after[0].place.text(), "model.py:30 in causal_mask", "{}", text(&after));
     // The first step has the second half alone.
@@ -196,7 +200,7 @@ fn constants_built_after_the_optimizer() {
         |_, _| (),
         |p, at| {
             if at != 1 {
-                mask(p)
+                mask(p);
             }
         },
     )
