@@ -201,6 +201,8 @@ fn a_standstill_is_named() {
         "{told}"
     );
     assert!(told.ends_with("; --steps 6..9 selects steps without a gap"), "{told}");
+    let longest = |found: &Findings| found.uncovered.groups.iter().find_map(|group| group.longest_gap_ns);
+    assert!(longest(&with).is_some_and(|ns| (10_000_000_000..10_001_000_000).contains(&ns)), "{:?}", with.uncovered);
     assert!(codes(&without).contains(&"SL002".to_owned()), "{}", text(&without.findings));
     assert!(codes(&with).contains(&"SL002".to_owned()), "{}", text(&with.findings));
 }
