@@ -15,6 +15,8 @@ const LEAST: usize = 3;
 const LEAST_PERCENT: i64 = 20;
 /// Where there are steps, spans may be one in so many of them.
 const MOST_FEWER: usize = 2;
+/// The category that PyTorch gave operators and spans of programs alike in 2021.
+const OLD_OPERATORS: &str = "Operator";
 
 /// Spans of a thread that are named by a number that grows, such as `request 0`, `request 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,11 @@ impl NumberedSpans {
     fn of_loop(trace: &Trace, prefix: &str, mut spans: Vec<(i64, EventId)>) -> Option<(i64, Self)> {
         let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
         spans.sort_by_key(|&(_, event)| at(event));
+        // Names of operators may end with a number, too: `MulBackward0`.
+        let grows = || spans.windows(2).all(|two| two[0].0 < two[1].0);
+        if spans.iter().any(|&(_, event)| trace.kind(event) == EventKind::Operator) && !grows() {
+            return None;
+        }
         let is_loop = spans.windows(2).all(|two| two[0].0 < two[1].0 && at(two[0].1).1 <= at(two[1].1).0);
         let mut lengths: Vec<i64> = spans.iter().map(|&(_, event)| at(event).1 - at(event).0).collect();
         lengths.sort_unstable();
@@ -122,7 +129,12 @@ fn numbered(name: &str) -> Option<(&str, i64)> {
 
 /// Whether a span is one that a program names, on a CPU thread.
 fn may_mark(trace: &Trace, event: EventId) -> bool {
-    matches!(trace.kind(event), EventKind::Annotation | EventKind::Other)
+    let is_named_by_program = match trace.kind(event) {
+        EventKind::Annotation | EventKind::Other => true,
+        EventKind::Operator => trace.category(event) == OLD_OPERATORS && !trace.name(event).contains("::"),
+        _ => false,
+    };
+    is_named_by_program
         && trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
         && trace.events.is_timed(event)
 }

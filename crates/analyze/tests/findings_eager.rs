@@ -220,3 +220,49 @@ fn gpu_work_that_was_not_recorded_is_not_little() {
     let told = "GPU times are incomplete (3 of 9 launches have no device record): rules that compare with them are not checked (";
     assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
 }
+
+/// Five steps that the optimizer ends, and what the program does before and after it in some of them.
+fn steps_of_optimizer(before: impl Fn(&mut Program, usize), after: impl Fn(&mut Program, usize)) -> Program {
+    let mut program = Program::new();
+    for at in 0..5 {
+        program.python("train.py(10): step", |p| {
+            for name in ["aten::linear", "aten::relu", "aten::addmm", "aten::mean"] {
+                p.op(name, |p| p.work(250));
+            }
+            before(p, at);
+            p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.work(50)));
+            after(p, at);
+        });
+    }
+    program
+}
+
+/// The first step has nothing of what follows the optimizer, the last one ends before it.
+#[test]
+fn constants_built_after_the_optimizer() {
+    let mask = |p: &mut Program| {
+        p.python("model.py(30): causal_mask", |p| {
+            for name in ["aten::ones", "aten::triu"] {
+                p.op_with(name, json!({"Input Dims": [[512, 512]]}), |p| p.work(200));
+            }
+        });
+    };
+    let after = steps_of_optimizer(|_, _| (), |p, _| mask(p));
+    assert_eq!(after.findings().steps, 5, "the first one, too");
+    let after = after.of("SL045");
+    assert_eq!(after.len(), 1, "{}", text(&after));
+    assert_eq!(after[0].place.text(), "model.py:30 in causal_mask", "{}", text(&after));
+    // The first step has the second half alone.
+    let both = steps_of_optimizer(|p, _| mask(p), |p, _| mask(p)).of("SL045");
+    assert_eq!(both.len(), 1, "{}", text(&both));
+    let in_some = steps_of_optimizer(
+        |_, _| (),
+        |p, at| {
+            if at != 1 {
+                mask(p);
+            }
+        },
+    )
+    .of("SL045");
+    assert_eq!(in_some, [], "not in the step between");
+}

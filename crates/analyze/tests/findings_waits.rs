@@ -5,7 +5,7 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
-use stackline_analyze::findings::Finding;
+use stackline_analyze::findings::{Finding, Findings};
 use std::collections::BTreeSet;
 
 const STEPS: usize = 40;
@@ -170,4 +170,39 @@ fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
     let found = find(&read(document.to_string()), &[]).findings;
     let wait = found.iter().find(|found| found.rule.code == "SL039").unwrap();
     assert_eq!(wait.place.text(), "train.py:12 in step");
+}
+
+/// One pause of many steps' time is named, and does not make what each step loses too little to be told.
+#[test]
+fn a_standstill_is_named() {
+    let paused = |pause_us: i64| {
+        let mut program = Program::new();
+        for number in 4..10 {
+            program.step(number, |p| {
+                p.python("nn.Module: RMSNorm_0", |p| {
+                    for name in ["pow", "mean", "add", "rsqrt", "mul"] {
+                        p.op(&format!("aten::{name}"), |p| p.kernel(name, 3));
+                    }
+                });
+            });
+            if number == 5 {
+                program.work(pause_us);
+            }
+        }
+        program.findings()
+    };
+    let note = |found: &Findings| found.notes.iter().find(|note| note.contains(" gap")).cloned();
+    let codes = |found: &Findings| found.findings.iter().map(|f| f.rule.code.clone()).collect::<Vec<_>>();
+    let (without, with) = (paused(10), paused(10_000_000));
+    assert_eq!(note(&without), None);
+    let told = note(&with).unwrap();
+    assert!(
+        told.starts_with("one gap of 10.00 s after step 5 is 100 % of the window, without recorded calls"),
+        "{told}"
+    );
+    assert!(told.ends_with("; --steps 6..9 selects steps without a gap"), "{told}");
+    let longest = |found: &Findings| found.uncovered.groups.iter().find_map(|group| group.longest_gap_ns);
+    assert!(longest(&with).is_some_and(|ns| (10_000_000_000..10_001_000_000).contains(&ns)), "{:?}", with.uncovered);
+    assert!(codes(&without).contains(&"SL002".to_owned()), "{}", text(&without.findings));
+    assert!(codes(&with).contains(&"SL002".to_owned()), "{}", text(&with.findings));
 }

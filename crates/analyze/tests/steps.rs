@@ -448,3 +448,20 @@ fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
     assert!(!note.contains("spans are named"), "epochs are no steps: {note}");
     assert_eq!(step_marks::note(&numbered_iterations("ProfilerStep#")), None, "they are marked");
 }
+
+/// The schema of 2021 has spans of the program among the operators, whose names may end with a number, too.
+#[test]
+fn numbered_spans_among_operators_are_offered() {
+    let spans = |category: &str, name: &dyn Fn(i64) -> String| {
+        let mut program = MiniTrace::new("");
+        for at in 0..6 {
+            program.add_at(1000 * at, &format!("1/1 {category} {} 0+990", name(at)));
+            program.add_at(1000 * at, &format!("1/1 {category} aten::mm 10+500\n1/1 {category} MulBackward0 600+300"));
+        }
+        step_marks::note(&read(program.json()))
+    };
+    let note = spans("Operator", &|at| format!("Epoch 0 batch {at}")).unwrap();
+    assert!(note.contains("--step-annotation '^Epoch 0 batch (\\d+)$'"), "{note}");
+    assert_eq!(spans("Operator", &|_| "MulBackward0".to_owned()), None, "numbers that do not grow");
+    assert_eq!(spans("cpu_op", &|at| format!("triton_poi_fused_{at}")), None, "operators");
+}

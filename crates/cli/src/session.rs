@@ -1,6 +1,7 @@
 //! What every command that reads traces does first: open them, pick the rank, check the steps.
 
 use crate::args::Common;
+use crate::commands::table_names::command_with;
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
 use crate::progress::Progress;
@@ -210,6 +211,9 @@ impl<'a> Session<'a> {
         let mut names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
         names.extend(on_demand.iter().filter(|name| !tables.iter().any(|t| t.name == **name)));
         if let Some(name) = wanted.iter().find(|w| !names.contains(&w.as_str())) {
+            if let Some(command) = command_with(name, &names) {
+                return Err(wrong_use(format!("no table {name:?} here: `stackline {command}` has it")));
+            }
             let near = did_you_mean(name, names.iter().copied());
             return Err(wrong_use(format!("no table {name:?} here{near} There are: {}", names.join(", "))));
         }

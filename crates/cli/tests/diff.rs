@@ -117,7 +117,7 @@ fn calls_that_change_in_every_step_are_no_noise() {
     let four = unsteady(&case, "four.json", (4, 2, false));
     let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("which cannot be told from noise: the change may be -"), "{shown}");
-    assert!(shown.contains("Operators: none of 4 changed beyond noise."), "{shown}");
+    assert!(shown.contains("Operators by self time: none of 4 changed beyond noise."), "{shown}");
     assert!(shown.contains("though their time is within noise: aten::softmax 1 → 4 a step."), "{shown}");
     assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
     let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);

@@ -213,6 +213,36 @@ fn optimizers_written_by_hand_are_recognized() {
     assert!(notes.contains("33.3 % of the peak, and gone after it. Update in place"), "{notes}");
 }
 
+/// At a peak within backward not all gradients are there: state of an optimizer written by hand tells the parameters, which several lines
+/// of `__init__` made. What is freed before the end is no parameter.
+#[test]
+fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
+    for is_kept in [true, false] {
+        let mut program = Program::default();
+        let line = |at: usize| [frame("net.py", 12 + at as u32 % 4, "__init__")];
+        let blocks: Vec<_> = sizes().enumerate().map(|(at, bytes)| program.make(bytes, &line(at))).collect();
+        let gradients = program.passes();
+        for line in [44, 45] {
+            program.set(1, &by_hand(line, "step"));
+        }
+        program.free(gradients);
+        program.make(8 * MIB, &forward(34, "train"));
+        let node = "torch::autograd::generated::AddmmBackward0::apply(int)";
+        sizes().take(3).for_each(|bytes| _ = program.make(bytes, &[frame("??", 0, node)]));
+        if !is_kept {
+            program.free(blocks);
+            program.make(KIB, &forward(33, "train"));
+        }
+        let parts = parts(&program.trace());
+        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|wanted| of(&parts, wanted));
+        assert_eq!(of_state, [set(); 2], "{parts:?}");
+        let expected = if is_kept { [set(), 0] } else { [0, set()] };
+        assert_eq!([of(&parts, Use::Parameters), of(&parts, Use::Other)], expected, "{parts:?}");
+        let parameters = parts.iter().find(|part| part.of == Use::Parameters);
+        assert!(parameters.is_none_or(|part| part.evidence == Evidence::EqualSizes), "{parts:?}");
+    }
+}
+
 /// Sets of which only that they are equal is known have a row each, by line.
 #[test]
 fn equal_sets_are_named_by_their_lines() {

@@ -25,6 +25,7 @@ mod recording;
 mod rule;
 pub mod rules;
 mod settings;
+mod standstill;
 mod startup;
 mod subject;
 mod tables;

@@ -90,6 +90,11 @@ impl Ground<'_> {
         self.exact.recording()
     }
 
+    /// The critical path through the window.
+    pub(super) fn path(&self) -> &ExactPath {
+        self.path.get_or_init(|| self.exact.path_of(self.window))
+    }
+
     /// What the recording of operators cost; none if that is not known.
     pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::of(self.exact.trace(), self.recording())).as_ref()
@@ -167,7 +172,7 @@ impl<'a> Subject<'a> {
 
     /// The critical path through the window.
     pub fn path(&self) -> &'a ExactPath {
-        self.ground.path.get_or_init(|| self.ground.exact.path_of(self.ground.window))
+        self.ground.path()
     }
 
     /// Time on the path by event, in ns.
@@ -349,6 +354,14 @@ impl<'a> Subject<'a> {
     /// The places in a list of steps of those in which events start.
     pub fn steps_with(&self, steps: &[Step], events: impl IntoIterator<Item = EventId>) -> BTreeSet<usize> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
+    }
+
+    /// Whether these are all steps of the window. The first or the last one may lack: where an optimizer's call ends each step, what the
+    /// program does after it lies in the next step, and the first step has none of it.
+    pub fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+        let is_all_but_one = steps.len() >= 2 && steps.len() + 1 == self.steps() && last - first + 1 == steps.len();
+        steps.len() >= self.steps() || is_all_but_one
     }
 
     /// Events by name, most time first.

@@ -23,6 +23,7 @@ mod overlay;
 mod record;
 mod report;
 mod report_for_agent;
+pub(crate) mod table_names;
 mod tables;
 mod view;
 mod what_if;

@@ -2,7 +2,7 @@
 //! parameters, and sets of which only that they are equal is known.
 
 use super::lifetimes::Lifetimes;
-use super::sets::{Classes, FEWEST_SIZES, Recognized, Sizes, large, of_line, sizes_of, take_any_type};
+use super::sets::{Classes, FEWEST_SIZES, Recognized, Sizes, large, of_line, parameters, sizes_of, take_any_type};
 use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
@@ -21,15 +21,23 @@ pub(super) fn of_program(
         true => alike(trace, classes, &left),
         false => of_sizes(trace, of_line(trace, &left), &recognized.sizes),
     };
-    let is_state = |of: &Use| matches!(of, Use::FirstMoments | Use::OptimizerState);
-    let has_state = recognized.uses.iter().any(|(_, of, _)| is_state(of));
-    let states = sets.iter().filter(|set| !has_state && is_state_by_hand(trace, lifetimes, set)).count();
-    let mut names = match states {
+    let has = |uses: &[Use]| recognized.uses.iter().any(|(_, of, _)| uses.contains(of));
+    let has_state = has(&[Use::FirstMoments, Use::OptimizerState]);
+    let is_state = |set: &&Vec<MemoryObjectId>| !has_state && is_state_by_hand(trace, lifetimes, set);
+    let states: Vec<&Vec<MemoryObjectId>> = sets.iter().filter(is_state).collect();
+    let mut names = match states.len() {
         0..=2 => vec![Use::SecondMoments, Use::FirstMoments],
-        _ => vec![Use::OptimizerState; states],
+        more => vec![Use::OptimizerState; more],
     };
-    let mut uses = Vec::new();
-    for set in sets {
+    let parameters = match has(&[Use::Parameters]) {
+        true => Vec::new(),
+        false => parameters_of_state(trace, lifetimes, classes, &states),
+    };
+    let taken: FxHashSet<MemoryObjectId> = parameters.iter().copied().collect();
+    let parameters = parameters.into_iter().map(|object| (object, Use::Parameters, Evidence::EqualSizes));
+    let mut uses: Vec<ObjectUse> = parameters.collect();
+    for mut set in sets {
+        set.retain(|object| !taken.contains(object));
         let (of, evidence) = if set.iter().all(|object| is_temporary_by_hand(lifetimes, *object)) {
             (Use::OptimizerTemporaries, Evidence::Lifetime)
         } else if !has_state && is_state_by_hand(trace, lifetimes, &set) {
@@ -54,6 +62,23 @@ fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[Memor
             && lifetimes.is_made_in_step(*object)
             && !lifetimes.is_temporary(*object)
     })
+}
+
+/// The parameters that state of an optimizer written by hand is of: one line or several made them before it, with its sizes, and they are
+/// in use to the end of the records.
+fn parameters_of_state(
+    trace: &MemoryTrace,
+    lifetimes: &Lifetimes<'_>,
+    classes: &Classes,
+    states: &[&Vec<MemoryObjectId>],
+) -> Vec<MemoryObjectId> {
+    let made = |object: &MemoryObjectId| trace.objects.allocated_by[object.index()].some();
+    let first = states.iter().copied().flatten().filter_map(made).min();
+    let (Some(first), Some(state)) = (first, states.first()) else { return Vec::new() };
+    let is_older = |object: &MemoryObjectId| made(object).is_none_or(|call| call < first) && lifetimes.is_kept(*object);
+    let others = classes.others.iter().copied().filter(is_older).collect();
+    let older = Classes { others, of_weights: classes.of_weights.clone(), ..Classes::default() };
+    parameters(trace, &older, &sizes_of(trace, state)).unwrap_or_default()
 }
 
 /// Every set of these sizes that a line made, also of another type.

@@ -195,7 +195,7 @@ fn assign(
 
 /// The parameters of a set of sizes: what code made that makes modules, what is older than the records, what one line made (another
 /// model's may have the same sizes: those of one line belong together), or any others, in this order.
-fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
+pub(super) fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     let others = || classes.others.iter().copied();
     let of_weights: Vec<MemoryObjectId> = others().filter(|object| classes.of_weights.contains(object)).collect();
     let older: Vec<MemoryObjectId> =

@@ -150,7 +150,7 @@ pub enum Measure {
     Growth {
         /// In so many rounds it left something.
         left: u32,
-        /// Of so many; without the last one, of which everything may still be in use.
+        /// Of so many; without the last one, of which everything may still be in use, and without a first one that left nothing.
         rounds: u32,
         /// Bytes left by a round, on average.
         per_round: u64,

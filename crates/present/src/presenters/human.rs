@@ -10,6 +10,7 @@ pub fn scale(column: &Column) -> Scale {
     let largest = largest(&column.values);
     let integer = matches!(column.values, Values::I64(_));
     match column.unit {
+        Unit::Ns if is_far_from_origin(&column.values) => EPOCH,
         Unit::Ns => ladder(&TIME, 1.0, largest, integer),
         Unit::Us => ladder(&TIME, 1e3, largest, false),
         Unit::Ms => ladder(&TIME, 1e6, largest, false),
@@ -21,6 +22,20 @@ pub fn scale(column: &Column) -> Scale {
             Scale { divisor: 1.0, suffix: unit.suffix(), decimals, grouped: largest >= 1e4 && !is_id(&column.name) }
         }
     }
+}
+
+/// Times since an epoch in seconds, to the µs.
+const EPOCH: Scale = Scale { divisor: 1e9, suffix: "s", decimals: 6, grouped: false };
+/// Longer times in ns, which lie within a thousandth of each other, are times since an epoch (1970, or the start of the machine).
+const LONG_NS: u64 = 10_000_000_000_000;
+
+/// Whether a column has times since an epoch, which differ in digits that the usual scale does not show.
+fn is_far_from_origin(values: &Values) -> bool {
+    let Values::I64(values) = values else { return false };
+    let times = || values.iter().flatten().copied();
+    let (Some(first), Some(last)) = (times().min(), times().max()) else { return false };
+    let nearest = if (first < 0) == (last < 0) { first.unsigned_abs().min(last.unsigned_abs()) } else { 0 };
+    nearest >= LONG_NS && last.abs_diff(first) < nearest / 1000
 }
 
 pub(super) fn largest(values: &Values) -> f64 {
@@ -55,6 +70,18 @@ mod tests {
         );
         let us = super::scale(&column("time", Unit::Us, &[52_000_000.0]));
         assert_eq!((us.suffix, number(52_000_000.0, &us)), ("s", "52.00".into()));
+    }
+
+    #[test]
+    fn times_since_an_epoch_stay_apart() {
+        let of = |values: [i64; 2]| {
+            let values = Values::I64(values.map(Some).to_vec());
+            scale(&Column { name: "time_ns".to_owned(), unit: Unit::Ns, values })
+        };
+        let epoch = of([1_621_401_187_000_123_000, 1_621_401_187_001_000_000]);
+        assert_eq!((epoch.suffix, number(1_621_401_187_000_123_000.0, &epoch)), ("s", "1621401187.000123".into()));
+        assert_eq!(of([0, 1_621_401_187_000_123_000]).decimals, 0, "durations");
+        assert_eq!(of([1_000, 2_000_000]).suffix, "µs");
     }
 
     #[test]

@@ -8,4 +8,5 @@ pub mod human;
 pub mod json;
 mod markdown;
 mod paragraph;
+mod spread;
 pub mod terminal;

@@ -3,7 +3,7 @@
 //! What does not fit is shortened in the middle (kernel names differ at both ends), then left out from the right, and
 //! the table says so. Colour never carries meaning alone.
 
-use super::human;
+use super::{human, spread};
 use crate::cells::cut_apart;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, presets};
 use stackline_model::kernel_names::short_names;
@@ -209,8 +209,8 @@ fn bar_column(table: &Table) -> Option<usize> {
 fn scale_beside(table: &Table, at: usize) -> human::Scale {
     let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
     let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
-    if SPREAD.contains(&columns[at].name.as_str()) {
-        return of_spread(columns, own);
+    if let Some(scale) = spread::scale(columns, at) {
+        return scale;
     }
     if !table.name.starts_with("memory_") || !is_size(&columns[at]) {
         return own;
@@ -223,33 +223,12 @@ fn scale_beside(table: &Table, at: usize) -> human::Scale {
     if mine < theirs && theirs < mine * COMPARABLE { human::scale(most) } else { own }
 }
 
-/// Columns of a spread of times, which a reader compares within a row.
-const SPREAD: [&str; 4] = ["mean_us", "median_us", "min_us", "max_us"];
-
-/// The scale of the middle one, for all columns of a table that has the whole spread.
-fn of_spread(columns: &[Column], own: human::Scale) -> human::Scale {
-    let of = |name: &str| columns.iter().find(|column| column.name == name);
-    match of("median_us") {
-        Some(median) if SPREAD.iter().all(|name| of(name).is_some()) => {
-            let scale = human::scale(median);
-            let shows =
-                |value: f64| value == 0.0 || value.abs() / scale.divisor >= 0.5 / 10_f64.powi(scale.decimals as i32);
-            let shows_all = SPREAD.iter().filter_map(|name| of(name)).all(|column| match &column.values {
-                Values::I64(values) => values.iter().flatten().all(|&value| shows(value as f64)),
-                Values::F64(values) => values.iter().flatten().all(|&value| shows(value)),
-                _ => true,
-            });
-            if shows_all { scale } else { own }
-        }
-        _ => own,
-    }
-}
-
 fn lane(column: &Column, scale: &human::Scale, rows: usize) -> Lane {
     let (cells, right): (Vec<String>, bool) = match &column.values {
         Values::I64(v) => (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| integer(v, scale))).collect(), true),
         Values::F64(v) => {
-            (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| human::number(v, scale))).collect(), true)
+            let cell = |v: f64| spread::multiple(column, v).unwrap_or_else(|| human::number(v, scale));
+            (v.iter().take(rows).map(|v| v.map_or_else(dash, cell)).collect(), true)
         }
         Values::Str(v) => (v.iter().take(rows).map(|v| v.as_deref().map_or_else(dash, clean)).collect(), false),
         Values::Bool(v) => {

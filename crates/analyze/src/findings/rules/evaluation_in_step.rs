@@ -63,10 +63,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let in_each_step = |calls: &[EventId]| {
         let steps = subject.steps_with(&trace.steps, calls.iter().copied());
-        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
-        // Steps that end with the optimizer have what follows it in the next one: the first step has none.
-        let is_but_first = steps.len() + 1 == subject.steps() && last - first + 1 == steps.len();
-        steps.len() >= 2 && (steps.len() >= subject.steps() || is_but_first)
+        steps.len() >= 2 && subject.are_all_steps(&steps)
     };
     let draft = |calls: Vec<EventId>| {
         let is_evaluation = evaluates(subject, &calls);

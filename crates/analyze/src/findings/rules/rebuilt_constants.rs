@@ -198,8 +198,8 @@ fn of_line<'h>(
 /// The name of an operator, its shapes, and which part of a tensor it looks at.
 type Alike<'t> = (StrId, [Option<&'t str>; 2]);
 
-/// Whether operators come in each step in the same order, with inputs of the same shapes, and look at the same parts of them. Sorts them by
-/// time.
+/// Whether operators come in each step in the same order, with inputs of the same shapes, and look at the same parts of them; the first and
+/// the last step may be cut, and hold the end or the beginning of it. Sorts the operators by time.
 fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
     let trace = subject.trace();
     let [dims, places] = ["Input Dims", "Concrete Inputs"].map(|key| trace.attr(key));
@@ -211,8 +211,15 @@ fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
         let of_step = by_step.entry(subject.step_of(&trace.steps, operator)).or_default();
         of_step.push((trace.events.name[operator.index()], shapes));
     }
-    let steps: Vec<_> = by_step.into_iter().filter(|(step, _)| step.is_some()).map(|(_, of)| of).collect();
-    steps.len() >= LEAST_STEPS.max(subject.steps()) && steps.iter().all(|of| *of == steps[0])
+    let by_step: BTreeMap<usize, Vec<Alike<'_>>> =
+        by_step.into_iter().filter_map(|(step, of)| Some((step?, of))).collect();
+    let steps: Vec<_> = by_step.values().collect();
+    if steps.len() < LEAST_STEPS || !subject.are_all_steps(&by_step.keys().copied().collect()) {
+        return false;
+    }
+    let whole = steps[1];
+    let (first, last) = (steps[0], steps[steps.len() - 1]);
+    steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
 }
 
 /// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none. Functions

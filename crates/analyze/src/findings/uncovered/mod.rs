@@ -128,6 +128,8 @@ pub struct LargeGroup {
     /// Of time without recorded calls: the operator or annotation of other threads of the process that runs for most of it, and
     /// for how much, in percent.
     pub meanwhile: Option<(String, f64)>,
+    /// Of time without recorded calls: its longest gap, in ns, if that is most of several.
+    pub longest_gap_ns: Option<i64>,
     /// What could record it; empty of what is recorded.
     pub advice: &'static str,
     /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
@@ -334,6 +336,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         wait_percent: of_path(group.wait_ns),
         meanwhile: meanwhile::longest_span(subject, group)
             .map(|(name, percent)| (subject.trace().strings.get(name).to_owned(), percent)),
+        longest_gap_ns: longest_gap(group),
         advice: "",
         gain,
         edits: replayed_edits(subject, group, gain),
@@ -352,6 +355,14 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         () => gap_advice(subject, group.kind),
     };
     row
+}
+
+/// The longest of several gaps without recorded calls, where it takes more than half of their time.
+fn longest_gap(group: &Group) -> Option<i64> {
+    use LargeKind::{UnrecordedHost, UnrecordedNative, UnrecordedPython};
+    let is_gaps = matches!(group.kind, UnrecordedPython | UnrecordedHost | UnrecordedNative);
+    let longest = group.parts().iter().map(|part| part.ns).max()?;
+    (is_gaps && group.parts().len() > 1 && 2 * longest > group.path_ns).then_some(longest)
 }
 
 /// The edits of a gain, as text.

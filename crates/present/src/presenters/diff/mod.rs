@@ -35,7 +35,7 @@ impl Shown<'_> {
         match table {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
             ChangeTable::Steps => "The whole",
-            ChangeTable::Operators => "Operators",
+            ChangeTable::Operators => "Operators by self time",
             ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
             ChangeTable::Kernels => "GPU work",
             ChangeTable::Paths => "Call paths",

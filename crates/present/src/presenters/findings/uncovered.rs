@@ -1,7 +1,7 @@
 //! What no finding is about, in sentences and as JSON.
 
 use super::{bounds, of_what, percent};
-use crate::presenters::human::count;
+use crate::presenters::human::{count, duration};
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Findings, LargeGroup, LargeKind, RankTimes};
 
@@ -99,7 +99,8 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         false => group.kind.words(group.count),
     };
     let rank = of_other_rank(found, group);
-    format!("{name} ({} {words}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
+    let longest = group.longest_gap_ns.map(|ns| format!(", the longest of {}", duration(ns))).unwrap_or_default();
+    format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
 /// Of several ranks, the one that is told of.

@@ -71,6 +71,7 @@ fn keys_of_findings_are_what_is_declared() {
         path_percent: 1.5,
         wait_percent: 0.5,
         meanwhile: Some(("g".to_owned(), 0.5)),
+        longest_gap_ns: None,
         advice: "",
         gain,
         edits: vec!["remove events:1".to_owned()],

@@ -93,6 +93,7 @@ fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> La
         path_percent: percent,
         wait_percent: 0.0,
         meanwhile: None,
+        longest_gap_ns: None,
         advice: "",
         gain: Some(within_step(scaled(all, per), called.per_step(called.window_ns()))),
         // Sums of calls cannot be replayed.

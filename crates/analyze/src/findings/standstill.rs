@@ -1,0 +1,93 @@
+//! Standstills: gaps on the critical path that are much longer than a step, such as a debugger's or a stalled file system's.
+//!
+//! One gap of many steps' time makes the mean step long, and each finding a small part of it.
+
+use super::subject::Ground;
+use crate::critical_path::exact::Hop;
+use crate::steps::middle;
+use stackline_model::words::duration;
+use stackline_model::{EventKind, Step, Trace};
+
+/// A gap is a standstill if it takes as long as so many median steps,
+const STEPS: i64 = 10;
+/// and this part of the window, in percent.
+const SHARE: i64 = 20;
+
+/// The standstills of a window.
+#[derive(Default)]
+pub(super) struct Standstill {
+    /// How long all of them take, in ns.
+    pub(super) ns: i64,
+    /// What is to be said of them.
+    pub(super) note: Option<String>,
+}
+
+impl Standstill {
+    /// Those of a window of some steps; none where it has no steps.
+    pub(super) fn of(ground: &Ground<'_>, steps: usize) -> Self {
+        let (trace, window) = (ground.exact.trace(), ground.window);
+        let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
+        let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
+        let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
+        let Some(step_ns) = middle(&lengths).filter(|_| steps > 0) else { return Self::default() };
+        let least = (STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * SHARE);
+        let length = |hop: &Hop| hop.end - hop.start;
+        let is_long = |hop: &Hop| length(hop) > least && is_gap(trace, hop);
+        let gaps: Vec<Hop> = ground.path().hops.iter().filter(is_long).collect();
+        let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
+        let ns = gaps.iter().map(length).sum();
+        let at = place(&of_window, middle_of(longest));
+        let what = match gaps.len() {
+            1 => format!("one gap of {} {at} is", duration(ns)),
+            count => {
+                format!(
+                    "{count} gaps of {} in total (the longest of {} {at}) are",
+                    duration(ns),
+                    duration(length(longest))
+                )
+            }
+        };
+        let note = format!(
+            "{what} {:.0} % of the window, without recorded calls; a step takes {} without{}",
+            100.0 * ns as f64 / window.length_ns().max(1) as f64,
+            duration((window.length_ns() - ns) / steps as i64),
+            others(&of_window, &gaps).unwrap_or_default()
+        );
+        Self { ns, note: Some(note) }
+    }
+}
+
+/// Whether nothing but an annotation runs in a hop of the path.
+fn is_gap(trace: &Trace, hop: &Hop) -> bool {
+    hop.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
+}
+
+/// Where a gap is: it may begin in one step and end in the next one.
+fn middle_of(gap: &Hop) -> i64 {
+    gap.start + (gap.end - gap.start) / 2
+}
+
+/// Within or after which step a time is.
+fn place(steps: &[&Step], at: i64) -> String {
+    match steps.iter().rfind(|step| step.start <= at) {
+        Some(step) if step.end > at => format!("in step {}", step.number),
+        Some(step) => format!("after step {}", step.number),
+        None => "before the first step".to_owned(),
+    }
+}
+
+/// How to look at the longest run of steps without a gap in or between them.
+fn others(steps: &[&Step], gaps: &[Hop]) -> Option<String> {
+    let holds = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
+    let mut runs: Vec<Vec<&Step>> = Vec::new();
+    for &step in steps.iter().filter(|step| !holds(step.start, step.end)) {
+        match runs.last_mut() {
+            Some(run) if run.last().is_some_and(|before| !holds(before.start, step.end)) => run.push(step),
+            _ => runs.push(vec![step]),
+        }
+    }
+    // Of equally long ones the first.
+    let run = runs.iter().rev().max_by_key(|run| run.len())?;
+    let (first, last) = (run.first()?.number, run.last()?.number);
+    Some(format!("; --steps {first}..{last} selects steps without a gap"))
+}
