@@ -33,6 +33,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     };
     let mut environment = place.environment(&recorder)?;
     environment.extend(options);
+    environment.extend(launch::begin());
     let ended = match launch::run(&args.command, &environment) {
         Ok(ended) => ended,
         Err(error) => {

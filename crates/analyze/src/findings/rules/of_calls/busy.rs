@@ -15,7 +15,7 @@ const HOPE: i64 = 2;
 
 pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
     // Of programs with a GPU nobody knows from sums what waits for the host.
-    if called.thread.known == Known::Operators || called.uses_gpu {
+    if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
         return Vec::new();
     }
     let functions = of_functions(called, &|node| kinds.is_taken(node));
@@ -29,8 +29,7 @@ pub(super) type Functions = BTreeMap<Place, BTreeMap<Place, Time>>;
 pub(super) fn of_functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Functions {
     let mut lines: BTreeMap<CallFrameId, Time> = BTreeMap::new();
     for node in called.nodes() {
-        let time = called.thread.own[node.index()];
-        let computes = time.computing();
+        let computes = called.thread.computing(node);
         let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
         if !is_other && computes.ns > 0 {
             lines.entry(called.line(node)).or_default().add(computes);

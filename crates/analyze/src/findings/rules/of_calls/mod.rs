@@ -24,6 +24,7 @@ mod thread;
 mod uncovered;
 mod unseen;
 
+use super::busy_python;
 use crate::calls::ranks_of_calls;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::price::scaled;
@@ -298,6 +299,7 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
             () if !RULES.iter().any(|own| own.code == rule.code) => Some(Need::SingleCalls),
             () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Need::SingleCalls),
             () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Need::PythonTimes),
+            () if !called.thread.knows_computing() && rule.code == busy_python::RULE.code => Some(Need::PythonTimes),
             () if !has_operators && is(&BY_OPERATORS) => Some(Need::Operators),
             () if called.steps.count == 0 && is(&BY_STEPS) => Some(Need::Step),
             () => None,
@@ -313,6 +315,9 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
     notes.extend(left_out(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
         notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+    }
+    if !called.thread.knows_computing() {
+        notes.push("times are wall-clock time: computing and waiting are not told apart".to_owned());
     }
     if let Some(part) = called.overhead {
         let percent = 100.0 * part;
