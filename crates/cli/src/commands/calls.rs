@@ -244,8 +244,9 @@ fn step_sentence(time: &StepTime) -> String {
     let took = human::duration(time.ns);
     if time.samples < LEAST_SAMPLES {
         return format!(
-            "{what}: {took}{measure}{recording}; too little to be divided, of {} samples",
-            human::count(time.samples)
+            "{what}: {took}{measure}{recording}; too little to be divided, of {} {}",
+            human::count(time.samples),
+            if time.samples == 1 { "sample" } else { "samples" }
         );
     }
     format!(

@@ -122,14 +122,13 @@ pub(super) fn list() -> List {
     let mut list = List::default();
     // SAFETY: the callback has the right signature and uses `data` as what it is.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut list).cast()) };
-    locate(&mut list.modules);
     list
 }
 
 /// The kernel's own library, which has no file.
 const KERNELS: &[u8] = b"linux-vdso";
 
-/// Makes relative names absolute, once the linker's lock is free: the program may change its directory later.
+/// Makes relative names absolute: the program may change its directory later. No lock of the linker is held meanwhile.
 fn locate(modules: &mut [Listed]) {
     let is_relative =
         |listed: &&mut Listed| !matches!(listed.name.first(), None | Some(b'/')) && !listed.name.starts_with(KERNELS);
@@ -168,7 +167,8 @@ impl Snapshot {
     }
 
     /// What is loaded now; what was known before is kept.
-    pub(super) fn renewed(&self, list: List, memory: &Memory) -> Self {
+    pub(super) fn renewed(&self, mut list: List, memory: &Memory) -> Self {
+        locate(&mut list.modules);
         let mut new = self.clone();
         new.changes = list.changes;
         new.generation += 1;

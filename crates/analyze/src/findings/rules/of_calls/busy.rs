@@ -65,3 +65,35 @@ fn draft(called: &Called<'_>, lines: &BTreeMap<Place, Time>) -> Option<CallDraft
         covers_ns: time.ns,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, told};
+    use crate::findings::Reason;
+    use stackline_model::CallMetric;
+
+    #[test]
+    fn wall_clock_time_alone_is_not_busy_python() {
+        let sleeps = "train.py:50 <module> > train.py:22 main > text.py:3 parse";
+        let looked = |cpu_ms: Option<u64>, wait_ms: Option<u64>| {
+            let mut made = Made::new();
+            made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
+            made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
+            for (path, ms) in [("train.py:50 <module> > train.py:21 main > aten::mm", 800), (sleeps, 1000)] {
+                made.add((1, 0), path, CallMetric::RealTime, (ms / 10, ms * MS));
+            }
+            cpu_ms.into_iter().for_each(|ms| made.cpu(sleeps, ms));
+            wait_ms.into_iter().for_each(|ms| made.waits(sleeps, ms));
+            let found = made.found();
+            let unchecked = found.unchecked.iter().find(|one| one.rule.code == "SL043");
+            let missing =
+                unchecked.map(|one| matches!(one.reason, Reason::Missing(need) if need.name() == "python_times"));
+            (told(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
+        };
+        assert_eq!(looked(None, None), (0, Some(true)));
+        // With samples of CPU time it is known what computes: here hardly anything, there nearly all.
+        assert_eq!(looked(Some(10), None), (0, None));
+        assert_eq!(looked(Some(900), None), (1, None));
+        assert_eq!(looked(None, Some(100)), (1, None));
+    }
+}

@@ -13,6 +13,7 @@ mod named;
 mod operators;
 mod overhead;
 mod ranks;
+mod setup_collections;
 mod step_time;
 mod steps;
 mod subject;

@@ -60,7 +60,8 @@ impl<'a> Called<'a> {
     }
 
     fn of(tree: &'a CallTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
-        let steps = Steps::find(tree, &tree.children(), &thread);
+        let mut steps = Steps::find(tree, &tree.children(), &thread);
+        steps.leave_out_setup_collections(tree);
         let time = |thread: &Thread| steps.of(&thread.own).fold(0_u64, |all, time| all.saturating_add(time.ns));
         let recorded_ns = time(&thread);
         let overhead = thread.leave_out_overhead(tree, &steps);
