@@ -18,7 +18,7 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
     if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
         return Vec::new();
     }
-    let functions = of_functions(called, &|node| kinds.is_taken(node));
+    let functions = of_functions(called, &|node| called.thread.computing(node), &|node| kinds.is_taken(node));
     functions.into_values().filter_map(|lines| draft(called, &lines)).collect()
 }
 
@@ -26,10 +26,14 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
 pub(super) type Functions = BTreeMap<Place, BTreeMap<Place, Time>>;
 
 /// The own time of functions outside of operators, frameworks and what other rules have.
-pub(super) fn of_functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Functions {
+pub(super) fn of_functions(
+    called: &Called<'_>,
+    computing: &dyn Fn(CallNodeId) -> Time,
+    is_taken: &dyn Fn(CallNodeId) -> bool,
+) -> Functions {
     let mut lines: BTreeMap<CallFrameId, Time> = BTreeMap::new();
     for node in called.nodes() {
-        let computes = called.thread.computing(node);
+        let computes = computing(node);
         let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
         if !is_other && computes.ns > 0 {
             lines.entry(called.line(node)).or_default().add(computes);

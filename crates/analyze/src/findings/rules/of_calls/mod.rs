@@ -25,7 +25,6 @@ mod thread;
 mod uncovered;
 mod unseen;
 
-use super::busy_python;
 use crate::calls::ranks_of_calls;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::price::scaled;
@@ -300,7 +299,9 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
             () if !RULES.iter().any(|own| own.code == rule.code) => Some(Need::SingleCalls),
             () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Need::SingleCalls),
             () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Need::PythonTimes),
-            () if !called.thread.knows_computing() && rule.code == busy_python::RULE.code => Some(Need::PythonTimes),
+            () if !called.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
+                Some(Need::PythonTimes)
+            }
             () if !has_operators && is(&BY_OPERATORS) => Some(Need::Operators),
             () if called.steps.count == 0 && is(&BY_STEPS) => Some(Need::Step),
             () => None,
