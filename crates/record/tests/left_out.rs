@@ -92,10 +92,10 @@ const FORKS_EARLY: &str = r#"
 import ctypes, os, time
 import torch
 import _stackline_bootstrap
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
 value = torch.ones(3)
 os.environ["STACKLINE_RECORD"] = os.environ["RUN"]
 _stackline_bootstrap.begin()
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
 child = os.fork()
 if child == 0:
     was_left_out, end = False, time.monotonic() + 10
