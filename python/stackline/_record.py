@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
@@ -132,7 +133,11 @@ class Recording:
 
     def _set_environment(self, run: str, recorder: str) -> None:
         wanted = self._options.environment()
-        wanted |= {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder}
+        wanted |= {
+            "STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder,
+            # Processes that start meanwhile count `after` and `duration` from here, too.
+            "STACKLINE_BEGIN": str(time.monotonic_ns()),
+        }  # fmt: skip
         if os.pathsep not in _BOOTSTRAP:
             inherited = os.environ.get("PYTHONPATH")
             wanted["PYTHONPATH"] = _BOOTSTRAP + (os.pathsep + inherited if inherited else "")
@@ -192,7 +197,8 @@ def record(
     ``mode``: ``"profile"`` keeps one tree, whose size does not depend on how long the program runs; ``"trace"`` keeps
     each single call as well. What to record: ``steps``, training steps by number from 0, or ``(first, last)`` with
     both ends included, or a text ``"10..20"`` as on the command line (optimizers tell where steps end);
-    ``every``, one step of so many; ``after`` and ``duration``, seconds or texts such as ``"30s"``. ``max_nodes``: call
+    ``every``, one step of so many; ``after`` and ``duration``, seconds or texts such as ``"30s"``, from the begin
+    of this recording, in processes that start later, too. ``max_nodes``: call
     paths that one thread's tree may have. What is not given is as the environment says (``STACKLINE_SAMPLE_HZ`` ...).
 
     In a program that ``stackline record`` runs this warns once, and does nothing: it is being recorded already.

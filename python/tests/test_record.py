@@ -132,6 +132,7 @@ def test_the_environment_is_what_it_was(tmp_path: Path) -> None:
         os.environ["STACKLINE_MODE"] = "changed"
         os.environ["OTHER"] = "kept"
     assert set_.pop("STACKLINE_RECORD") == os.path.abspath("run.stackline") and set_.pop("STACKLINE_RECORDER")
+    assert set_.pop("STACKLINE_BEGIN").isdigit()
     print(set_ == {
         "STACKLINE_WITHOUT": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
         "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..3", "STACKLINE_AFTER": "0.500000",

@@ -93,6 +93,22 @@ fn a_process_that_another_program_replaced_is_said_to_have_been() {
     assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
 }
 
+#[test]
+fn what_is_lost_is_told_once() {
+    let lost = |what: &str| Record::Lost { what: what.into(), count: 164 };
+    let mut chunk = ChunkWriter::new();
+    let records =
+        [Record::Process(Box::default()), lost("tree_full"), lost("threads_over_limit"), Record::End { at_ns: 5 }];
+    for record in records {
+        chunk.push(&record).unwrap();
+    }
+    let read = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
+    let told = |code: &str| read.report.problems.iter().find(|problem| problem.code == code).unwrap();
+    let (full, other) = (told("tree_full"), told("not_recorded"));
+    assert_eq!((full.count, full.example.as_str()), (164, "7-0.slr"));
+    assert!(other.count == 164 && other.example.contains("threads_over_limit"), "{other:?}");
+}
+
 /// A stream with frames by number: `a` calls the recorder, which calls `b` and a library of its own below the operator `x`.
 fn with_frames_of_the_recorder() -> Vec<u8> {
     let texts = [

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 /// Names the run directory, and by being set asks for a recording.
 pub const RUN: &str = "STACKLINE_RECORD";
 
+/// When the recording began, in ns of the monotonic clock, which all processes of a machine share.
+const BEGIN: &str = "STACKLINE_BEGIN";
+
 /// Samples per second at most: beyond, a program does little else than being looked at.
 const MAX_HZ: u32 = 10_000;
 
@@ -37,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) trace: bool,
     /// Which part of the program is recorded.
     pub(crate) window: Wanted,
+    /// When the recording of all processes began, by the machine's monotonic clock; the own begin of a process that nobody told.
+    pub(crate) begin_ns: Option<i64>,
     /// Steps that may go unrecorded to measure overhead.
     pub(crate) overhead_steps: u64,
     /// Bytes of single calls that a stream may have.
@@ -84,6 +89,7 @@ impl Options {
             shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
+            begin_ns: variable(BEGIN).and_then(|value| value.parse().ok()),
             // Who allocates memory is to be known for all of it.
             overhead_steps: if memory {
                 0
@@ -126,6 +132,9 @@ mod tests {
         let options =
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
         assert_eq!(options.samples, Rates { cpu: 0, real: 10_000, waits: 0 });
+        assert_eq!(options.begin_ns, None);
+        let told = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_BEGIN", "12345678901")]).unwrap();
+        assert_eq!(told.begin_ns, Some(12_345_678_901));
         let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0")]).unwrap();
         assert_eq!(options.samples, Rates { cpu: 0, real: 0, waits: 0 });
         let options =

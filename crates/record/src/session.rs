@@ -56,7 +56,8 @@ static IS_OBSERVER: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Session {
     pub(crate) process: Process,
     pub(crate) window: Window,
-    start_ns: i64,
+    /// When the recording began, which `--after` and `--duration` count from: with the first of its processes.
+    begin_ns: i64,
     options: Options,
     role: Role,
     started: Once,
@@ -83,10 +84,11 @@ pub(crate) struct Session {
 
 impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
+        let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
             process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.kept()),
-            window: Window::new(options.window.clone(), options.trace, options.overhead_steps),
-            start_ns: clock::monotonic_ns(),
+            window: Window::new(options.window.clone(), options.trace, options.overhead_steps, since(begin_ns)),
+            begin_ns,
             options,
             role,
             started: Once::new(),
@@ -142,7 +144,8 @@ impl Session {
         if let Some(parent) = Self::hold().filter(|session| !session.has_ended()) {
             // The parent's locks may be held by threads that do not exist here: what they guard is not touched.
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
-            let session = Self::new(parent.options.clone(), Role::Fork, sources);
+            let options = Options { begin_ns: Some(parent.begin_ns), ..parent.options.clone() };
+            let session = Self::new(options, Role::Fork, sources);
             session.process.modules.inherit(&parent.process.modules);
             session.make_current();
         }
@@ -171,7 +174,7 @@ impl Session {
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::from_nanos((clock::monotonic_ns() - self.start_ns).max(0).cast_unsigned())
+        since(self.begin_ns)
     }
 
     /// Has the stream written now, not at the next turn: much is waiting.
@@ -402,6 +405,15 @@ impl Session {
     }
 }
 
+/// When the recording began, as its launcher said. What is not past yet is of another clock (a container may have its own).
+fn begin_of(told_ns: Option<i64>, now_ns: i64) -> i64 {
+    told_ns.filter(|told_ns| (0..=now_ns).contains(told_ns)).unwrap_or(now_ns)
+}
+
+fn since(begin_ns: i64) -> Duration {
+    Duration::from_nanos(clock::monotonic_ns().saturating_sub(begin_ns).max(0).cast_unsigned())
+}
+
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
@@ -414,5 +426,16 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
             other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begin_of;
+
+    #[test]
+    fn a_begin_that_is_not_past_is_not_believed() {
+        let of = |told_ns| begin_of(told_ns, 1_000);
+        assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(of), [1_000, 400, 1_000, 1_000]);
     }
 }

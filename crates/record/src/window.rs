@@ -16,7 +16,7 @@ pub(crate) struct Wanted {
     pub(crate) steps: Option<(u64, u64)>,
     /// One step of so many.
     pub(crate) every: Option<u64>,
-    /// From so long after the start on.
+    /// From so long after the begin of the recording on.
     pub(crate) after: Option<Duration>,
     /// For so long.
     pub(crate) duration: Option<Duration>,
@@ -119,12 +119,13 @@ pub(crate) struct Window {
 
 impl Window {
     /// `keep` has the changes kept, the first state as the first of them. So many steps may be left out to measure overhead;
-    /// none are where changes are kept or only a part of the program is wanted.
-    pub(crate) fn new(wanted: Wanted, keep: bool, overhead_steps: u64) -> Self {
+    /// none are where changes are kept or only a part of the program is wanted. `elapsed`: since the begin of the recording, which may be
+    /// that of another process.
+    pub(crate) fn new(wanted: Wanted, keep: bool, overhead_steps: u64, elapsed: Duration) -> Self {
         let overhead =
             (!keep && wanted == Wanted::default() && overhead_steps > 0).then(|| Overhead::new(overhead_steps));
         let kept = keep && wanted != Wanted::default();
-        let open = wanted.holds(0, Duration::ZERO);
+        let open = wanted.holds(0, elapsed);
         let first = Change { at: clock::ticks(), step: 0, open, at_step: true };
         let past = Past { changes: if kept { vec![first] } else { Vec::new() }, overhead, ..Past::default() };
         Self {
@@ -275,7 +276,7 @@ mod tests {
     fn operators_pause_for_steps_that_measure_overhead_where_all_is_wanted() {
         dlmonitor::clock::start();
         let paused = |wanted: Wanted, keep, measures| {
-            let window = Window::new(wanted, keep, 4);
+            let window = Window::new(wanted, keep, 4, Duration::ZERO);
             let (mut closed, mut unsampled) = (0, 0);
             for step in 0..100 {
                 window.step_ended(Duration::from_millis(step), NodeId(1), measures, drop);
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn operators_of_steps_that_are_not_wanted_cost_nothing() {
         let changes = |wanted: Wanted, looks| {
-            let window = Window::new(wanted, false, 0);
+            let window = Window::new(wanted, false, 0, Duration::ZERO);
             let mut changes = Vec::new();
             for step in 0..7 {
                 window.step_ended(Duration::from_secs(step), NodeId(1), looks, |change| changes.push((step, change)));
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(changes(every_third.clone(), true), expected);
         assert_eq!(changes(every_third, false), [], "nobody would end it");
         assert_eq!(changes(Wanted::default(), true), []);
-        let window = Window::new(wanted(None, None, Some("1s"), Some("1s")).unwrap(), false, 0);
+        let window = Window::new(wanted(None, None, Some("1s"), Some("1s")).unwrap(), false, 0, Duration::ZERO);
         let looks = [0, 1, 1, 2, 3].map(|second| {
             let mut told = None;
             window.look(Duration::from_secs(second), |change| told = Some(change));
@@ -335,7 +336,7 @@ mod tests {
     /// A thread that is interrupted before it stops operators does not stop them in the next step, which another thread began.
     #[test]
     fn changes_take_effect_in_their_order() {
-        let window = Window::new(wanted(None, Some("2"), None, None).unwrap(), false, 0);
+        let window = Window::new(wanted(None, Some("2"), None, None).unwrap(), false, 0, Duration::ZERO);
         let (applied, decided) = (Mutex::new(Vec::new()), Barrier::new(2));
         let step = |wait: &dyn Fn()| {
             window.step_ended(Duration::ZERO, NodeId(1), true, |change| {
@@ -368,8 +369,18 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_starts_later_is_in_the_window_of_the_whole_recording() {
+        let open_at = |millis| {
+            let wanted = wanted(None, None, Some("400ms"), Some("2s")).unwrap();
+            Window::new(wanted, false, 0, Duration::from_millis(millis)).is_open()
+        };
+        assert_eq!([0, 399, 400, 2399, 2400].map(open_at), [false, false, true, true, false]);
+    }
+
+    #[test]
     fn steps_and_times_open_and_close_it() {
-        let window = Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true, 0);
+        let window =
+            Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true, 0, Duration::ZERO);
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());
@@ -381,7 +392,7 @@ mod tests {
         assert_eq!(window.changes(2), window.changes(0)[2..]);
         window.look(Duration::from_secs(2), drop);
         assert_eq!(window.changes(3), [], "step 6 is none of those that are wanted");
-        let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false, 0);
+        let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false, 0, Duration::ZERO);
         let steps: Vec<bool> = (0..7)
             .map(|_| {
                 let open = window.is_open();
@@ -391,14 +402,18 @@ mod tests {
             .collect();
         assert_eq!(steps, [true, false, false, true, false, false, true]);
         assert_eq!(window.changes(0), [], "nobody asked for them");
-        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true, 0).is_open());
-        let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true, 0);
+        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true, 0, Duration::ZERO).is_open());
+        let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true, 0, Duration::ZERO);
         window.step_ended(Duration::ZERO, NodeId(1), true, drop);
         window.look(Duration::from_secs(2), drop);
         assert_eq!(
             window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
             [(1, true, false)]
         );
-        assert_eq!(Window::new(Wanted::default(), true, 0).changes(0), [], "all of the program is wanted");
+        assert_eq!(
+            Window::new(Wanted::default(), true, 0, Duration::ZERO).changes(0),
+            [],
+            "all of the program is wanted"
+        );
     }
 }

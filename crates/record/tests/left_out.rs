@@ -87,12 +87,15 @@ fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
 }
 
 /// Forks before the part that is wanted begins. The child runs operators, and no step, until they are reported after they were not: in
-/// the part before they cost nothing.
+/// the part before they cost nothing. The recording begins once PyTorch is there: time counts from its begin, in the child, too.
 const FORKS_EARLY: &str = r#"
 import ctypes, os, time
 import torch
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+import _stackline_bootstrap
 value = torch.ones(3)
+os.environ["STACKLINE_RECORD"] = os.environ["RUN"]
+_stackline_bootstrap.begin()
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
 child = os.fork()
 if child == 0:
     was_left_out, end = False, time.monotonic() + 10
@@ -114,10 +117,39 @@ fn children_that_are_forked_before_the_wanted_part_are_recorded_in_it() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
-    command.envs([("STACKLINE_AFTER", "300ms"), ("STACKLINE_PLANTED_NS", "10000")]).args(["-c", FORKS_EARLY]);
+    command.envs([("STACKLINE_AFTER", "1s"), ("STACKLINE_PLANTED_NS", "10000")]).args(["-c", FORKS_EARLY]);
+    command.env_remove("STACKLINE_RECORD").env("RUN", run.path());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let streams = streams(run.path());
     let child = streams.iter().find(|stream| stream.process.role == Role::Fork).unwrap();
     assert!(called(child, "aten::sinh") > 0 && child.ended && !child.damaged);
+}
+
+/// A child that is forked when the first time has long passed, and that lives shorter than that.
+const FORKS_LATE: &str = r#"
+import os
+import torch
+value = torch.ones(3)
+child = os.fork()
+if child == 0:
+    for _ in range(5):
+        value.sinh()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"#;
+
+#[test]
+fn times_count_from_the_begin_of_the_recording_in_forked_children() {
+    let Some(python) = torch() else { return };
+    // PyTorch takes longer than that to be imported.
+    for (variable, expected) in [("STACKLINE_AFTER", 5), ("STACKLINE_DURATION", 0)] {
+        let run = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, run.path());
+        let output = command.env(variable, "100ms").args(["-c", FORKS_LATE]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let children = streams(run.path()).into_iter().filter(|stream| stream.process.role == Role::Fork);
+        let calls: u64 = children.map(|child| called(&child, "aten::sinh")).sum();
+        assert_eq!(calls, expected, "{variable}");
+    }
 }

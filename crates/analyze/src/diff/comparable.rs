@@ -1,7 +1,7 @@
 //! Whether two sides can be compared at all, and per what: what makes the differences say little of a change.
 
 use super::align::{Diff, Method, Side, TRIM};
-use super::profile::{Measure, Profile, Row};
+use super::profile::{MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,20 +137,39 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
 
 /// How long a step takes in the mean, where single steps were not kept.
 pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
-    let mean = |side: &Side| {
-        let all: Vec<(i64, usize)> = side.iter().flatten().filter_map(|profile| profile.mean_step).collect();
-        let count: usize = all.iter().map(|(_, steps)| steps).sum();
-        let sum: f64 = all.iter().map(|(ns, steps)| *ns as f64 * *steps as f64).sum();
+    let steps = |side: &Side| side.iter().flatten().filter_map(|profile| profile.mean_step).collect::<Vec<_>>();
+    let (of_a, of_b) = (steps(before), steps(after));
+    let unequal = unequal_overhead(&of_a, &of_b);
+    let mean = |all: &[MeanStep]| {
+        let count: usize = all.iter().map(|step| step.steps).sum();
+        let ns = |step: &MeanStep| if unequal.is_some() { step.as_recorded() } else { step.ns };
+        let sum: f64 = all.iter().map(|step| ns(step) as f64 * step.steps as f64).sum();
         (count > 0).then(|| (sum / count as f64, count))
     };
-    let ((a, in_a), (b, in_b)) = mean(before).zip(mean(after))?;
+    let ((a, in_a), (b, in_b)) = mean(&of_a).zip(mean(&of_b))?;
     let change = 100.0 * (b - a) / a.max(1.0);
     Some(format!(
-        "A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). Single steps were not kept: \
+        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). Single steps were not kept: \
          all else is of whole runs, start-up and imports included.",
+        unequal.unwrap_or_default(),
         a / 1e6,
         b / 1e6
     ))
+}
+
+/// Where only a part of the recordings measured its overhead, so that it can be taken out of no other: a sentence.
+fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
+    let part = |side: &[MeanStep]| {
+        let measured = side.iter().filter(|step| step.recording_ns.is_some()).count();
+        (measured > 0, measured == side.len())
+    };
+    let where_measured = match (part(of_a), part(of_b)) {
+        ((true, true), (true, true)) | ((false, _), (false, _)) => return None,
+        ((true, true), (false, _)) => "A only",
+        ((false, _), (true, true)) => "B only",
+        _ => "some of the runs only",
+    };
+    Some(format!("Steps are compared as recorded: the overhead of recording was measured in {where_measured}. "))
 }
 
 /// Whether a side knows steps, but not each one.
@@ -310,6 +329,7 @@ mod tests {
     }
 
     fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {
+        let mean_step = mean_step.map(|(ns, steps)| MeanStep { ns, steps, recording_ns: None });
         let mut profile = Profile { mean_step, ..Profile::default() };
         let cell = super::super::profile::Cell { count: calls, cpu: 1_000, cpu_total: 1_000, ..Default::default() };
         profile.totals = vec![cell];
@@ -327,5 +347,24 @@ mod tests {
         assert!(diff.notes[0].starts_with(told) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
         let diff = compare(&recording(None, 10), &recording(None, 20), options());
         assert!(diff.mean_steps.is_none() && diff.warnings[0].contains("neither has steps"), "{diff:?}");
+    }
+
+    #[test]
+    fn steps_of_which_only_some_are_without_overhead_are_compared_as_recorded() {
+        let told = |recording_ns: [Option<i64>; 2]| {
+            let [before, after] = recording_ns.map(|recording_ns| {
+                let mut side = recording(Some((9_000_000, 10)), 10);
+                side[0][0].mean_step.as_mut().unwrap().recording_ns = recording_ns;
+                side
+            });
+            mean_steps(&before, &after).unwrap()
+        };
+        let mixed = told([Some(6_000_000), None]);
+        let first = "Steps are compared as recorded: the overhead of recording was measured in A only. A step takes 15.0 ms in A";
+        assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
+        assert!(told([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
+        for alike in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
+            assert!(told(alike).starts_with("A step takes 9.0 ms in A (mean of 10) and 9.0 ms in B"));
+        }
     }
 }

@@ -22,5 +22,5 @@ pub use alike::alike;
 pub use comparable::Per;
 pub use families::family;
 pub use lost::Lost;
-pub use profile::{Cell, Measure, Profile, Row, StepLength};
+pub use profile::{Cell, MeanStep, Measure, Profile, Row, StepLength};
 pub use tables::tables;

@@ -149,6 +149,24 @@ pub struct StepLength {
     pub left_out: Option<&'static str>,
 }
 
+/// The mean length of steps of which single ones were not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeanStep {
+    /// In ns, without what recording added where that was measured.
+    pub ns: i64,
+    /// How many steps it is the mean of.
+    pub steps: usize,
+    /// What recording added, in ns; `None` if it was not measured, and is part of the length.
+    pub recording_ns: Option<i64>,
+}
+
+impl MeanStep {
+    /// The length as it was recorded.
+    pub(super) fn as_recorded(&self) -> i64 {
+        self.ns.saturating_add(self.recording_ns.unwrap_or(0))
+    }
+}
+
 /// What stays of one rank of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
@@ -164,8 +182,8 @@ pub struct Profile {
     pub vendor: Option<Vendor>,
     /// Its steps; empty if the trace has none and all of it counts as one.
     pub steps: Vec<StepLength>,
-    /// The mean length of its steps, in ns, and their number, where single steps were not kept.
-    pub mean_step: Option<(i64, usize)>,
+    /// The mean length of its steps, where single steps were not kept.
+    pub mean_step: Option<MeanStep>,
     /// Of each compared step: `cpu_total` is its length, `count` its GPU operations.
     pub totals: Vec<Cell>,
     /// Of each compared step the time up to the next one, as `cpu_total`; empty without steps.

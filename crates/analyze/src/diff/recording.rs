@@ -1,7 +1,7 @@
 //! Recordings of calls as profiles: they keep no single steps, so that all of a run is one.
 
 use super::functions::BY_SAMPLES;
-use super::profile::{Cell, Profile};
+use super::profile::{Cell, MeanStep, Profile};
 use crate::calls::{CallLabel, CallView, Shape, ViewOptions, view};
 use crate::findings::step_time;
 use stackline_model::{CallMetric, CallTree, Unit};
@@ -36,7 +36,11 @@ impl Profile {
             profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &of_calls(&down, row));
         }
         profile.functions(tree);
-        profile.mean_step = step_time(tree).filter(|time| time.steps > 0).map(|time| (time.ns, time.steps));
+        profile.mean_step = step_time(tree).filter(|time| time.steps > 0).map(|time| MeanStep {
+            ns: time.ns,
+            steps: time.steps,
+            recording_ns: time.recording_ns,
+        });
         Ok(profile)
     }
 }

@@ -228,20 +228,29 @@ fn step_sentence(time: &StepTime) -> String {
         0 => format!("The thread that runs operators (imports left out{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
-    let (measure, waits) = match time.waits_ns {
-        Some(ns) => ("", format!(", waits {} (for a processor, too)", percent(ns))),
-        None => (" of CPU time", String::new()),
+    let waits = time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (for a processor, too)", percent(ns)));
+    let measure = match (time.waits_ns, time.is_wall_clock) {
+        (Some(_), _) => "",
+        (None, true) => " of wall-clock time",
+        (None, false) => " of CPU time",
     };
+    let recording = time
+        .recording_ns
+        .map_or_else(String::new, |ns| format!(" (recording's share, {}, taken out)", human::duration(ns)));
     let busiest =
         time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns).map_or_else(String::new, |(place, ns)| {
             format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
         });
     let took = human::duration(time.ns);
     if time.samples < LEAST_SAMPLES {
-        return format!("{what}: {took}{measure}; too little to be divided, of {} samples", human::count(time.samples));
+        return format!(
+            "{what}: {took}{measure}{recording}; too little to be divided, of {} {}",
+            human::count(time.samples),
+            if time.samples == 1 { "sample" } else { "samples" }
+        );
     }
     format!(
-        "{what}: {took}{measure}, of it operators {}{waits}, other code {}{busiest}",
+        "{what}: {took}{measure}{recording}, of it operators {}{waits}, other code {}{busiest}",
         percent(time.operators_ns),
         percent(time.other_ns)
     )
@@ -326,7 +335,7 @@ fn recording(tree: &CallTree, run: &Path, step: Option<&StepTime>) -> serde_json
         let busiest = time.busiest.as_ref().map(|(place, ns)| json!({"place": place.text(), "ns": ns}));
         json!({
             "ns": time.ns, "steps": time.steps, "samples": time.samples, "rank": time.rank, "operators_ns": time.operators_ns,
-            "waits_ns": time.waits_ns, "other_ns": time.other_ns, "busiest": busiest,
+            "waits_ns": time.waits_ns, "is_wall_clock": time.is_wall_clock, "recording_ns": time.recording_ns, "other_ns": time.other_ns, "busiest": busiest,
         })
     });
     json!({

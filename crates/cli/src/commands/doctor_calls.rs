@@ -19,6 +19,10 @@ fn processes(run: &Path, tree: &CallTree) -> Table {
     let of = &tree.processes;
     let lost = |process: &CallProcess| process.lost.iter().map(|(_, count)| count).sum::<u64>();
     let run = run.display();
+    let measured = match metric_names(tree) {
+        names if names.is_empty() => "nothing".to_owned(),
+        names => names.join(", "),
+    };
     Table::new("processes", "Processes of the recording")
         .i64("pid", Unit::None, of.iter().map(|process| i64::from(process.pid)))
         .text("role", of.iter().map(|process| process.role.name().to_owned()))
@@ -28,7 +32,7 @@ fn processes(run: &Path, tree: &CallTree) -> Table {
         .text("python", of.iter().map(|process| process.python.clone()))
         .text("torch", of.iter().map(|process| process.torch.clone()))
         .text("command", of.iter().map(|process| process.command.join(" ")))
-        .note(format!("Measured: {}.", metric_names(tree).join(", ")))
+        .note(format!("Measured: {measured}."))
         .note(format!(
             "It keeps sums of calls: stackline calls {run} and stackline view {run} show them, stackline findings {run} tells what \
              to change. Single steps, the timeline, the critical path and gains by replay need single calls: stackline record \

@@ -10,7 +10,7 @@ use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,13 +125,50 @@ pub(super) fn list() -> List {
     list
 }
 
+/// The kernel's own library, which has no file.
+const KERNELS: &[u8] = b"linux-vdso";
+
+/// Makes relative names absolute: the program may change its directory later. No lock of the linker is held meanwhile.
+fn locate(modules: &mut [Listed]) {
+    let is_relative =
+        |listed: &&mut Listed| !matches!(listed.name.first(), None | Some(b'/')) && !listed.name.starts_with(KERNELS);
+    let mut relative = modules.iter_mut().filter(is_relative).peekable();
+    if relative.peek().is_none() {
+        return;
+    }
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    for listed in relative {
+        let mapped = listed.range().and_then(|range| mapped_file(&maps, range.start));
+        let from_here = || std::path::absolute(OsStr::from_bytes(&listed.name)).ok();
+        if let Some(path) = mapped.or_else(from_here) {
+            listed.name = path.into_os_string().into_vec();
+        }
+    }
+}
+
+/// The file at an address, as `/proc/self/maps` has it.
+fn mapped_file(maps: &[u8], address: usize) -> Option<PathBuf> {
+    let holds = |line: &&[u8]| {
+        let bounds = line.split(|&byte| byte == b' ').next().and_then(|bounds| std::str::from_utf8(bounds).ok());
+        let bound = |text| usize::from_str_radix(text, 16).ok();
+        let range = bounds.and_then(|bounds| bounds.split_once('-')).map(|(start, end)| (bound(start), bound(end)));
+        matches!(range, Some((Some(start), Some(end))) if (start..end).contains(&address))
+    };
+    let line = maps.split(|&byte| byte == b'\n').find(holds)?;
+    // Only paths have a slash: before them stand numbers.
+    let path = line.get(line.iter().position(|&byte| byte == b'/')?..)?;
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    Some(PathBuf::from(OsStr::from_bytes(path)))
+}
+
 impl Snapshot {
     pub(super) fn empty() -> Self {
         Self { unwinder: Unwinder::new(), modules: Vec::new(), changes: (0, 0), generation: 0, next_id: 0 }
     }
 
     /// What is loaded now; what was known before is kept.
-    pub(super) fn renewed(&self, list: List, memory: &Memory) -> Self {
+    pub(super) fn renewed(&self, mut list: List, memory: &Memory) -> Self {
+        locate(&mut list.modules);
         let mut new = self.clone();
         new.changes = list.changes;
         new.generation += 1;
@@ -265,7 +302,7 @@ impl Listed {
         if !path.is_absolute() {
             // The kernel's own library, which has no file, stays where it is.
             // SAFETY: the kernel's library is never unloaded, and read-only.
-            let kernel = self.name.starts_with(b"linux-vdso");
+            let kernel = self.name.starts_with(KERNELS);
             let bytes = || unsafe { std::slice::from_raw_parts(address as *const u8, segment.file_size) };
             return kernel.then(|| Bytes { bytes: bytes(), mapping: None });
         }
@@ -370,8 +407,11 @@ fn map_file(path: &Path, segment: &Segment) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Snapshot, frames_address, gnu_build_id, list};
+    use super::{Listed, Snapshot, frames_address, gnu_build_id, list, locate, mapped_file};
     use crate::python::Memory;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
 
     fn snapshot() -> Snapshot {
         Snapshot::empty().renewed(list(), &Memory::of_this_thread())
@@ -412,6 +452,32 @@ mod tests {
             compared += 1;
         }
         assert!(compared >= 2, "this program and the C library");
+    }
+
+    #[test]
+    fn relative_names_become_those_of_the_mapped_files() {
+        let maps = b"1000-2000 r--p 00000000 08:01 42      /srv/my libs/libth.so\n\
+            2000-3000 r-xp 00001000 08:01 42 /srv/old.so (deleted)\n3000-4000 rw-p 00000000 00:00 0 \n";
+        let at = |address| mapped_file(maps, address);
+        assert_eq!(at(0x1fff), Some(PathBuf::from("/srv/my libs/libth.so")));
+        assert_eq!(at(0x2000), Some(PathBuf::from("/srv/old.so")));
+        assert_eq!([at(0x3000), at(0x4000)], [None, None]);
+        let named = |name: &str| Listed { name: name.into(), bias: 0, segments: Vec::new() };
+        let mut modules = ["", "/lib/x.so", "linux-vdso.so.1", "./libth.so"].map(named);
+        locate(&mut modules);
+        assert_eq!(["", "/lib/x.so", "linux-vdso.so.1"].map(Path::new), [0, 1, 2].map(|at| path_of(&modules[at])));
+        assert_eq!(path_of(&modules[3]), std::env::current_dir().unwrap().join("libth.so"));
+        // A library of this process, had it been loaded by another name.
+        let mut all = list().modules;
+        let library = all.iter_mut().find(|listed| listed.name.starts_with(b"/")).unwrap();
+        let known = std::fs::canonicalize(library.path()).unwrap();
+        library.name = b"./other.so".to_vec();
+        locate(std::slice::from_mut(library));
+        assert_eq!(library.path(), known);
+    }
+
+    fn path_of(listed: &Listed) -> &Path {
+        Path::new(OsStr::from_bytes(&listed.name))
     }
 
     #[test]

@@ -318,8 +318,14 @@ impl Stream {
             problems::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
         }
         for (what, count) in lost {
-            let problem = if what == "tree_full" { problems::TREE_FULL } else { problems::NOT_RECORDED };
-            problem.count_many(builder.report(), count, None, &format!("{name}: {}", sentence(&what)));
+            match what.as_str() {
+                // Its message says it all.
+                "tree_full" => problems::TREE_FULL.count_many(builder.report(), count, None, name),
+                _ => {
+                    let example = format!("{name}: {}", sentence(&what));
+                    problems::NOT_RECORDED.count_many(builder.report(), count, None, &example);
+                }
+            }
         }
     }
 }

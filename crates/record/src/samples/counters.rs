@@ -77,6 +77,7 @@ pub(super) struct Available {
 /// Which of the wanted counters this machine has, and why it lacks the others.
 pub(super) fn available(wanted: &[u16]) -> Available {
     let mut found = Available::default();
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
     for &counter in wanted {
         let name = stackline_recording::COUNTERS.get(usize::from(counter)).copied().unwrap_or_default();
         match open(counter, 0) {
@@ -84,12 +85,26 @@ pub(super) fn available(wanted: &[u16]) -> Available {
                 close_own(opened.file, opened.id);
                 let part = if opened.outside_kernel { " outside of the kernel" } else { "" };
                 found.counters.push(counter);
-                found.remarks.push_str(&format!(", {name}{part}"));
+                there.push(format!("{name}{part}"));
             }
-            Err(error) => found.remarks.push_str(&format!("; no {name}: {error}")),
+            Err(error) => missing.push(format!("; no counter {name}: {}", why(&error))),
         }
     }
+    let what = if there.len() == 1 { "counter" } else { "counters" };
+    let read = (!there.is_empty()).then(|| format!("; {what} {}", there.join(", ")));
+    found.remarks = read.into_iter().chain(missing).collect();
     found
+}
+
+/// Why a counter cannot be read.
+fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
+            "this machine does not offer it".to_owned()
+        }
+        Some(libc::EACCES | libc::EPERM) => "the system does not permit it (kernel.perf_event_paranoid)".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Files of counters that are open.
@@ -250,7 +265,8 @@ fn id_of(file: i32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, MAX_COUNTERS, available, parse};
+    use super::{Counters, MAX_COUNTERS, available, parse, why};
+    use std::io;
 
     #[test]
     fn names_are_those_of_the_recording() {
@@ -258,12 +274,24 @@ mod tests {
         assert_eq!(parse(""), [0; 0]);
     }
 
+    #[test]
+    fn counters_that_are_missing_stand_behind_those_that_are_read() {
+        let there = available(&parse("page-faults,cycles,context-switches"));
+        let parts: Vec<&str> = there.remarks.split("; ").skip(1).collect();
+        let missing = parts.iter().filter(|part| part.starts_with("no counter ")).count();
+        assert_eq!(missing, 3 - there.counters.len(), "{parts:?}");
+        assert_eq!(parts.len(), missing + usize::from(!there.counters.is_empty()), "{parts:?}");
+        assert!(there.counters.is_empty() || parts[0].starts_with("counter"), "{parts:?}");
+        let lacks = why(&io::Error::from_raw_os_error(libc::ENOENT));
+        assert_eq!(lacks, "this machine does not offer it");
+    }
+
     /// Each page that is touched for the first time is a fault: at least so many are counted, whatever else happens.
     #[test]
     fn faults_of_pages_are_counted() {
         let there = available(&parse("page-faults"));
         if there.counters.is_empty() {
-            assert!(there.remarks.starts_with("; no page-faults: "), "{}", there.remarks);
+            assert!(there.remarks.starts_with("; no counter page-faults: "), "{}", there.remarks);
             return;
         }
         let counters = Counters::default();

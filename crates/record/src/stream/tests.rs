@@ -79,7 +79,7 @@ impl Recorded {
         let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
         Self {
             process,
-            window: Window::new(Wanted::default(), trace, 0),
+            window: Window::new(Wanted::default(), trace, 0, std::time::Duration::ZERO),
             state,
             stream,
             disk,

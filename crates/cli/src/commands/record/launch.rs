@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, getegid};
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
@@ -53,6 +54,13 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     handle.close();
     let _ = forwarder.join();
     Ok((pid.as_raw().cast_unsigned(), ended?))
+}
+
+/// Now, for the processes of the command to count from: by the monotonic clock, which is the same in all of them, in ns.
+pub(super) fn begin() -> Option<(&'static str, OsString)> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
+    let ns = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());
+    Some(("STACKLINE_BEGIN", ns.to_string().into()))
 }
 
 /// Starts the command with signals as they are here. `posix_spawn` of glibc would leave 32 and 33 ignored in it and in all that it starts;

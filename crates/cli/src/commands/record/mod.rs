@@ -33,6 +33,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     };
     let mut environment = place.environment(&recorder)?;
     environment.extend(options);
+    environment.extend(launch::begin());
     let ended = match launch::run(&args.command, &environment) {
         Ok(ended) => ended,
         Err(error) => {
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let running = running::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&(summary(&tree, (&how, &run, next(args, &tree)), is_part(args, common)) + &running)),
+        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), (is_part(args, common), &running))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
             say(&format!("stackline: {how}{NOTHING}"))
@@ -79,10 +80,12 @@ fn not_merged(
     let run = place.shown();
     let read = Run::open(&[place.path().to_owned()], &OpenOptions::default()).and_then(|run| run.profile());
     match read {
-        Ok(tree) => format!(
-            "{}. The merged tables could not be written: {error}. `stackline calls {run}` merges the streams.",
-            summary(&tree, (how, &run, next(args, &tree)), is_part(args, common))
-        ),
+        Ok(tree) => {
+            let more = format!(
+                ". The merged tables could not be written: {error}. `stackline calls {run}` merges the streams"
+            );
+            summary(&tree, (how, &run, next(args, &tree)), (is_part(args, common), &more))
+        }
         Err(_) => format!("stackline: {how}the recording could not be merged: {error}. Its streams are in {run}."),
     }
 }
@@ -116,8 +119,8 @@ fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
     }
 }
 
-/// How the command ended, if not by itself, what was recorded, what worked, and what to do next.
-fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool) -> String {
+/// How the command ended, if not by itself, what was recorded, what worked, what is missing, `more` to say, and at last what to do next.
+fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), (is_part, more): (bool, &str)) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
     for source in tree.processes.iter().flat_map(|process| &process.sources) {
@@ -146,7 +149,7 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
     };
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
-        "stackline: {how}{} call paths of {} ({}). Next: {}{nothing}{lost}{overhead}",
+        "stackline: {how}{} call paths of {} ({}){nothing}{lost}{overhead}{more}. Next: {}",
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),
@@ -157,16 +160,26 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), is_part: bool)
 #[cfg(test)]
 mod tests {
     use super::summary;
-    use stackline_model::{CallProcess, CallTree};
+    use stackline_model::{CallOverhead, CallProcess, CallTree};
 
     #[test]
     fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
         let tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
-        let of = |how| summary(&tree, (how, "a.stackline", "calls"), false);
+        let of = |how| summary(&tree, (how, "a.stackline", "calls"), (false, ""));
         let failed = of("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
         assert!(of("").contains("; no operator of PyTorch ran"));
-        let nothing = summary(&CallTree::default(), ("", "a.stackline", "calls"), false);
+        let nothing = summary(&CallTree::default(), ("", "a.stackline", "calls"), (false, ""));
         assert!(nothing.contains("whether operators of PyTorch ran is not known"), "{nothing}");
+    }
+
+    #[test]
+    fn the_command_that_comes_next_ends_the_line() {
+        let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
+        let process = CallProcess { overhead, ..CallProcess::default() };
+        let tree = CallTree { processes: vec![process], ..CallTree::default() };
+        let text = summary(&tree, ("", "a.stackline", "calls"), (false, "; 1 process was still running"));
+        assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
+        assert!(text.contains("; overhead of recording: too few steps to tell"), "{text}");
     }
 }

@@ -15,10 +15,10 @@ const HOPE: i64 = 2;
 
 pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
     // Of programs with a GPU nobody knows from sums what waits for the host.
-    if called.thread.known == Known::Operators || called.uses_gpu {
+    if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
         return Vec::new();
     }
-    let functions = of_functions(called, &|node| kinds.is_taken(node));
+    let functions = of_functions(called, &|node| called.thread.computing(node), &|node| kinds.is_taken(node));
     functions.into_values().filter_map(|lines| draft(called, &lines)).collect()
 }
 
@@ -26,11 +26,14 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
 pub(super) type Functions = BTreeMap<Place, BTreeMap<Place, Time>>;
 
 /// The own time of functions outside of operators, frameworks and what other rules have.
-pub(super) fn of_functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Functions {
+pub(super) fn of_functions(
+    called: &Called<'_>,
+    computing: &dyn Fn(CallNodeId) -> Time,
+    is_taken: &dyn Fn(CallNodeId) -> bool,
+) -> Functions {
     let mut lines: BTreeMap<CallFrameId, Time> = BTreeMap::new();
     for node in called.nodes() {
-        let time = called.thread.own[node.index()];
-        let computes = time.computing();
+        let computes = computing(node);
         let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
         if !is_other && computes.ns > 0 {
             lines.entry(called.line(node)).or_default().add(computes);
@@ -65,4 +68,36 @@ fn draft(called: &Called<'_>, lines: &BTreeMap<Place, Time>) -> Option<CallDraft
         is_within_other: false,
         covers_ns: time.ns,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, told};
+    use crate::findings::Reason;
+    use stackline_model::CallMetric;
+
+    #[test]
+    fn wall_clock_time_alone_is_not_busy_python() {
+        let sleeps = "train.py:50 <module> > train.py:22 main > text.py:3 parse";
+        let looked = |cpu_ms: Option<u64>, wait_ms: Option<u64>| {
+            let mut made = Made::new();
+            made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
+            made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
+            for (path, ms) in [("train.py:50 <module> > train.py:21 main > aten::mm", 800), (sleeps, 1000)] {
+                made.add((1, 0), path, CallMetric::RealTime, (ms / 10, ms * MS));
+            }
+            cpu_ms.into_iter().for_each(|ms| made.cpu(sleeps, ms));
+            wait_ms.into_iter().for_each(|ms| made.waits(sleeps, ms));
+            let found = made.found();
+            let unchecked = found.unchecked.iter().find(|one| one.rule.code == "SL043");
+            let missing =
+                unchecked.map(|one| matches!(one.reason, Reason::Missing(need) if need.name() == "python_times"));
+            (told(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
+        };
+        assert_eq!(looked(None, None), (0, Some(true)));
+        // With samples of CPU time it is known what computes: here hardly anything, there nearly all.
+        assert_eq!(looked(Some(10), None), (0, None));
+        assert_eq!(looked(Some(900), None), (1, None));
+        assert_eq!(looked(None, Some(100)), (1, None));
+    }
 }

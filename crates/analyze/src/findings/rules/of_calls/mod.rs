@@ -14,6 +14,7 @@ mod named;
 mod operators;
 mod overhead;
 mod ranks;
+mod setup_collections;
 mod step_time;
 mod steps;
 mod subject;
@@ -299,6 +300,9 @@ fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c
             () if !RULES.iter().any(|own| own.code == rule.code) => Some(Need::SingleCalls),
             () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Need::SingleCalls),
             () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Need::PythonTimes),
+            () if !called.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
+                Some(Need::PythonTimes)
+            }
             () if !has_operators && is(&BY_OPERATORS) => Some(Need::Operators),
             () if called.steps.count == 0 && is(&BY_STEPS) => Some(Need::Step),
             () => None,
@@ -315,6 +319,9 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
     notes.extend(maybe_after(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
         notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+    }
+    if !called.thread.knows_computing() {
+        notes.push("times are wall-clock time: computing and waiting are not told apart".to_owned());
     }
     if let Some(part) = called.overhead {
         let percent = 100.0 * part;

@@ -55,11 +55,13 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
     let times = || seen.nodes.iter().map(|node| called.thread.calls[node.index()]).sum::<u64>().max(1);
     let title = match rule.code {
         code if code == garbage_collection::RULE.code => format!("Python collects garbage for {a_step} a step"),
-        code if code == recompilation::RULE.code => format!(
-            "torch.compile compiles again {} times, {} each time",
-            times(),
-            duration(signed(seen.time.ns / times()))
-        ),
+        code if code == recompilation::RULE.code => {
+            let each = duration(signed(seen.time.ns / times()));
+            match times() {
+                1 => format!("torch.compile compiles again once, for {each}"),
+                times => format!("torch.compile compiles again {times} times, {each} each time"),
+            }
+        }
         code if code == logging_in_step::RULE.code => format!("{kind} holds up the work for {a_step} a step"),
         code if code == copy_chains::RULE.code => copy_chains::deep_title(share, counts_calls),
         code if code == host_waits::RULE.code => format!("steps wait {share:.0} % of the time for {kind}"),
@@ -168,4 +170,18 @@ fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
 fn batches(called: &Called<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
     called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::training;
+
+    #[test]
+    fn one_recompilation_is_told_in_the_singular() {
+        let mut made = training();
+        let path = "train.py:50 <module> > train.py:21 main > Recompile 0/1: f (m.py:1)";
+        made.calls(path, 1, 300);
+        made.cpu(path, 300);
+        assert_eq!(made.found().findings[0].title, "torch.compile compiles again once, for 300.0 ms");
+    }
 }

@@ -21,9 +21,12 @@ pub struct StepTime {
     pub ns: i64,
     /// Operators, and all below them, while they had a processor.
     pub operators_ns: i64,
-    /// Waits: for locks, input, other threads, a processor. `None` if none was seen: maybe none were recorded, and all times are
-    /// CPU time then.
+    /// Waits: for locks, input, other threads, a processor. `None` if none was seen: maybe none were recorded.
     pub waits_ns: Option<i64>,
+    /// Whether times are of the wall clock, waits included where they are not told apart; else CPU time, and the waits that were seen.
+    pub is_wall_clock: bool,
+    /// What recording adds to a step, which is taken out of all these times; `None` if it was not measured, or is no more than chance.
+    pub recording_ns: Option<i64>,
     /// All else: Python and native code outside of operators.
     pub other_ns: i64,
     /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
@@ -99,6 +102,8 @@ fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
         ns,
         operators_ns,
         waits_ns: called.knows_waits().then_some(waits_ns),
+        is_wall_clock: called.thread.known == Known::Wall,
+        recording_ns: called.overhead.map(|_| called.per_step(called.overhead_ns)),
         other_ns: (ns - operators_ns - waits_ns).max(0),
         busiest: busiest.map(|(line, ns)| (called.place(line), called.per_step(ns))),
     }
@@ -108,6 +113,7 @@ fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
 mod tests {
     use super::super::testing::{MS, Made, training};
     use super::step_time;
+    use stackline_model::CallMetric;
 
     const AT: &str = "train.py:50 <module> > train.py:";
 
@@ -150,6 +156,31 @@ mod tests {
         made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
         assert_eq!(step_time(&made.builder.finish()), None);
         // Without a wait all is CPU time, as far as anybody knows.
-        assert_eq!(step_time(&training().builder.finish()).unwrap().waits_ns, None);
+        let time = step_time(&training().builder.finish()).unwrap();
+        assert_eq!((time.waits_ns, time.is_wall_clock, time.recording_ns), (None, false, None));
+    }
+
+    #[test]
+    fn samples_of_the_wall_clock_are_no_cpu_time() {
+        let mut made = training();
+        made.add((1, 0), &format!("{AT}22 main"), CallMetric::RealTime, (50, 500 * MS));
+        let time = step_time(&made.builder.finish()).unwrap();
+        assert_eq!((time.waits_ns, time.is_wall_clock, time.ns), (None, true, 50 * MS as i64));
+    }
+
+    #[test]
+    fn the_time_that_is_taken_out_for_the_recording_is_told() {
+        let mut made = Made::new();
+        made.overhead(2, Some(25));
+        for line in [21, 22] {
+            made.calls(&format!("{AT}{line} main > aten::mm"), 20, 200);
+            made.cpu(&format!("{AT}{line} main > aten::mm"), 200);
+            made.cpu(&format!("{AT}{line} main"), 300);
+        }
+        made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 0);
+        let time = step_time(&made.builder.finish()).unwrap();
+        // Of 1000 ms a fifth is the recording's.
+        let rounded_ms = |ns: i64| (ns * time.steps as i64 + MS as i64 / 2) / MS as i64;
+        assert_eq!((rounded_ms(time.ns), time.recording_ns.map(rounded_ms)), (800, Some(200)));
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Called<'a> {
     pub(super) first_batches_ns: u64,
     /// What recording adds to a step, as a part of one without it, where that is known and left out.
     pub(super) overhead: Option<f64>,
+    /// The time that was left out for it, in ns.
+    pub(super) overhead_ns: u64,
 }
 
 impl<'a> Called<'a> {
@@ -58,11 +60,15 @@ impl<'a> Called<'a> {
     }
 
     fn of(tree: &'a CallTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
-        let steps = Steps::find(tree, &tree.children(), &thread);
+        let mut steps = Steps::find(tree, &tree.children(), &thread);
+        steps.leave_out_setup_collections(tree);
+        let time = |thread: &Thread| steps.of(&thread.own).fold(0_u64, |all, time| all.saturating_add(time.ns));
+        let recorded_ns = time(&thread);
         let overhead = thread.leave_out_overhead(tree, &steps);
+        let overhead_ns = recorded_ns.saturating_sub(time(&thread));
         thread.add_unseen(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
-        let window_ns = steps.of(&thread.own).fold(0_u64, |all, time| all.saturating_add(time.ns));
+        let window_ns = time(&thread);
         if window_ns == 0 {
             return None;
         }
@@ -86,6 +92,7 @@ impl<'a> Called<'a> {
             window_ns,
             first_batches_ns,
             overhead,
+            overhead_ns,
         })
     }
 

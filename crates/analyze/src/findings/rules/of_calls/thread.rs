@@ -87,6 +87,8 @@ pub(super) struct Thread {
     pub(super) known: Known,
     /// Time at each node itself.
     pub(super) own: Vec<Time>,
+    /// Of a recording whose wall-clock samples no sample of a wait divides: samples of CPU time at each node itself, empty without any.
+    cpu: Option<Vec<Time>>,
     /// Calls of operators and spans at each node itself.
     pub(super) calls: Vec<u64>,
     /// The same in time from begin to end, without other operators and spans, in ns.
@@ -102,6 +104,19 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    /// Whether computing and waiting can be told apart: wall-clock time alone is both.
+    pub(super) fn knows_computing(&self) -> bool {
+        self.cpu.as_ref().is_none_or(|cpu| !cpu.is_empty())
+    }
+
+    /// What of the time at a node itself is computing; nothing where that is not known.
+    pub(super) fn computing(&self, node: CallNodeId) -> Time {
+        match &self.cpu {
+            Some(cpu) => cpu.get(node.index()).copied().unwrap_or_default(),
+            None => self.own[node.index()].computing(),
+        }
+    }
+
     /// How many of so many spans, which are counted in all steps, are of recorded ones.
     pub(super) fn recorded(&self, spans: u64) -> u64 {
         (spans as f64 * self.recorded_part).round() as u64
@@ -149,6 +164,7 @@ impl Thread {
         let (mut own, mut calls, mut operators) =
             (vec![Time::default(); nodes], vec![0_u64; nodes], vec![0_u64; nodes]);
         let mut waits = vec![0_u64; nodes];
+        let mut cpu = vec![Time::default(); nodes];
         let (mut durations, mut waits_at): (BTreeMap<_, CallStats>, BTreeMap<_, CallStats>) = Default::default();
         for (node, _, metric, stats) in tree.metrics.iter().filter(|(_, thread, ..)| is_it(*thread)) {
             let at = node.index();
@@ -157,6 +173,7 @@ impl Thread {
                 (CallMetric::RealTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
                 // Samples of waits are others than those of the clock.
                 (CallMetric::WaitTime, Known::Wall) => waits[at] = waits[at].saturating_add(ns),
+                (CallMetric::CpuTime, Known::Wall) => cpu[at].add(Time::sampled(ns, samples)),
                 (CallMetric::CpuTime, Known::Cpu) => own[at].add(Time::sampled(ns, samples)),
                 (CallMetric::WaitTime, Known::Cpu) => own[at].add(Time::waited(ns, samples)),
                 (CallMetric::OperatorTime | CallMetric::GcTime | CallMetric::HostTime, Known::Operators) => {
@@ -176,6 +193,9 @@ impl Thread {
                 operators[at] = operators[at].saturating_add(ns);
             }
         }
+        let is_undivided = known == Known::Wall && is_recorded(tree) && waits.iter().all(|&ns| ns == 0);
+        let is_sampled = cpu.iter().any(|time| time.ns > 0);
+        let cpu = is_undivided.then(|| if is_sampled { cpu } else { Vec::new() });
         for (time, waits) in own.iter_mut().zip(waits).filter(|(_, waits)| *waits > 0) {
             let part = waits as f64 / time.ns.max(1) as f64;
             time.waits_ns = waits.min(time.ns);
@@ -188,7 +208,7 @@ impl Thread {
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
         let overhead = process.and_then(|process| process.overhead).unwrap_or_default();
         let recorded_part = recorded_part(tree, &calls, overhead.unrecorded_steps);
-        Self { id, known, own, calls, operators, durations, waits: waits_at, overhead, recorded_part }
+        Self { id, known, own, cpu, calls, operators, durations, waits: waits_at, overhead, recorded_part }
     }
 }
 

@@ -147,5 +147,8 @@ fn functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<
         let name = format!("{file}({line}): {}", group.place.function.as_deref().unwrap_or_default());
         Some((name, group))
     };
-    of_functions(called, is_taken).into_values().filter_map(of_function).collect()
+    of_functions(called, &|node| called.thread.own[node.index()].computing(), is_taken)
+        .into_values()
+        .filter_map(of_function)
+        .collect()
 }

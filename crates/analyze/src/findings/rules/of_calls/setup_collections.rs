@@ -1,0 +1,53 @@
+//! Collections of garbage that Dynamo's own work sets off: it begins and ends compilations outside of their spans.
+
+use super::super::garbage_collection;
+use super::steps::{Steps, below};
+use stackline_model::names::is_recompilation;
+use stackline_model::{CallFrame, CallNodeId, CallTree};
+
+/// The module from which Dynamo compiles; what it has compiled does not run in it.
+const COMPILES: &str = "torch/_dynamo/convert_frame.py";
+
+impl Steps {
+    /// Counts collections that come while Dynamo compiles as parts of compilations, which are done once; but for those within the span of
+    /// a recompilation, which have a rule of their own.
+    pub(super) fn leave_out_setup_collections(&mut self, tree: &CallTree) {
+        let span = |node: CallNodeId| match tree.frame(node) {
+            Some(CallFrame::Span { name }) => Some(tree.strings.get(*name)),
+            _ => None,
+        };
+        let compiles = below(tree, |node| match tree.frame(node) {
+            Some(CallFrame::Python { file, .. }) => tree.strings.get(*file).ends_with(COMPILES),
+            _ => false,
+        });
+        let compiles_again = below(tree, |node| span(node).is_some_and(is_recompilation));
+        let is_collection = |node: CallNodeId| span(node).is_some_and(garbage_collection::is_collection);
+        let collects =
+            below(tree, |node| compiles[node.index()] && !compiles_again[node.index()] && is_collection(node));
+        for (node, _) in collects.iter().enumerate().filter(|(_, collects)| **collects) {
+            self.inside[node] = false;
+            self.is_once[node] = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Made, told, training};
+
+    const DYNAMO: &str = "train.py:50 <module> > train.py:22 main > /v/site-packages/torch/_dynamo/convert_frame.py";
+
+    fn collections(mut made: Made, path: &str) -> Vec<i64> {
+        made.cpu(path, 100);
+        let found = made.found();
+        told(&found).into_iter().filter(|(code, ..)| *code == "SL025").map(|(.., ms)| ms).collect()
+    }
+
+    #[test]
+    fn collections_that_a_compilation_sets_off_are_none_of_steps() {
+        let collection = stackline_model::names::COLLECTION;
+        let in_step = format!("train.py:50 <module> > train.py:22 main > {collection}");
+        assert_eq!(collections(training(), &in_step), [10]);
+        assert!(collections(training(), &format!("{DYNAMO}:2190 _compile > {collection}")).is_empty());
+    }
+}
