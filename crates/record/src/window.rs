@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn first_and_last_end_of_steps_are_known_where_all_is_recorded_as_sums() {
         let ends = |wanted: Wanted, keep| {
-            let window = Window::new(wanted, keep, 0);
+            let window = Window::new(wanted, keep, 0, Duration::ZERO);
             assert_eq!(window.step_ends(), None);
             for (second, node) in [(3, 1), (4, 1), (6, 2)] {
                 window.step_ended(Duration::from_secs(second), NodeId(node), true, drop);
