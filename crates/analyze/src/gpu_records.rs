@@ -2,8 +2,8 @@
 
 use stackline_model::Trace;
 
-/// One of so many operations without a usable time is too many.
-const MANY: usize = 100;
+/// More than one of so many operations without a usable time is too many, as of launches without an operation.
+const MANY: usize = 50;
 
 /// What is known of the GPU work of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl GpuRecords {
     #[must_use]
     pub fn lack_times(&self) -> bool {
         let (all, untimed) = self.operations;
-        untimed > 0 && untimed * MANY >= all
+        untimed * MANY > all
     }
 
     /// Whether any GPU work is known.

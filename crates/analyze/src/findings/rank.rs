@@ -264,7 +264,6 @@ fn find_in(
         notes.extend(too_little(trace));
         notes.extend(startup::note(trace, window.length_ns()));
     }
-    notes.extend(incomplete_gpu(trace, &unchecked));
     notes.extend(standstill.note);
     notes.extend(recording_note(&ground));
     notes.extend(beyond.told());
@@ -279,6 +278,7 @@ fn find_in(
     if is_incomplete {
         notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
     }
+    notes.extend(incomplete_gpu(trace, &unchecked));
     change_place::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
     for finding in &mut findings {
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);

@@ -68,7 +68,7 @@ mod tests {
         assert!(text.contains("5,000.0") && text.contains("0.1") && text.contains("10,000.0"), "{text}");
         // Too small for the unit of the median.
         let text = spread([[900.0; 4], [3e6, 5e6, 0.02, 1e7]], [0.0, 200.0]);
-        assert!(text.contains("mean (µs)  median (µs)") && text.contains("0.02"), "{text}");
+        assert!(text.contains(" mean (µs) ") && text.contains(" median (µs) ") && text.contains("0.02"), "{text}");
     }
 
     #[test]

@@ -411,7 +411,7 @@ fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
             count(i64::try_from(steps.count).unwrap_or(i64::MAX))
         ),
         _ => format!(
-            "times are those of {name}{of}{which}, from its first to its last call: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \
+            "times are those of {name}{of}{which}, over its whole run: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \
              would, and SL038 and SL043, which need steps, could look)"
         ),
     }
