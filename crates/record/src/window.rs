@@ -112,6 +112,8 @@ pub(crate) struct Window {
     kept: bool,
     /// Whether each call is kept with its times.
     keeps_calls: bool,
+    /// From the begin of the recording, which may be that of another process, to that of this one.
+    started: Duration,
     /// For how long operators were paused, and since when they are (0: they are not), in ticks.
     paused_before: AtomicU64,
     paused_since: AtomicU64,
@@ -134,6 +136,7 @@ impl Window {
             past: Mutex::new(past),
             kept,
             keeps_calls: keep,
+            started: elapsed,
             paused_before: AtomicU64::new(0),
             paused_since: AtomicU64::new(0),
         }
@@ -170,7 +173,7 @@ impl Window {
     ) {
         let mut past = self.past();
         past.step += 1;
-        let now_ns = nanos(elapsed).cast_unsigned();
+        let now_ns = nanos(elapsed.saturating_sub(self.started)).cast_unsigned();
         let first_ns = past.ends.map_or(now_ns, |ends| ends.first_ns);
         past.ends = Some(StepEnds { count: past.step, first_ns, last_ns: now_ns });
         let mark = (std::thread::current().id(), node);
@@ -295,9 +298,10 @@ mod tests {
     #[test]
     fn first_and_last_end_of_steps_are_known_where_all_is_recorded_as_sums() {
         let ends = |wanted: Wanted, keep| {
-            let window = Window::new(wanted, keep, 0, Duration::ZERO);
+            // The recording began a second before this process, which all times of it count from.
+            let window = Window::new(wanted, keep, 0, Duration::from_secs(1));
             assert_eq!(window.step_ends(), None);
-            for (second, node) in [(3, 1), (4, 1), (6, 2)] {
+            for (second, node) in [(4, 1), (5, 1), (7, 2)] {
                 window.step_ended(Duration::from_secs(second), NodeId(node), true, drop);
             }
             window.step_ends()
