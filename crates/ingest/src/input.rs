@@ -427,6 +427,12 @@ pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     .any(|end| name.ends_with(end))
 }
 
+/// Whether its name says that a file is an archive of files.
+pub(crate) fn is_named_like_archive(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    [".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     None,

@@ -106,11 +106,15 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     Ok(is_memory || path.is_dir() && drgpum::is_whole(path))
 }
 
-/// Number of files of memory that an input of memory is: of an archive that of its members, else one.
+/// Number of files of memory that an input of memory is: of an archive that of its members, else one. Files that are not named as archives
+/// are not opened for it.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn count_memory_files(path: &Path) -> Result<usize, Error> {
+    if !input::is_named_like_archive(path) {
+        return Ok(1);
+    }
     match known(path).map_err(|source| Error::Io { path: path.to_owned(), source })? {
         Known::Memory(_, count) => Ok(count),
         Known::Source(_) | Known::Other | Known::Unknown => Ok(1),
