@@ -141,8 +141,8 @@ fn members_of_an_archive_tell_whether_it_is_of_memory() {
         ("a zip within", packed("t.json.zip", zip(&[trace()])), None),
         ("a database", packed("t.sqlite", b"SQLite format 3\0".to_vec()), None),
     ] {
-        let folder = folder(&[("archive", bytes)]);
-        let path = folder.path().join("archive");
+        let folder = folder(&[("archive.tar", bytes)]);
+        let path = folder.path().join("archive.tar");
         let is_memory = stackline_ingest::memory::is_memory_file(&path).unwrap();
         let counted = is_memory.then(|| stackline_ingest::memory::count_memory_files(&path).unwrap());
         assert_eq!(counted, count, "{name}");
