@@ -109,12 +109,11 @@ fn parse_time(text: &str) -> Result<String, String> {
 
 /// Checks how long to record: no time at all would record nothing.
 fn parse_duration(text: &str) -> Result<String, String> {
-    let is_nothing = text.chars().any(|c| c == '0') && !text.chars().any(|c| matches!(c, '1'..='9'));
-    if is_nothing {
-        Err("in no time nothing is recorded; give a time such as 30s, 500ms, 2m".to_owned())
-    } else {
-        parse_time(text)
+    let text = parse_time(text)?;
+    if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0) {
+        return Err("in no time nothing is recorded; give a time such as 30s, 500ms, 2m".to_owned());
     }
+    Ok(text)
 }
 
 /// Checks how many steps may go unrecorded: with a few of them the overhead is never known, and they are lost all the same.
