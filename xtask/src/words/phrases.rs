@@ -55,7 +55,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     except(
         "behind",
         "after, below, following, causing",
-        &["falls|fell|fall|run|runs|lag|lags|lagging|waits|wait|queued|queues|queue|hidden|hide|hides behind"],
+        &["µs|ms|ns behind", "behind a proxy", "falls|fell|fall|run|runs|lag|lags|lagging|waits|wait|queued|queues|queue|hidden|hide|hides behind"],
     ),
     phrase("for nothing", "wasted, without effect"),
     phrase("hope|hopes|hoped", "speculative gain"),
@@ -90,9 +90,9 @@ pub(super) const PHRASES: &[Phrase] = &[
     except(
         "losses",
         "missing records, dropped events",
-        &["training losses", "fused losses", "unfused losses", "lists * losses"],
+        &["training losses", "list of losses", "fused losses", "unfused losses", "lists * losses"],
     ),
-    phrase("round|rounds", "iteration, step"),
+    except("round|rounds", "iteration, step", &["round|rounds to|up|down"]),
     phrase("owner|owners of gpu work", "launch, correlation"),
     phrase("side by side", "concurrent, unordered; in two columns"),
     except("truth", "ground truth", &["ground truth"]),
