@@ -28,7 +28,7 @@ pub(super) struct Area {
 
 /// All areas. `cargo run -p xtask -- words` prints the findings of each.
 pub(super) const AREAS: &[Area] = &[
-    Area { name: "docs", text: Text::Markdown, allowed: Some(559) },
+    Area { name: "docs", text: Text::Markdown, allowed: Some(0) },
     Area { name: "rule-pages", text: Text::Markdown, allowed: None },
     Area { name: "help", text: Text::Help, allowed: None },
     Area { name: "doc-comments", text: Text::DocComments, allowed: None },
