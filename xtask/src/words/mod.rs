@@ -78,6 +78,7 @@ fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> 
         sentences.iter().for_each(|sentence| check_sentence(path, sentence, &mut found));
         if area.text == Text::Markdown {
             check_lengths(path, &sentences, &mut found);
+            check_opening(path, &sentences, &mut found);
         }
     }
     found
@@ -136,6 +137,16 @@ fn check_lengths(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
     }
 }
 
+/// A page below `docs` opens with the question that it answers.
+fn check_opening(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
+    let opening = sentences.iter().find(|sentence| sentence.block == Block::Prose);
+    if path.starts_with("docs/")
+        && let Some(opening) = opening.filter(|sentence| !sentence.text.ends_with('?'))
+    {
+        found.push(format!("{path}:{}: the page opens without the question that it answers", opening.line));
+    }
+}
+
 fn check_name(path: &str, found: &mut Vec<String>) {
     let file = path.rsplit('/').next().unwrap_or_default();
     let stem = file.split('.').next().unwrap_or_default();
@@ -180,6 +191,12 @@ mod tests {
         );
         assert_eq!(found(Text::FileNames, "a/src/beside.rs", "").len(), 1);
         assert!(found(Text::FileNames, "a/src/parse.rs", "").is_empty());
+    }
+
+    #[test]
+    fn pages_open_with_a_question() {
+        assert_eq!(found(Text::Markdown, "docs/a.md", "# A\n\nReport. How?\n").len(), 1);
+        assert!(found(Text::Markdown, "docs/a.md", "# A?\n\nHow does `a` work? Well.\n").is_empty());
     }
 
     #[test]
