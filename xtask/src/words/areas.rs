@@ -12,7 +12,7 @@ pub(super) enum Text {
     /// String literals of several words in Rust, outside of tests.
     Messages,
     /// Text between tags, and string literals of several words, in TypeScript.
-    PageText,
+    Web,
     /// Names of files without folder and extension.
     FileNames,
 }
@@ -33,7 +33,7 @@ pub(super) const AREAS: &[Area] = &[
     Area { name: "help", text: Text::Help, allowed: None },
     Area { name: "doc-comments", text: Text::DocComments, allowed: None },
     Area { name: "messages", text: Text::Messages, allowed: None },
-    Area { name: "page-text", text: Text::PageText, allowed: None },
+    Area { name: "page-text", text: Text::Web, allowed: None },
     Area { name: "file-names", text: Text::FileNames, allowed: None },
 ];
 

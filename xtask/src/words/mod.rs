@@ -8,7 +8,7 @@ mod source;
 
 use areas::{AREAS, Area, Text};
 use markdown::{Block, Sentence};
-use phrases::{PHRASES, STEMS};
+use phrases::{PHRASES, Phrase, STEMS};
 
 use anyhow::{Result, bail};
 
@@ -75,7 +75,7 @@ fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> 
             continue;
         }
         let sentences = sentences(area.text, &text_of(path));
-        sentences.iter().for_each(|sentence| check_sentence(path, sentence, &mut found));
+        sentences.iter().for_each(|sentence| check_sentence(path, area.text, sentence, &mut found));
         if area.text == Text::Markdown {
             check_lengths(path, &sentences, &mut found);
             check_opening(path, &sentences, &mut found);
@@ -98,16 +98,18 @@ fn sentences(text: Text, file: &str) -> Vec<Sentence> {
         Text::Help => of_parts(source::help(file)),
         Text::DocComments => markdown::sentences(&source::doc_comments(file)),
         Text::Messages => of_parts(source::messages(file)),
-        Text::PageText => of_parts(source::page_text(file)),
+        Text::Web => of_parts(source::page_text(file)),
         Text::FileNames => Vec::new(),
     }
 }
 
 /// Phrases, spelling and the limit of length.
-fn check_sentence(path: &str, sentence: &Sentence, found: &mut Vec<String>) {
+fn check_sentence(path: &str, text: Text, sentence: &Sentence, found: &mut Vec<String>) {
     let words = sentence.words();
     let line = sentence.line;
-    for phrase in PHRASES.iter().filter(|phrase| phrases::matches(phrase, &words, sentence.is_first)) {
+    let is_comment = text == Text::DocComments;
+    let is_found = |phrase: &&Phrase| phrases::matches(phrase, &words, sentence.is_first, is_comment);
+    for phrase in PHRASES.iter().filter(is_found) {
         found.push(format!("{path}:{line}: \"{}\": say {}", phrase.pattern, phrase.instead));
     }
     for word in &words {
@@ -186,8 +188,7 @@ mod tests {
                 .starts_with("a/src/b.rs:2")
         );
         assert!(
-            found(Text::PageText, "web/src/b.tsx", "<p>nothing that was told here</p>\n")[0]
-                .starts_with("web/src/b.tsx:1")
+            found(Text::Web, "web/src/b.tsx", "<p>nothing that was told here</p>\n")[0].starts_with("web/src/b.tsx:1")
         );
         assert_eq!(found(Text::FileNames, "a/src/beside.rs", "").len(), 1);
         assert!(found(Text::FileNames, "a/src/parse.rs", "").is_empty());

@@ -15,8 +15,10 @@ pub(super) struct Phrase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Anywhere,
-    /// In the first sentence of a paragraph or comment.
+    /// In the first sentence of a paragraph, cell or comment.
     FirstSentence,
+    /// In the first sentence of a documentation comment: a noun phrase or an imperative.
+    Comment,
 }
 
 const fn phrase(pattern: &'static str, instead: &'static str) -> Phrase {
@@ -29,6 +31,10 @@ const fn except(pattern: &'static str, instead: &'static str, except: &'static [
 
 const fn first(pattern: &'static str, instead: &'static str, except: &'static [&'static str]) -> Phrase {
     Phrase { pattern, instead, except, place: Place::FirstSentence }
+}
+
+const fn comment(pattern: &'static str, instead: &'static str) -> Phrase {
+    Phrase { pattern, instead, except: &[], place: Place::Comment }
 }
 
 /// All phrases to avoid.
@@ -46,6 +52,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         &[],
     ),
     first("^ all that|of", "a noun", &["^ all of"]),
+    comment("^ how|where|why|when|who|whose|which|from|nothing|so|as", "a noun phrase or an imperative"),
     // Private language.
     except("stand|stands|stood", "is, is listed, is written, waits", &["stand|stands for", "stand|stands alone"]),
     phrase("told|tells", "report, print, show, distinguish"),
@@ -243,9 +250,14 @@ pub(super) fn american(word: &str) -> Option<&'static str> {
     Some(american)
 }
 
-/// First match of a phrase outside of its exceptions.
-pub(super) fn matches(phrase: &Phrase, words: &[String], is_first: bool) -> bool {
-    if phrase.place == Place::FirstSentence && !is_first {
+/// Match of a phrase outside of its exceptions.
+pub(super) fn matches(phrase: &Phrase, words: &[String], is_first: bool, is_comment: bool) -> bool {
+    let is_checked = match phrase.place {
+        Place::Anywhere => true,
+        Place::FirstSentence => is_first,
+        Place::Comment => is_first && is_comment,
+    };
+    if !is_checked {
         return false;
     }
     let mut exceptions = Vec::new();
@@ -274,7 +286,7 @@ mod tests {
 
     fn found(text: &str, is_first: bool) -> Vec<&'static str> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        PHRASES.iter().filter(|phrase| matches(phrase, &words, is_first)).map(|phrase| phrase.pattern).collect()
+        PHRASES.iter().filter(|phrase| matches(phrase, &words, is_first, false)).map(|phrase| phrase.pattern).collect()
     }
 
     #[test]
