@@ -23,6 +23,8 @@ const LEAST_OTHERS: usize = 2;
 pub(crate) const WARM_UP: &str = "warm-up";
 /// Why steps are left out between which and those that are looked at the recording pauses.
 pub(crate) const OTHER_CYCLE: &str = "another cycle of the recording";
+/// Why steps are left out whose process has none of those that are looked at: it ended before them, or began later.
+pub(crate) const OTHER_PROCESS: &str = "another process, at another time";
 
 /// What a command looks at of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +84,13 @@ impl Looked {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
         };
-        let looked_at: BTreeSet<EventId> = numbered(trace, (from, to)).iter().map(|step| step.event).collect();
+        let numbered = numbered(trace, (from, to));
+        let looked_at: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
+        let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
         let why = |step: &Step| match () {
             () if looked_at.contains(&step.event) => None,
             () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
+            () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
             () => Some(OTHER_CYCLE),
         };
         trace.steps.iter().map(why).collect()
