@@ -7,7 +7,7 @@
 //! Steps belong to their process. One window holds those of all processes of the trace: from the first start to the last end.
 
 use crate::Scope;
-use crate::critical_path::exact::WindowChoice;
+use crate::critical_path::exact::{WindowChoice, annotation_span};
 use crate::imports::end_of_imports;
 use crate::launch_times::LaunchTimes;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
@@ -106,6 +106,19 @@ impl Looked {
                 LaunchedWork::of(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
             }
             _ => None,
+        }
+    }
+
+    /// From when to when the critical path of its choice is, in ns since the trace's base: of steps, marked or inferred, of an annotation,
+    /// or of all of the trace. `None` where the trace has none of these.
+    #[must_use]
+    pub fn path_window(&self, trace: &Trace) -> Option<(i64, i64)> {
+        match self.choice {
+            WindowChoice::Steps(..) | WindowChoice::StepsWithWork(..) => self.window(trace),
+            WindowChoice::Between(from, to) => Some((from, to)),
+            WindowChoice::Annotation { ref text, instances } => annotation_span(trace, text, instances),
+            WindowChoice::From(from) => trace.span().map(|(_, end)| (from, end)),
+            WindowChoice::Whole => trace.span(),
         }
     }
 }

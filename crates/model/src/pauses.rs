@@ -64,8 +64,7 @@ impl Trace {
             candidates.iter().zip(events).filter_map(|(between, events)| longest_silence(between, events)).collect();
         let spans = self.step_spans();
         for pause in &mut pauses {
-            pause.separates_processes =
-                !spans.values().any(|&(first, last)| first < pause.end && pause.end <= last);
+            pause.separates_processes = !spans.values().any(|&(first, last)| first < pause.end && pause.end <= last);
         }
         pauses
     }
