@@ -8,8 +8,8 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, Scope};
-use stackline_engine::{Error, Mapped, OpenOptions, Run, RunOptions, Watch};
-use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
+use stackline_engine::{Error, Job, Mapped, OpenOptions, Run, RunOptions, Watch};
+use stackline_model::{ReadReport, Severity, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,6 +195,15 @@ impl<'a> Session<'a> {
             "of {} ranks this is rank {rank}, which takes longest ({took}{each}); --rank {ranks} chooses another",
             lengths.len()
         )))
+    }
+
+    /// Whether the traces are ranks of one job, or there is one trace.
+    pub(crate) fn is_one_job(&self) -> bool {
+        let mut job = Job::default();
+        self.infos.iter().all(|info| {
+            let (name, rank) = (info.name.clone(), info.rank_from_file.then_some(info.rank));
+            job.add(&TraceMeta { name, rank, world_size: info.world_size, ..TraceMeta::default() }).is_ok()
+        })
     }
 
     /// Whether nothing ran on a GPU.

@@ -1,6 +1,6 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, mean_steps, notes, warnings};
+use super::comparable::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
 use super::inferred_steps::have_different_bases;
 use super::lost::{self, Unknown};
@@ -319,20 +319,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
     let same_paths = all().map(|profile| profile.path_kind).collect::<BTreeSet<_>>().len() <= 1;
-    if !same_paths {
-        diff.notes.push(
-            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
-             operators only)."
-                .to_owned(),
-        );
-    }
-    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
-    if functions_by.is_none() && knows_functions(before) && knows_functions(after) {
-        diff.notes.push(
-            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
-                .to_owned(),
-        );
-    }
+    diff.notes.extend(not_compared(before, after, (same_paths, functions_by.is_some())));
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
         let unknown = Unknown::of(a.iter().chain(&b).copied());

@@ -230,6 +230,26 @@ fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTre
     share(before, after).zip(share(after, before))
 }
 
+/// Which tables are not compared, and why: a sentence each. `paths` and `functions`: whether both sides know them in the same way.
+pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (bool, bool)) -> Vec<String> {
+    let mut out = Vec::new();
+    if !paths {
+        out.push(
+            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
+             operators only)."
+                .to_owned(),
+        );
+    }
+    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
+    if !functions && knows_functions(before) && knows_functions(after) {
+        out.push(
+            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
+                .to_owned(),
+        );
+    }
+    out
+}
+
 /// What the reader should know, a sentence each.
 pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
