@@ -1,7 +1,8 @@
-//! Which steps share a window: those of one recorded cycle, of all processes.
+//! Which steps share a window: those of one recorded cycle, of all processes that ran in it.
 //!
 //! Where the recording pauses between steps ([`Trace::pauses`]), the time of the pause is neither busy nor idle: a window that spans it would
 //! count it as idle. So a window holds the steps of one cycle: of the one with most of them, of several the last, which warms up least.
+//! Steps of a process that had ended before, or began later, are none of another cycle: they are those of another process.
 
 use stackline_model::words::{count, duration};
 use stackline_model::{Key, Pause, Step, Trace};
@@ -16,6 +17,8 @@ pub(crate) struct Cycle<'a> {
     pub(crate) others: Vec<(i64, i64)>,
     /// Whether a step of another cycle has the number of one of these.
     pub(crate) has_same_numbers: bool,
+    /// Whether all others are of processes that have none of these.
+    are_others_of_other_processes: bool,
     /// The pauses between the cycles.
     pauses: Vec<Pause>,
 }
@@ -43,12 +46,18 @@ impl<'a> Cycle<'a> {
         let steps = cycles.remove(&most).unwrap_or_default();
         let numbers: BTreeSet<i64> = steps.iter().map(|step| step.number).collect();
         let has_same_numbers = cycles.values().flatten().any(|step| numbers.contains(&step.number));
+        let own: BTreeSet<Key> = steps.iter().map(|step| trace.process_of(step)).collect();
+        let are_others_of_other_processes =
+            cycles.values().flatten().all(|step| !own.contains(&trace.process_of(step)));
         let others = cycles.into_values().filter_map(|steps| least_and_most(&steps)).collect();
-        Self { steps, others, has_same_numbers, pauses }
+        Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
     }
 
-    /// That the recording paused between these steps and others, if it did.
+    /// That the recording paused between these steps and others, or that other processes ran at another time, if so.
     pub(crate) fn note(&self, trace: &Trace) -> Option<String> {
+        if self.are_others_of_other_processes && !self.others.is_empty() {
+            return self.note_of_other_processes(trace);
+        }
         let longest = self.pauses.iter().max_by_key(|pause| pause.length_ns())?;
         let (length, Pause { before, after, .. }) = (duration(longest.length_ns()), longest);
         let (first, last) = least_and_most(&self.steps)?;
@@ -64,13 +73,28 @@ impl<'a> Cycle<'a> {
         Some(format!(
             "the recording pauses for {length} between steps {before} and {after}{pauses}: what ran then is not known, so the window is \
              that of {}{of} alone; {others}",
-            if first == last { format!("step {first}") } else { format!("steps {first} to {last}") },
+            numbers_in_words((first, last)),
+        ))
+    }
+
+    /// That steps of processes are left out that do not overlap these in time.
+    fn note_of_other_processes(&self, trace: &Trace) -> Option<String> {
+        let own = processes(trace, self.steps.iter().copied());
+        let others: Vec<Key> =
+            processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
+        Some(format!(
+            "the steps of {} and those of {} do not overlap in time: the window is that of {} of the latter alone; {}",
+            in_words(trace, &others),
+            in_words(trace, &own),
+            numbers_in_words(least_and_most(&self.steps)?),
+            self.how_to_choose_others(),
         ))
     }
 
     fn how_to_choose_others(&self) -> String {
         if self.has_same_numbers {
-            return "steps of the other cycles have the same numbers".to_owned();
+            let whose = if self.are_others_of_other_processes { "processes" } else { "cycles" };
+            return format!("steps of the other {whose} have the same numbers");
         }
         let mut others: Vec<String> =
             self.others.iter().take(NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
@@ -79,6 +103,18 @@ impl<'a> Cycle<'a> {
         }
         format!("{} chooses the others", others.join(" or "))
     }
+}
+
+fn numbers_in_words((first, last): (i64, i64)) -> String {
+    if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
+}
+
+/// `process 7`, `processes 7, 8`.
+fn in_words(trace: &Trace, processes: &[Key]) -> String {
+    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > NAMED { ", …" } else { "" };
+    let noun = if processes.len() == 1 { "process" } else { "processes" };
+    format!("{noun} {}{more}", named.join(", "))
 }
 
 /// The least and the greatest number of steps.

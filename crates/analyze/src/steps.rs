@@ -7,7 +7,7 @@
 //! Steps belong to their process. One window holds those of all processes of the trace: from the first start to the last end.
 
 use crate::Scope;
-use crate::critical_path::exact::WindowChoice;
+use crate::critical_path::exact::{WindowChoice, annotation_span};
 use crate::imports::end_of_imports;
 use crate::launch_times::LaunchTimes;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
@@ -23,6 +23,8 @@ const LEAST_OTHERS: usize = 2;
 pub(crate) const WARM_UP: &str = "warm-up";
 /// Why steps are left out between which and those that are looked at the recording pauses.
 pub(crate) const OTHER_CYCLE: &str = "another cycle of the recording";
+/// Why steps are left out whose process has none of those that are looked at: it ended before them, or began later.
+pub(crate) const OTHER_PROCESS: &str = "another process, at another time";
 
 /// What a command looks at of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +84,13 @@ impl Looked {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
         };
-        let looked_at: BTreeSet<EventId> = numbered(trace, (from, to)).iter().map(|step| step.event).collect();
+        let numbered = numbered(trace, (from, to));
+        let looked_at: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
+        let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
         let why = |step: &Step| match () {
             () if looked_at.contains(&step.event) => None,
             () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
+            () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
             () => Some(OTHER_CYCLE),
         };
         trace.steps.iter().map(why).collect()
@@ -101,6 +106,19 @@ impl Looked {
                 LaunchedWork::of(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
             }
             _ => None,
+        }
+    }
+
+    /// From when to when the critical path of its choice is, in ns since the trace's base: of steps, marked or inferred, of an annotation,
+    /// or of all of the trace. `None` where the trace has none of these.
+    #[must_use]
+    pub fn path_window(&self, trace: &Trace) -> Option<(i64, i64)> {
+        match self.choice {
+            WindowChoice::Steps(..) | WindowChoice::StepsWithWork(..) => self.window(trace),
+            WindowChoice::Between(from, to) => Some((from, to)),
+            WindowChoice::Annotation { ref text, instances } => annotation_span(trace, text, instances),
+            WindowChoice::From(from) => trace.span().map(|(_, end)| (from, end)),
+            WindowChoice::Whole => trace.span(),
         }
     }
 }

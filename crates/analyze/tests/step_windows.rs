@@ -199,6 +199,35 @@ fn of_cycles_with_the_same_numbers_the_longer_or_the_last_one_counts() {
     }
 }
 
+/// A launcher with two steps, and a child with four steps that begins 5 ms after the end of the launcher.
+fn launcher_and_child(first_of_child: i64) -> Trace {
+    let of = |pid: i64, number: i64, from: i64, count: i64| {
+        (0..count).flat_map(move |at| {
+            let from = from + 100 * at;
+            std::iter::once(step(pid, number + at, from, 100)).chain(kernel(pid, 0, (from + 20, 60)))
+        })
+    };
+    trace(of(100, 0, 0, 2).chain(of(200, first_of_child, 5200, 4)))
+}
+
+#[test]
+fn a_process_that_begins_after_another_ended_is_no_cycle_of_it() {
+    let trace = launcher_and_child(10);
+    assert_eq!(trace.report.count_of("recording_paused"), 0);
+    assert_eq!(window(&trace, &Scope::default()), (5200, 5600));
+    let looked = Looked::at(&trace, &Scope::default());
+    assert_eq!((looked.steps, &looked.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
+    let expected = "the steps of process 100 and those of process 200 do not overlap in time: the window is that of steps 10 to 13 of \
+                    the latter alone; --steps 0..1 chooses the others";
+    assert_eq!(looked.notes, [expected]);
+    let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
+    let why: Vec<String> = texts(steps, "left_out").into_iter().filter(|why| !why.is_empty()).collect();
+    assert_eq!(why, ["another process, at another time"; 2]);
+    let same = launcher_and_child(0);
+    let notes = Looked::at(&same, &Scope::default()).notes;
+    assert!(notes[0].ends_with("steps of the other processes have the same numbers"), "{notes:?}");
+}
+
 /// A program that is recorded all along and waits is idle.
 #[test]
 fn silence_between_steps_whose_numbers_follow_is_idle_time() {

@@ -39,6 +39,7 @@ mod memory_inputs;
 mod memory_several;
 mod messages;
 mod own_rules;
+mod profiler_cycles;
 mod record;
 mod report_cache;
 mod report_for_agent;

@@ -14,6 +14,7 @@
 pub mod cache;
 mod calls;
 mod clocks;
+mod cycles;
 mod diff;
 mod error;
 mod lacks;
@@ -40,9 +41,10 @@ pub use memory_findings::{
 };
 pub use merge::concatenate;
 pub use names::nearest;
-pub use open::{OpenOptions, is_complete, is_run, note_skipped, save, save_with};
+pub use open::{LeftOut, OpenOptions, is_complete, is_run, note_left_out, save, save_with};
 pub use ranks::{Job, position_of_rank, ranks};
-pub use run::Run;
+pub use run::{Run, is_read_once};
 pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one, run_trace};
+pub use stackline_ingest::problems::older_cycles;
 pub use stackline_store::WriteOptions;
 pub use watch::Watch;

@@ -134,7 +134,7 @@ fn memory_of_traces_that_were_read() {
     assert_eq!(one.traces().unwrap().traces.len(), 1);
     assert!(one.memory(None).unwrap().label.ends_with("r1.json"));
     let (mut each, mut names) = (run(&inputs), Vec::new());
-    let mut take = |trace: Trace| -> Result<(), Error> {
+    let mut take = |trace: Trace, _: Option<usize>| -> Result<(), Error> {
         names.push(trace.meta.name);
         Ok(())
     };

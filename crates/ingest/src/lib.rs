@@ -33,6 +33,7 @@ mod unsupported;
 mod window;
 
 pub use profile::{is_profile, read_profile, read_profile_bytes};
+pub use resolve::rank::worker_in_name;
 pub use runs::run_of;
 
 pub use error::{Error, no_single_calls};

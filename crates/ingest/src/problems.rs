@@ -142,6 +142,8 @@ codes! {
         "the processes of the file do not tell their ranks: they are numbered from 0, in the order of their GPUs";
     RANK_BY_POSITION "rank_by_position" Note
         "inputs name no rank, or the same one twice: all are numbered by their position among the inputs, from 0";
+    OLDER_CYCLE "older_cycle" Note
+        "an older profiler cycle of the same process is left out, since cycles are no ranks; give its file alone to see it";
     UNREADABLE_STREAM "unreadable_stream" Lost "the stream of a process cannot be read; that process is left out";
     CUT_STREAM "cut_stream" Lost "the stream of a process breaks off; everything before was kept";
     DAMAGED_CHUNK "damaged_chunk" Lost
@@ -242,6 +244,17 @@ codes! {
 pub fn note_rank_by_position(report: &mut ReadReport, traces: u64, example: &str) {
     RANK_BY_POSITION.count_many(report, traces, None, example);
     report.sort();
+}
+
+/// Notes that older profiler cycles of a process are left out. For those who put several reads together.
+pub fn note_older_cycles(report: &mut ReadReport, cycles: u64, example: &str) {
+    OLDER_CYCLE.count_many(report, cycles, None, example);
+    report.sort();
+}
+
+/// How many older profiler cycles of processes were left out.
+pub fn older_cycles(report: &ReadReport) -> u64 {
+    report.count_of(OLDER_CYCLE.code)
 }
 
 /// What can keep a library's functions from being named.

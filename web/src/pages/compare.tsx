@@ -69,7 +69,10 @@ function Surroundings({ after }: { after: Meta }) {
 }
 
 function Changes({ compared }: { compared: Comparison }) {
-  const tables = Object.entries(compared.tables).filter(([, table]) => table.columns.some((column) => column.name === "verdict"));
+  const hasVerdicts = (table: Table) => table.columns.some((column) => column.name === "verdict");
+  // Steps of one run beside the whole of another are not compared.
+  const isCompared = (name: string, table: Table) => name !== "steps" || table.rows.length > 0;
+  const tables = Object.entries(compared.tables).filter(([name, table]) => hasVerdicts(table) && isCompared(name, table));
   const all = state.value.noise === "1";
   return (
     <>

@@ -98,17 +98,18 @@ fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
     if row.tid == 0 && process(tree, thread).is_none_or(|process| process.pid == 0) {
         return tree.strings.get(row.name).to_owned();
     }
-    let pid = process(tree, thread).map_or(0, |process| process.pid);
-    format!("thread {} {} of process {pid}", row.tid, tree.strings.get(row.name))
+    format!("thread {} {} of process {}", row.tid, tree.strings.get(row.name), tree.process_title(row.process))
 }
 
 fn process_name(tree: &CallTree, thread: CallThreadId) -> String {
-    let Some(process) = process(tree, thread) else { return String::new() };
+    let (Some(process), Some(row)) = (process(tree, thread), tree.threads.get(thread.index())) else {
+        return String::new();
+    };
     let role = match process.role {
         CallRole::Main => String::new(),
         CallRole::Fork => format!(", forked from {}", process.parent_pid),
         CallRole::Spawn => format!(", spawned by {}", process.parent_pid),
     };
     let rank = process.rank.map_or_else(String::new, |rank| format!(", rank {rank}"));
-    format!("process {}{rank}{role}", process.pid)
+    format!("process {}{rank}{role}", tree.process_title(row.process))
 }

@@ -349,3 +349,27 @@ fn what_a_built_in_function_takes_is_its_callers_line() {
     let told: Vec<_> = lines.iter().map(|l| (l.file.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
     assert_eq!(told, [("dir/a.py", 3, 9, 9)]);
 }
+
+#[test]
+fn programs_that_ran_under_one_process_id_are_told_apart() {
+    let mut builder = CallTreeBuilder::new();
+    let name = builder.text("main");
+    let operator = builder.text("x");
+    let frame = builder.frame(CallFrame::operator(operator));
+    let node = builder.child(CallTree::ROOT, frame);
+    // `python prepare.py` calls exec, and becomes `python train.py`.
+    for (pid, program, ns) in [(7, "prepare.py", 10), (7, "train.py", 5), (8, "worker.py", 2)] {
+        let command = vec!["python".to_owned(), program.to_owned()];
+        let process = builder.process(CallProcess { pid, command, ..CallProcess::default() });
+        let thread = builder.thread(CallThread { process, tid: pid, torch_id: 0, name });
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(ns));
+    }
+    let tree = builder.finish();
+    let groups = |by| rows(&view(&tree, &ViewOptions { by: Some(by), ..options() }));
+    let of_processes = groups(Grouping::Process);
+    let first = ["process 7 (1 of 2 programs with this PID: python prepare.py) 10 0", " x 10 10"];
+    let second = ["process 7 (2 of 2 programs with this PID: python train.py) 5 0", " x 5 5"];
+    assert_eq!(of_processes, [&first[..], &second, &["process 8 2 0", " x 2 2"]].concat());
+    let of_threads = groups(Grouping::Thread);
+    assert_eq!(of_threads[2], "thread 7 main of process 7 (2 of 2 programs with this PID: python train.py) 5 0");
+}

@@ -1,7 +1,8 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, mean_steps, notes, warnings};
+use super::comparable::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
+use super::inferred_steps::have_different_bases;
 use super::lost::{self, Unknown};
 use super::pair::Pair;
 use super::profile::{Measure, Profile};
@@ -193,6 +194,8 @@ pub struct Diff {
     pub method: Method,
     /// What times are compared per.
     pub per: Per,
+    /// Whether some runs have steps and others none: times of a step stand beside times of a whole run, and only those of a call compare.
+    pub has_different_bases: bool,
     /// Whether kernels are aligned by operator and family.
     pub by_family: bool,
     /// How it is known what Python functions take, where both sides know it the same way.
@@ -295,30 +298,28 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let warnings = warnings(before, after, by_family);
     let (method, changes) = (Method::None, BTreeMap::new());
     let functions_by = functions_by(before, after);
-    let per = Per::of(before, after);
+    let (per, has_different_bases) = (Per::of(before, after), have_different_bases(before, after));
     let mean_steps = mean_steps(before, after);
     let first_notes = mean_steps.iter().cloned().collect();
     let lost = lost::sentences(before, after);
-    let mut diff =
-        Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, lost, notes: first_notes };
+    let mut diff = Diff {
+        options,
+        method,
+        per,
+        has_different_bases,
+        by_family,
+        functions_by,
+        mean_steps,
+        changes,
+        warnings,
+        lost,
+        notes: first_notes,
+    };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
     let same_paths = all().map(|profile| profile.path_kind).collect::<BTreeSet<_>>().len() <= 1;
-    if !same_paths {
-        diff.notes.push(
-            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
-             operators only)."
-                .to_owned(),
-        );
-    }
-    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
-    if functions_by.is_none() && knows_functions(before) && knows_functions(after) {
-        diff.notes.push(
-            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
-                .to_owned(),
-        );
-    }
+    diff.notes.extend(not_compared(before, after, (same_paths, functions_by.is_some())));
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
         let unknown = Unknown::of(a.iter().chain(&b).copied());
@@ -330,7 +331,8 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         };
         diff.method = stronger(diff.method, pair.method());
         for table in Table::ALL.into_iter().filter(is_known) {
-            let mut changes = pair.changes(table, by_family);
+            let is_compared = table != Table::Steps || !has_different_bases;
+            let mut changes = if is_compared { pair.changes(table, by_family) } else { Vec::new() };
             unknown.untest(table, by_family, &mut changes);
             if per == Per::Call && !counts_calls(table, functions_by) {
                 lost::untest(changes.iter_mut());

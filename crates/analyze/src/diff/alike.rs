@@ -1,7 +1,9 @@
 //! Makes both sides of a comparison leave out the same.
 
 use super::Side;
-use super::profile::{Profile, Row, StepLength, UNLIKE, compared};
+use super::inferred_steps;
+use super::profile::{Profile, Row, StepLength};
+use super::units::{UNLIKE, compared};
 use crate::steps::WARM_UP;
 use std::collections::BTreeMap;
 
@@ -10,9 +12,10 @@ const LIKE_THE_OTHER: &str = "as in another run";
 /// So many steps stay of each process.
 const LEAST: usize = 2;
 
-/// Where first steps of any run are left out, as many of each process of all runs are, if enough steps stay: they may not stand out
+/// Where some runs mark steps and others do not, these are compared by inferred steps, if they have any of the same kind. Where first steps of any run are left out, as many of each process of all runs are, if enough steps stay: they may not stand out
 /// there, and what happens in them alone would seem to be gone, or new.
 pub fn alike(before: &mut Side, after: &mut Side) {
+    inferred_steps::take(before, after);
     let profiles = || before.iter().chain(after.iter()).flatten();
     let first_ones = |profile: &Profile| left_out_first(&profile.steps).into_iter().max();
     let Some(most @ 1..) = profiles().filter_map(first_ones).max() else { return };
@@ -60,6 +63,8 @@ fn leave_out(profile: &mut Profile, places: &[usize]) {
         mean_step: _,
         gpu_records: _,
         lost_host: _,
+        by_inferred_steps: _,
+        inferred_from: _,
     } = profile;
     let is_compared = |place: &usize| steps[*place].left_out.is_none();
     let units: Vec<usize> = places.iter().map(|&place| (0..place).filter(is_compared).count()).collect();

@@ -1,6 +1,7 @@
 //! Whether two sides can be compared at all, and per what: what makes the differences say little of a change.
 
 use super::align::{Diff, Method, Side, TRIM};
+use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations};
 use super::profile::{MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ pub enum Per {
     Step,
     /// A run as a whole: neither side has steps.
     Run,
-    /// A call: neither side has steps, and each holds another number of calls, so that wholes say nothing.
+    /// A call: wholes say nothing. Neither side has steps, and each holds another number of calls; or some runs have steps and others none.
     Call,
 }
 
@@ -37,6 +38,7 @@ impl Per {
     pub(super) fn of(before: &Side, after: &Side) -> Self {
         let mut profiles = before.iter().chain(after).flatten().peekable();
         match () {
+            () if have_different_bases(before, after) => Self::Call,
             () if profiles.peek().is_none() || profiles.any(|profile| !profile.steps.is_empty()) => Self::Step,
             () if other_counts(before, after).is_some() => Self::Call,
             () => Self::Run,
@@ -46,7 +48,8 @@ impl Per {
 
 /// Why differences say little of a change, a sentence each; none where the sides are alike. What times are compared per comes first.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
-    let mut out: Vec<String> = other_counts(before, after).into_iter().collect();
+    let first = [different_bases(before, after), inferred_steps(before, after), other_counts(before, after)];
+    let mut out: Vec<String> = first.into_iter().flatten().collect();
     let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
     out.extend(
         differ(formats)
@@ -57,7 +60,6 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
         differ(devices)
             .map(|(a, b)| format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")),
     );
-    out.extend(without_steps(before, after));
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
@@ -86,17 +88,42 @@ fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, Strin
     (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
 }
 
-/// Steps beside the whole of a run: the one is a part of the other.
-fn without_steps(before: &Side, after: &Side) -> Option<String> {
-    let lacks = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
-    let name = match (lacks(before), lacks(after)) {
-        (true, false) => "A",
-        (false, true) => "B",
-        _ => return None,
+/// Why steps of some runs cannot be compared with others, which have none.
+fn different_bases(before: &Side, after: &Side) -> Option<String> {
+    if !have_different_bases(before, after) {
+        return None;
+    }
+    let lacks = |side: &Side| side.iter().flatten().any(is_whole);
+    let who = match (lacks(before), lacks(after)) {
+        (true, false) => "B has steps and A has none",
+        (false, true) => "A has steps and B has none",
+        _ => "some runs have steps and others have none",
+    };
+    let all = || before.iter().chain(after).flatten();
+    let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
+    let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
+    let why = match inferred.zip(marked) {
+        Some((pattern, step)) => format!(
+            " The launches that repeat there are no such steps: {pattern:.0} GPU operations in a repeat, {step:.0} in a step."
+        ),
+        None => String::new(),
     };
     Some(format!(
-        "{name} has no steps and counts as one as a whole, the other side is compared per step: the times do not mean the same."
+        "{who}, and a step cannot be compared with a whole run.{why} Times of a call are compared. To compare steps, mark them in all \
+         runs, or choose spans as steps with --step-annotation."
     ))
+}
+
+/// That steps of a side are inferred.
+fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
+    let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
+    let (who, from) = match (of(before), of(after)) {
+        (Some(from), None) => ("A marks", from),
+        (None, Some(from)) => ("B marks", from),
+        (Some(from), Some(_)) => ("Some runs mark", from),
+        (None, None) => return None,
+    };
+    Some(format!("{who} no steps: they are inferred from {from}. All steps are measured up to the next one."))
 }
 
 /// One run of one step beside several steps: nothing is known of its spread, and a first step is a special one.
@@ -203,12 +230,36 @@ fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTre
     share(before, after).zip(share(after, before))
 }
 
+/// Which tables are not compared, and why: a sentence each. `paths` and `functions`: whether both sides know them in the same way.
+pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (bool, bool)) -> Vec<String> {
+    let mut out = Vec::new();
+    if !paths {
+        out.push(
+            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
+             operators only)."
+                .to_owned(),
+        );
+    }
+    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
+    if !functions && knows_functions(before) && knows_functions(after) {
+        out.push(
+            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
+                .to_owned(),
+        );
+    }
+    out
+}
+
 /// What the reader should know, a sentence each.
 pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {
         Method::None => {
-            let what = if diff.per == Per::Step { "One step" } else { "One run each, without steps" };
+            let what = match diff.per {
+                Per::Step => "One step",
+                _ if diff.has_different_bases => "One run each",
+                _ => "One run each, without steps",
+            };
             out.push(format!("{what}: no spread, so nothing can be told from noise."));
         }
         Method::Steps => out.push(

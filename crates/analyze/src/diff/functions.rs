@@ -3,7 +3,8 @@
 //! A trace of calls (`with_stack`) knows how long each call took; a recording only what samples saw. Modules are call paths, and
 //! what is built in is part of the function that calls it.
 
-use super::profile::{Cell, Profile, Row, Units};
+use super::profile::{Cell, Profile, Row};
+use super::units::Units;
 use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackKind};

@@ -9,6 +9,7 @@ mod alike;
 mod comparable;
 mod families;
 mod functions;
+mod inferred_steps;
 mod lost;
 mod pair;
 mod paths;
@@ -16,6 +17,7 @@ mod profile;
 mod recording;
 pub mod statistics;
 mod tables;
+mod units;
 
 pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
 pub use alike::alike;

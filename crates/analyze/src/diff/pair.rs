@@ -28,7 +28,7 @@ impl Pair<'_> {
     pub(super) fn method(&self) -> Method {
         let several = |side: &[&Profile]| side.iter().any(|profile| profile.units() > 1);
         match (self.before.len(), self.after.len()) {
-            (1, 1) if several(&self.before) || several(&self.after) => Method::Steps,
+            (1, 1) if self.per != Per::Call && (several(&self.before) || several(&self.after)) => Method::Steps,
             (1, 1) => Method::None,
             _ => Method::Runs,
         }

@@ -28,7 +28,11 @@ fn test(diff: &Diff) -> String {
 }
 
 fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
-    let per = if diff.per == Per::Step { "per step" } else { "in all" };
+    let per = match diff.per {
+        Per::Step => "per step",
+        _ if diff.has_different_bases => "per call",
+        _ => "in all",
+    };
     let title = match table {
         Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
         Compared::Steps => "The whole: before and after".to_owned(),
@@ -49,6 +53,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         out = out.text("operator", changes.iter().map(|change| change.operator.clone()));
     }
     let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
+    let is_of_one_basis = !diff.has_different_bases;
     let end =
         |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
     let out = out
@@ -56,8 +61,8 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .text("verdict", changes.iter().map(|change| change.verdict.name().to_owned()))
         .f64("before_ns", Unit::Ns, ns(|change| change.before_ns))
         .f64("after_ns", Unit::Ns, ns(|change| change.after_ns))
-        .f64("change_ns", Unit::Ns, ns(Change::change_ns))
-        .f64("change_percent", Unit::Percent, changes.iter().map(Change::percent))
+        .f64("change_ns", Unit::Ns, changes.iter().map(|change| is_of_one_basis.then(|| change.change_ns())))
+        .f64("change_percent", Unit::Percent, changes.iter().map(|change| change.percent().filter(|_| is_of_one_basis)))
         .f64("low_percent", Unit::Percent, end(|interval| interval.0))
         .f64("high_percent", Unit::Percent, end(|interval| interval.1))
         .f64("p", Unit::None, changes.iter().map(|change| change.p))

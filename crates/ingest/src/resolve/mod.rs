@@ -12,7 +12,7 @@ pub(crate) mod optimizer_cycles;
 pub(crate) mod optimizer_steps;
 mod ownership;
 mod plausible;
-mod rank;
+pub(crate) mod rank;
 mod steps;
 mod stream_order;
 mod streams;

@@ -48,9 +48,25 @@ fn rank_in_name(name: &str) -> Option<i64> {
     })
 }
 
+/// The worker in the name of a file that `torch.profiler.tensorboard_trace_handler` wrote: `host_7` of `host_7.1700000000.pt.trace.json`.
+#[must_use]
+pub fn worker_in_name(name: &str) -> Option<&str> {
+    let (before, _) = name.rsplit_once(".pt.trace.json")?;
+    let (worker, time) = before.rsplit_once('.')?;
+    let is_time = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then_some(worker)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::rank_in_name;
+    use super::{rank_in_name, worker_in_name};
+
+    #[test]
+    fn workers_in_names() {
+        assert_eq!(worker_in_name("a/host_7.1700000000.pt.trace.json.gz"), Some("a/host_7"));
+        assert_eq!(worker_in_name("rank-34.Jul_15.pt.trace.json"), None);
+        assert_eq!(worker_in_name("trace.json"), None);
+    }
 
     #[test]
     fn ranks_in_names() {

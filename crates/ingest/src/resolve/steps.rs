@@ -76,7 +76,8 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     for number in written_twice(trace) {
         problems::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
     }
-    for pause in trace.pauses().to_vec() {
+    let pauses: Vec<_> = trace.pauses().iter().copied().filter(|pause| !pause.separates_processes).collect();
+    for pause in pauses {
         let example = format!("{} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
         problems::RECORDING_PAUSED.count(&mut trace.report, None, &example);
     }

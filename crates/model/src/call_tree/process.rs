@@ -1,5 +1,6 @@
 //! The processes and threads of a recorded run.
 
+use super::CallTree;
 use crate::{CallProcessId, StrId};
 
 /// A watched process.
@@ -33,6 +34,29 @@ pub struct CallProcess {
     pub overhead: Option<CallOverhead>,
     /// When its steps ended, if any did and the recorder says so.
     pub step_ends: Option<CallStepEnds>,
+}
+
+/// Characters of a command that tell two programs apart.
+const COMMAND: usize = 80;
+
+impl CallTree {
+    /// The id of a process; where several programs ran under that id (`exec`, ids that the system gave again, other machines), which of
+    /// them in the order in which they began, and its command.
+    pub fn process_title(&self, process: CallProcessId) -> String {
+        let Some(CallProcess { pid, command, .. }) = self.processes.get(process.index()) else { return String::new() };
+        let same = || self.processes.iter().enumerate().filter(|(_, other)| other.pid == *pid);
+        let count = same().count();
+        // Files of other profilers may name no process.
+        if count < 2 || *pid == 0 {
+            return pid.to_string();
+        }
+        let position = same().take_while(|(at, _)| *at <= process.index()).count();
+        let command = command.join(" ");
+        let more = if command.chars().count() > COMMAND { "…" } else { "" };
+        let command: String = command.chars().take(COMMAND).collect();
+        let command = if command.is_empty() { command } else { format!(": {command}{more}") };
+        format!("{pid} ({position} of {count} programs with this PID{command})")
+    }
 }
 
 /// When steps of optimizers ended, on all threads of a process and with all optimizers.

@@ -38,6 +38,7 @@ pub use story::Chapter;
 pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, hops_table, hops_tables, slack_table, tables, with_rows};
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
+pub(crate) use window::annotation_span;
 pub use window::{Window, WindowChoice};
 pub use workers::{LoaderWorker, LoaderWorkers};
 

@@ -257,6 +257,14 @@ impl Exact<'_> {
     }
 }
 
+/// From the start of the first to the end of the last of these annotations ([`WindowChoice::Annotation`]), in ns since the trace's base.
+/// `None` if the trace lacks one.
+pub(crate) fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize)) -> Option<(i64, i64)> {
+    let found = annotations(trace, text);
+    let (from, to) = (found.get(first)?, found.get(last)?);
+    Some((trace.events.start[from.index()], trace.events.end(*to)))
+}
+
 /// Annotations of threads whose name contains a text, in the order of the source; if there are none, operators and Python frames.
 fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;

@@ -23,9 +23,11 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     }
     let mut session = Session::open(&args.inputs, common)?;
     // An overlay is drawn into the text of one trace.
-    let slowest = if args.overlay.is_none() { session.keep_slowest() } else { None };
+    let scope = session.scope;
+    let look = |trace: &Trace| window(trace, args.annotation(), args.instance, &scope);
+    let slowest = if args.overlay.is_none() { session.keep_slowest(look)? } else { None };
     let trace = one_trace(&session)?;
-    let Looked { choice, mut notes, .. } = window(trace, args.annotation(), args.instance, &session.scope)?;
+    let Looked { choice, mut notes, .. } = look(trace)?;
     notes.splice(0..0, slowest);
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;

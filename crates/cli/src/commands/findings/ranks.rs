@@ -50,6 +50,22 @@ struct Looked {
     failed: Vec<(i64, CriticalPathError)>,
 }
 
+impl Looked {
+    /// Adds a trace of a rank; a newer profiler cycle of a process in place of an older one, of which nothing is kept.
+    fn describe(&mut self, trace: &Trace, rank: i64, takes_place_of: Option<usize>) {
+        let (info, report) = (TraceInfo::new(trace, rank), trace.report.clone());
+        let place = takes_place_of.and_then(|at| Some((self.infos.get_mut(at)?, self.reports.get_mut(at)?)));
+        let Some((known, known_report)) = place else {
+            self.infos.push(info);
+            self.reports.push(report);
+            return;
+        };
+        (*known, *known_report) = (info, report);
+        self.found.retain(|(of, _)| *of != rank);
+        self.failed.retain(|(of, _)| *of != rank);
+    }
+}
+
 /// Of all ranks, merged; of one trace as it is.
 pub(super) fn of_all<'a>(
     mut run: Run,
@@ -60,18 +76,20 @@ pub(super) fn of_all<'a>(
 ) -> Result<(Session<'a>, Findings)> {
     let progress = Progress::start(&run.options().watch);
     let mut looked = Looked::default();
-    let has_own = own.is_some();
-    let skipped = run.each_rank(&mut |trace: Trace| -> Result<()> {
-        if has_own && !looked.infos.is_empty() {
+    let (has_own, mut known) = (own.is_some(), None);
+    let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
+        if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
             return Err(wrong_use(
                 "rules of your own look at one rank, and the input has several; choose one with --rank",
             ));
         }
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
         let rank = trace.meta.rank.unwrap_or(0);
-        looked.infos.push(TraceInfo::new(&trace, rank));
-        looked.reports.push(trace.report.clone());
-        match findings::find_with(&trace, options, &others(own)?, keep) {
+        looked.describe(&trace, rank, takes_place_of);
+        if known.is_none() {
+            known = Some(others(own)?);
+        }
+        match findings::find_with(&trace, options, known.as_ref().unwrap_or(&Others::default()), keep) {
             Ok(found) => {
                 see(rank, &trace, &found);
                 looked.found.push((rank, found));
@@ -84,7 +102,7 @@ pub(super) fn of_all<'a>(
     drop(progress);
     let Looked { infos, mut reports, found, failed } = looked;
     if let Some(first) = reports.first_mut() {
-        stackline_engine::note_skipped(first, &skipped);
+        stackline_engine::note_left_out(first, &left_out);
     }
     let merged = together((found, failed), memory.as_ref(), (options, keep))?;
     Ok((Session::described(&infos, &reports, common), merged))

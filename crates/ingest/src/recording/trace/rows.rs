@@ -96,8 +96,13 @@ impl<'a> Rows<'a> {
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
-        let command = self.trace.strings.intern(&calls.process.command.join(" "));
-        self.trace.tracks.processes[process.index()].name = command;
+        // Another program may have had the same id before (`exec`).
+        let before = self.trace.tracks.processes[process.index()].name;
+        let command = calls.process.command.join(" ");
+        let command = before
+            .some()
+            .map_or(command.clone(), |before| format!("{}, then {command}", self.trace.strings.get(before)));
+        self.trace.tracks.processes[process.index()].name = self.trace.strings.intern(&command);
         let steps = if has_steps { steps::infer(calls) } else { None };
         for (index, thread) in calls.threads.iter().enumerate() {
             if thread.calls.is_empty() && thread.samples.is_empty() {

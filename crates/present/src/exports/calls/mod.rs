@@ -56,7 +56,7 @@ fn thread_title(tree: &CallTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return "thread".to_owned() };
     let process = tree.processes.get(row.process.index());
     let rank = process.and_then(|p| p.rank).map_or_else(String::new, |rank| format!("rank {rank}, "));
-    format!("{rank}process {}, {} {}", process.map_or(0, |p| p.pid), tree.strings.get(row.name), row.tid)
+    format!("{rank}process {}, {} {}", tree.process_title(row.process), tree.strings.get(row.name), row.tid)
 }
 
 /// What the whole is called: the command.

@@ -81,7 +81,7 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// The warning that is shown first: that the sides hold other numbers of calls, without steps.
+    /// The warning that is shown first: that one side has steps and the other none, or that both hold other numbers of calls without any.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -103,8 +103,10 @@ impl Shown<'_> {
         let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
         let alone = if untested { 0 } else { alone };
         let count = Count { tested: real.len() - alone, alone };
-        let shown =
-            real.iter().copied().filter(|change| table != ChangeTable::Paths || !self.told_below(change, &real));
+        // Beside a step, a whole run has no time that could be more or less.
+        let has_time = |change: &&Change| !self.diff.has_different_bases || self.diff.call_ns(table, change).is_some();
+        let is_shown = |change: &&Change| table != ChangeTable::Paths || !self.told_below(change, &real);
+        let shown = real.iter().copied().filter(has_time).filter(is_shown);
         let top = if self.top == 0 { usize::MAX } else { self.top };
         (shown.take(top).collect(), count)
     }
@@ -160,8 +162,9 @@ impl Shown<'_> {
 
     /// Whether there are several ranks.
     fn has_ranks(&self) -> bool {
-        let steps = self.changes(ChangeTable::Steps);
-        steps.iter().any(|change| change.rank != steps[0].rank)
+        let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
+        let first = all.next();
+        all.any(|rank| Some(rank) != first)
     }
 }
 

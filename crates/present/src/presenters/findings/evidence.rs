@@ -22,10 +22,11 @@ struct OfTrace {
 }
 
 impl Evidence {
-    /// Keeps what a trace says of the events of what was found in it.
+    /// Keeps what a trace says of the events of what was found in it; of several traces of a rank that of the last.
     pub fn gather(&mut self, rank: i64, trace: &Trace, found: &Findings) {
         let origin = trace.span().map_or(0, |(start, _)| start);
         let kept = self.0.entry(rank).or_default();
+        *kept = OfTrace::default();
         // Beside other ranks those of the whole trace may be taken.
         let of_whole = found.whole.iter().flat_map(|whole| &whole.findings);
         for finding in found.findings.iter().chain(of_whole) {

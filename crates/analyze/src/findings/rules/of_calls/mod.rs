@@ -396,9 +396,10 @@ fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
     let text = |id| tree.strings.get(id);
     let thread = tree.threads.get(called.thread.id.index());
     let name = thread.map(|thread| text(thread.name)).filter(|name| !name.is_empty()).unwrap_or("one thread");
-    let process = thread.and_then(|thread| tree.processes.get(thread.process.index()));
-    let of = match process {
-        Some(process) if tree.processes.len() > 1 && rank.is_none() => format!(" of process {}", process.pid),
+    let of = match thread {
+        Some(thread) if tree.processes.len() > 1 && rank.is_none() => {
+            format!(" of process {}", tree.process_title(thread.process))
+        }
         _ => String::new(),
     };
     let threads = tree.threads.len();
