@@ -99,7 +99,12 @@ fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
         return tree.strings.get(row.name).to_owned();
     }
     let pid = process(tree, thread).map_or(0, |process| process.pid);
-    format!("thread {} {} of process {pid}", row.tid, tree.strings.get(row.name))
+    let (name, number) = (tree.strings.get(row.name), row.tid.to_string());
+    // Names of native threads hold the number.
+    if name.split(' ').any(|word| word == number) {
+        return format!("{name} of process {pid}");
+    }
+    format!("thread {number} {name} of process {pid}")
 }
 
 fn process_name(tree: &CallTree, thread: CallThreadId) -> String {
