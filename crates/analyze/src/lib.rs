@@ -48,6 +48,8 @@ pub struct Analysis {
     pub name: &'static str,
     /// One line for `--help` and lists.
     pub about: &'static str,
+    /// Names of the tables that it may return.
+    pub tables: &'static [&'static str],
     /// Its window where none is asked for.
     pub window: DefaultWindow,
     /// Runs it. Data that a trace lacks gives empty tables with a note that says so, never an error.

@@ -30,7 +30,7 @@ mod symbols;
 mod watch;
 
 pub use calls::merge_calls;
-pub use clocks::{CollectiveEnds, RankClock, rank_clock_table, rank_clocks};
+pub use clocks::{CollectiveEnds, RANK_CLOCKS, RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;
 pub use lacks::{Lacks, Part};

@@ -131,7 +131,8 @@ mod tests {
         vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
     }
 
-    const LENGTH: Analysis = Analysis { name: "length", about: "", window: DefaultWindow::Own, run: length };
+    const LENGTH: Analysis =
+        Analysis { name: "length", about: "", tables: &["length"], window: DefaultWindow::Own, run: length };
 
     fn set() -> TraceSet {
         let trace = |i| {

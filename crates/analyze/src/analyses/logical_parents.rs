@@ -8,6 +8,7 @@ use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
     about: "Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over",
+    tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     run,
 };
