@@ -9,6 +9,7 @@ use stackline_analyze::findings::{LargeKind, Options, find};
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_model::{Table, Trace, Values};
+use stackline_testkit::tables::{integers, texts};
 
 /// A span of a thread of a process.
 fn span(pid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) -> Value {
@@ -48,20 +49,6 @@ fn window(trace: &Trace, scope: &Scope) -> (i64, i64) {
 
 fn run(trace: &Trace, name: &str, scope: &Scope) -> Vec<Table> {
     (analyses::find(name).unwrap().run)(trace, &scope.resolved(trace))
-}
-
-fn texts(table: &Table, column: &str) -> Vec<String> {
-    match table.column(column).map(|column| &column.values) {
-        Some(Values::Str(values)) => values.iter().map(|value| value.clone().unwrap_or_default()).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn integers(table: &Table, column: &str) -> Vec<i64> {
-    match table.column(column).map(|column| &column.values) {
-        Some(Values::I64(values)) => values.iter().map(|value| value.unwrap_or(-1)).collect(),
-        other => panic!("{column}: {other:?}"),
-    }
 }
 
 fn floats(table: &Table, column: &str) -> Vec<Option<f64>> {
