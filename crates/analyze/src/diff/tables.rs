@@ -48,16 +48,16 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     if table == Compared::Kernels {
         out = out.text("operator", changes.iter().map(|change| change.operator.clone()));
     }
-    let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
+    let ns = |get: fn(&Change) -> Option<f64>| changes.iter().map(get);
     let end =
         |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
     let out = out
         .text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
         .text("verdict", changes.iter().map(|change| change.verdict.name().to_owned()))
-        .f64("before_ns", Unit::Ns, ns(|change| change.before_ns))
-        .f64("after_ns", Unit::Ns, ns(|change| change.after_ns))
-        .f64("change_ns", Unit::Ns, ns(Change::change_ns))
-        .f64("change_percent", Unit::Percent, changes.iter().map(Change::percent))
+        .f64("before_ns", Unit::Ns, ns(|change| change.known_ns()[0]))
+        .f64("after_ns", Unit::Ns, ns(|change| change.known_ns()[1]))
+        .f64("change_ns", Unit::Ns, ns(Change::known_change_ns))
+        .f64("change_percent", Unit::Percent, changes.iter().map(|change| change.percent_of(change.known_change_ns()?)))
         .f64("low_percent", Unit::Percent, end(|interval| interval.0))
         .f64("high_percent", Unit::Percent, end(|interval| interval.1))
         .f64("p", Unit::None, changes.iter().map(|change| change.p))
