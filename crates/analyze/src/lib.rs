@@ -38,6 +38,7 @@ pub mod tracelens;
 pub mod vocabulary;
 
 pub use scope::Scope;
+pub use step_cycles::{AmbiguousCycle, ambiguous_cycles};
 
 use stackline_model::{Table, Trace};
 

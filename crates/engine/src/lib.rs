@@ -43,6 +43,6 @@ pub use names::nearest;
 pub use open::{OpenOptions, is_complete, is_run, note_skipped, save, save_with};
 pub use ranks::{Job, position_of_rank, ranks};
 pub use run::Run;
-pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one, run_trace};
+pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_cycles, check_steps, run, run_one, run_trace};
 pub use stackline_store::WriteOptions;
 pub use watch::Watch;

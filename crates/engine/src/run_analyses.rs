@@ -2,7 +2,7 @@
 
 use crate::{Error, Watch, concatenate, ranks};
 use stackline_analyze::steps::Looked;
-use stackline_analyze::{Analysis, DefaultWindow, Scope};
+use stackline_analyze::{Analysis, DefaultWindow, Scope, ambiguous_cycles};
 use stackline_model::{Table, Trace, TraceSet};
 use stackline_store::thread_count;
 use std::sync::Mutex;
@@ -92,6 +92,15 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::NoStep { first, last, available })
+    }
+}
+
+/// Checks that a scope's numbers of steps tell which recorded cycle of a trace is meant.
+pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
+    let Some((first, last)) = scope.steps else { return Ok(()) };
+    match ambiguous_cycles(trace, (first, last)) {
+        cycles if cycles.is_empty() => Ok(()),
+        cycles => Err(Error::AmbiguousSteps { name: trace.meta.name.clone(), first, last, cycles }),
     }
 }
 
