@@ -8,12 +8,14 @@ import copy
 import gc
 import io
 import math
+import os
 import time
 
 import torch
 import torch.nn.functional as F
 from models import DEVICE, GPU, HALF, Transformer, convolutions, size
-from torch import nn
+from torch import distributed, nn
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 
 def transformer(batch=None, length=256, vocabulary=8192, fused=True, half=True, **attention):
@@ -438,6 +440,36 @@ def optimizer_beside_graphs(mended):
     return step
 
 
+def small_collectives(mended):
+    """Each gradient is averaged over the ranks by a collective of its own (mended: one collective of all). Needs several ranks."""
+    if "LOCAL_RANK" not in os.environ:
+        raise RuntimeError("one process has no collectives: torchrun --nproc-per-node 2 benches/gpu/gains.py OUT NAME")
+    if not distributed.is_initialized():
+        if GPU:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        distributed.init_process_group("nccl" if GPU else "gloo")
+    model = Transformer(size(512, 32), size(6, 2), size(8, 2), size(8192, 64), size(256, 16)).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    tokens = torch.randint(64, (size(32, 2), size(256, 16)), device=DEVICE)
+
+    def step(_):
+        with torch.autocast(DEVICE.type, HALF):
+            loss = model(tokens).float().logsumexp(-1).mean()
+        loss.backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        if mended:
+            together = _flatten_dense_tensors(gradients)
+            distributed.all_reduce(together)
+            torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(together, gradients)))
+        else:
+            for gradient in gradients:
+                distributed.all_reduce(gradient)  # finding: SL044
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
 PROBLEMS = {
     "item in the step": item_in_step,
     "if on a GPU tensor, per parameter": clip_with_if,
@@ -470,4 +502,5 @@ PROBLEMS = {
     "waiting in the step": sleeping,
     "vocabulary that is not aligned": odd_vocabulary,
     "optimizer beside graphs": optimizer_beside_graphs,
+    "a collective for each gradient": small_collectives,
 }

@@ -32,11 +32,7 @@ impl<'a> Cycle<'a> {
         if pauses.is_empty() {
             return Self { steps, ..Self::default() };
         }
-        let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
-        for step in steps {
-            let cycle = pauses.partition_point(|pause| pause.end <= step.start);
-            cycles.entry(cycle).or_default().push(step);
-        }
+        let mut cycles = by_cycle(steps, pauses);
         let found: Vec<usize> = cycles.keys().copied().collect();
         let pauses = match found[..] {
             [first, .., last] => pauses[first..last].to_vec(),
@@ -115,6 +111,59 @@ fn in_words(trace: &Trace, processes: &[Key]) -> String {
     let more = if processes.len() > NAMED { ", …" } else { "" };
     let noun = if processes.len() == 1 { "process" } else { "processes" };
     format!("{noun} {}{more}", named.join(", "))
+}
+
+/// Steps by the number of pauses before them.
+fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
+    let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
+    for step in steps {
+        let cycle = pauses.partition_point(|pause| pause.end <= step.start);
+        cycles.entry(cycle).or_default().push(step);
+    }
+    cycles
+}
+
+/// A recorded cycle whose step numbers another cycle has, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmbiguousCycle {
+    /// Numbers of its first and last step.
+    pub numbers: (i64, i64),
+    /// From the start of its first to the end of its last step on the CPU, in ns since the first event of the trace.
+    pub time_ns: (i64, i64),
+    /// Numbers, both included, that this cycle has and no other one: they choose it.
+    pub own: Option<(i64, i64)>,
+}
+
+/// The cycles with steps of these numbers, both included, in time order, if several have a step of one number: numbers do not tell which
+/// of them is meant. Empty otherwise.
+pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<AmbiguousCycle> {
+    // Traces of which only the steps are kept have no events.
+    if trace.events.is_empty() || trace.pauses().is_empty() {
+        return Vec::new();
+    }
+    let cycles: Vec<Vec<&Step>> = by_cycle(trace.steps.iter().collect(), trace.pauses()).into_values().collect();
+    let numbers = |steps: &[&Step]| steps.iter().map(|step| step.number).collect::<BTreeSet<i64>>();
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    cycles.iter().flat_map(|steps| numbers(steps)).for_each(|number| *counts.entry(number).or_default() += 1);
+    let is_asked = |number: i64| (first..=last).contains(&number);
+    if !counts.iter().any(|(number, count)| is_asked(*number) && *count > 1) {
+        return Vec::new();
+    }
+    let begin = trace.span().map_or(0, |(begin, _)| begin);
+    let of = |steps: &Vec<&Step>| {
+        let (start, end) = (steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?);
+        let time_ns = (start.saturating_sub(begin), end.saturating_sub(begin));
+        Some(AmbiguousCycle { numbers: least_and_most(steps)?, time_ns, own: own_numbers(&numbers(steps), &counts) })
+    };
+    cycles.iter().filter(|steps| steps.iter().any(|step| is_asked(step.number))).filter_map(of).collect()
+}
+
+/// The least and the greatest of numbers that one cycle has alone, if no other cycle has one between them.
+fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option<(i64, i64)> {
+    let own = || numbers.iter().copied().filter(|number| counts.get(number) == Some(&1));
+    let (least, most) = (own().min()?, own().max()?);
+    let is_alone = counts.range(least..=most).all(|(number, count)| *count == 1 && numbers.contains(number));
+    is_alone.then_some((least, most))
 }
 
 /// The least and the greatest number of steps.

@@ -2,9 +2,10 @@
 
 use crate::support::read_mini;
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, alike, compare};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, alike, compare, tables};
 use stackline_analyze::steps::Looked;
-use stackline_model::{EventId, EventKind, Severity, Trace, flags};
+use stackline_model::{EventId, EventKind, Severity, Trace, Values, flags};
+use stackline_testkit::tables::texts;
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
@@ -124,6 +125,20 @@ fn missing_records_are_not_faster() {
     let none = without(&["=1", "=2", "=3", "=4", "=5", "=6"]);
     let told = format!("B: of test.json, 6 of 6 launches have no device record, {end}");
     assert_eq!(tested(&before, &none), (vec![told], of_host.clone()));
+    // Nor do their operators take 0 ns on the GPU, in tables and in what is made of them.
+    let (a, b) = (vec![vec![profile(&before)]], vec![vec![profile(&none)]]);
+    let diff = compare(&a, &b, Options::default());
+    let gpu = |table: ChangeTable| diff.changes[&table].iter().find(|change| change.measure == Measure::Gpu).unwrap();
+    for table in [ChangeTable::Steps, ChangeTable::Operators, ChangeTable::Kernels] {
+        let [before, after] = gpu(table).known_ns();
+        assert!(before.is_some_and(|ns| ns > 0.0) && after.is_none(), "{:?}", gpu(table));
+        assert_eq!((gpu(table).known_change_ns(), gpu(table).is_incomplete), (None, [false, true]));
+    }
+    let tables = tables(&diff, &a, &b);
+    let column = |name: &str| tables[0].column(name).map(|column| column.values.clone());
+    let Some(Values::F64(after)) = column("after_ns") else { panic!("{:?}", tables[0]) };
+    let at = texts(&tables[0], "measure").iter().position(|measure| measure == Measure::Gpu.name()).unwrap();
+    assert_eq!(after[at], None);
     assert_eq!(tested(&none, &none), (Vec::new(), vec![Measure::Step, Measure::Cpu, Measure::CpuTotal]));
 
     // What the last launch runs may come after the end.

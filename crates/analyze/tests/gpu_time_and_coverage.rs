@@ -7,8 +7,9 @@ use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
-use stackline_model::{GpuId, Severity, Table, Trace, Values, flags};
+use stackline_model::{GpuId, Severity, Table, Trace, flags};
 use stackline_testkit::corpus;
+use stackline_testkit::tables::{integers, texts};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn traces() -> Vec<Trace> {
@@ -18,20 +19,6 @@ fn traces() -> Vec<Trace> {
 
 fn run(name: &str, trace: &Trace) -> Vec<Table> {
     (analyses::find(name).unwrap().run)(trace, &Scope::default())
-}
-
-fn integers(table: &Table, column: &str) -> Vec<i64> {
-    match &table.column(column).unwrap().values {
-        Values::I64(v) => v.iter().map(|v| v.unwrap()).collect(),
-        other => panic!("{column}: {other:?}"),
-    }
-}
-
-fn texts(table: &Table, column: &str) -> Vec<String> {
-    match &table.column(column).unwrap().values {
-        Values::Str(v) => v.iter().map(|v| v.clone().unwrap()).collect(),
-        other => panic!("{column}: {other:?}"),
-    }
 }
 
 /// Spans of plausible operations per device.

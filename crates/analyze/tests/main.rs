@@ -61,6 +61,7 @@ mod logical_parents;
 mod step_windows;
 mod steps;
 mod support;
+mod table_names;
 mod tl_cases;
 mod tl_invariants;
 mod tl_reference;

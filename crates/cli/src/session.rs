@@ -92,6 +92,7 @@ impl<'a> Session<'a> {
         }
         let scope = common.scope();
         stackline_engine::check_steps(&set.traces, &scope)?;
+        set.traces.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &scope))?;
         Ok(Self { set, infos, scope, common, watch: run.options().watch.clone() })
     }
 
@@ -109,7 +110,10 @@ impl<'a> Session<'a> {
         }
         let (watch, scope) = (run.options().watch.clone(), common.scope());
         let progress = Progress::start(&watch);
-        let described = |trace: &Trace, options: &RunOptions| Ok((TraceInfo::new(trace, 0), map(trace, options)?));
+        let described = |trace: &Trace, options: &RunOptions| {
+            stackline_engine::check_cycles(trace, &scope)?;
+            Ok((TraceInfo::new(trace, 0), map(trace, options)?))
+        };
         let mapped: Result<Mapped<_>> = run.map_traces(scope, &described);
         drop(progress);
         let Mapped { set, results } = mapped?;

@@ -23,6 +23,9 @@ struct Shared {
     number: i64,
 }
 
+/// Name of the table of [`rank_clock_table`].
+pub const RANK_CLOCKS: &str = "rank_clocks";
+
 /// When the collectives of a trace ended: ns since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveEnds(BTreeMap<Shared, i128>);
@@ -229,7 +232,7 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         let how = if c.by_sequence { "sequence number" } else { "order" };
         c.against.map(|_| how.to_owned())
     };
-    let table = Table::new("rank_clocks", "Clocks of ranks, by the ends of collectives that they share")
+    let table = Table::new(RANK_CLOCKS, "Clocks of ranks, by the ends of collectives that they share")
         .i64("rank", Unit::None, clocks.iter().map(|c| c.rank))
         .text("finding", clocks.iter().enumerate().map(finding))
         .i64("offset_ns", Unit::Ns, clocks.iter().map(|c| c.offset_ns))

@@ -1,6 +1,6 @@
 //! Runs as comparisons keep them: opened one by one, so that memory holds one at a time.
 
-use crate::{Error, Part, Run, check_steps, ranks};
+use crate::{Error, Part, Run, check_cycles, check_steps, ranks};
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{calls_of_rank, fold_imports, ranks_of_calls};
 use stackline_analyze::diff::Profile;
@@ -28,6 +28,7 @@ pub fn profiles(
     }
     let set = run.traces()?;
     check_steps(&set.traces, scope)?;
+    set.traces.iter().try_for_each(|trace| check_cycles(trace, scope))?;
     let profile = |(trace, rank): (&Trace, i64)| {
         seen(trace, rank);
         Profile::of(trace, rank, scope)

@@ -31,7 +31,7 @@ mod symbols;
 mod watch;
 
 pub use calls::merge_calls;
-pub use clocks::{CollectiveEnds, RankClock, rank_clock_table, rank_clocks};
+pub use clocks::{CollectiveEnds, RANK_CLOCKS, RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;
 pub use lacks::{Lacks, Part};
@@ -44,7 +44,7 @@ pub use names::nearest;
 pub use open::{LeftOut, OpenOptions, is_complete, is_run, note_left_out, save, save_with};
 pub use ranks::{Job, position_of_rank, ranks};
 pub use run::{Run, is_read_once};
-pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_steps, run, run_one, run_trace};
+pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_cycles, check_steps, run, run_one, run_trace};
 pub use stackline_ingest::problems::older_cycles;
 pub use stackline_store::WriteOptions;
 pub use watch::Watch;

@@ -2,7 +2,7 @@
 
 use crate::{Error, Watch, concatenate, ranks};
 use stackline_analyze::steps::Looked;
-use stackline_analyze::{Analysis, DefaultWindow, Scope};
+use stackline_analyze::{Analysis, DefaultWindow, Scope, ambiguous_cycles};
 use stackline_model::{Table, Trace, TraceSet};
 use stackline_store::thread_count;
 use std::sync::Mutex;
@@ -95,6 +95,15 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     }
 }
 
+/// Checks that a scope's numbers of steps tell which recorded cycle of a trace is meant.
+pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
+    let Some((first, last)) = scope.steps else { return Ok(()) };
+    match ambiguous_cycles(trace, (first, last)) {
+        cycles if cycles.is_empty() => Ok(()),
+        cycles => Err(Error::AmbiguousSteps { name: trace.meta.name.clone(), first, last, cycles }),
+    }
+}
+
 /// `job(0..count)` on up to `threads` threads, results in order. Threads take the next job as they get free.
 pub(crate) fn parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = threads.clamp(1, count.max(1));
@@ -131,7 +140,8 @@ mod tests {
         vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
     }
 
-    const LENGTH: Analysis = Analysis { name: "length", about: "", window: DefaultWindow::Own, run: length };
+    const LENGTH: Analysis =
+        Analysis { name: "length", about: "", tables: &["length"], window: DefaultWindow::Own, run: length };
 
     fn set() -> TraceSet {
         let trace = |i| {

@@ -1,12 +1,13 @@
 //! Composition of peaks: temporaries of an optimizer's step, optimizers written by hand, and programs without backward passes.
 
-use crate::snapshots::{BASE, MIB, event, frame, numbers, read, texts};
+use crate::snapshots::{BASE, MIB, event, frame, read};
 use serde_json::{Value, json};
 use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
 use stackline_memory::curve::curves;
 use stackline_memory::tables::{composition_table, named_peaks, waste_table};
 use stackline_memory::{Origin, Study};
 use stackline_model::MemoryTrace;
+use stackline_testkit::tables::{integers, texts};
 
 pub(crate) const KIB: u64 = 1024;
 const ADAM: &str = "/env/site-packages/torch/optim/adam.py";
@@ -255,7 +256,7 @@ fn equal_sets_are_named_by_their_lines() {
     let table = composition_table(&trace, &named_peaks(&trace, 1));
     assert_eq!(texts(&table, "use"), ["equal set of sizes", "equal set of sizes", "equal set of sizes", "other"]);
     assert_eq!(texts(&table, "place")[..3], ["opt.py:12 setup", "opt.py:44 setup", "opt.py:45 setup"]);
-    assert_eq!(numbers(&table, "bytes")[0], set() as i64);
+    assert_eq!(integers(&table, "bytes")[0], set() as i64);
     let notes = table.notes.join(" ");
     assert!(notes.contains("3 sets of equal sizes are ") && !notes.contains("optimizer state are"), "{notes}");
     // One line alone, or one size alone, is equal to nothing.
@@ -297,7 +298,7 @@ fn results_that_an_evaluation_keeps_are_no_activations() {
         (texts(&waste, "code"), texts(&waste, "place")),
         (vec!["SL055".into()], vec!["model.py:36 forward".into()])
     );
-    assert_eq!(numbers(&waste, "grows_by"), [2 * MIB as i64]);
+    assert_eq!(integers(&waste, "grows_by"), [2 * MIB as i64]);
     assert!(study.matches.iter().all(|found| found.model_call.is_none()), "no graph keeps them");
     assert!(matches!(study.matches[0].measure, Some(stackline_memory::Measure::Growth { origin: Origin::Passes, .. })));
 }

@@ -1,6 +1,6 @@
 //! What snapshots of an NVIDIA H100 (PyTorch 2.11, `benches/gpu/snapshots.py`) showed, in small.
 
-use crate::snapshots::{BASE, MIB, block, event, frame, numbers, read, segment, texts};
+use crate::snapshots::{BASE, MIB, block, event, frame, read, segment};
 use serde_json::{Value, json};
 use stackline_ingest::memory::read_path;
 use stackline_memory::Study;
@@ -9,6 +9,7 @@ use stackline_memory::curve::curves;
 use stackline_memory::suggest::Action;
 use stackline_memory::tables::{failed_requests_table, named_peaks, peaks_table, reserved_curve, waste_table};
 use stackline_model::MemoryTrace;
+use stackline_testkit::tables::{integers, texts};
 use std::path::Path;
 
 /// Objects that are made one after the other, and never freed.
@@ -231,7 +232,7 @@ fn graphs_that_a_list_keeps_are_a_leak() {
     let table = waste_table(&trace, &study.matches);
     assert_eq!(texts(&table, "code"), ["SL055"]);
     assert!(texts(&table, "place")[0].ends_with("snapshots.py:105 leak"), "{:?}", texts(&table, "place"));
-    assert!(numbers(&table, "grows_by")[0] > 20 * MIB as i64, "{:?}", numbers(&table, "grows_by"));
+    assert!(integers(&table, "grows_by")[0] > 20 * MIB as i64, "{:?}", integers(&table, "grows_by"));
     for other in ["train-step", "graph-pool", "growing-cache", "fragments", "out-of-memory"] {
         assert!(Study::new(&real(other), 1).matches.is_empty(), "{other}");
     }

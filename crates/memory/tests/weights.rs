@@ -113,6 +113,85 @@ fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
     }
 }
 
+/// Sizes of twelve layers, and those of the first nine of them, of which an optimizer has state.
+const LAYERS: std::ops::RangeInclusive<u64> = 1..=12;
+const WITH_STATE: std::ops::RangeInclusive<u64> = 1..=9;
+
+fn layer_bytes(layers: std::ops::RangeInclusive<u64>) -> u64 {
+    layers.map(|at| at * 64 * KIB).sum()
+}
+
+/// Within the first step of Adam, weights whose state is yet to come are not frozen; those without gradients are.
+#[test]
+fn weights_without_optimizer_state_yet_are_parameters() {
+    for frames in [&layer(3)[..], &build()] {
+        let mut program = Program::default();
+        let node = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
+        program.make(20 * MIB, frames);
+        LAYERS.for_each(|at| _ = program.make(at * 64 * KIB, frames));
+        let activation = program.make(MIB, &forward(33, "train"));
+        LAYERS.for_each(|at| _ = program.make(at * 64 * KIB, &node));
+        program.free([activation]);
+        WITH_STATE.for_each(|at| {
+            program.make(at * 64 * KIB, &optim(170, "_init_group"));
+            program.make(at * 64 * KIB, &optim(175, "_init_group"));
+        });
+        let parts = parts(&program.trace());
+        assert_eq!(
+            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments].map(|wanted| of(&parts, wanted)),
+            [layer_bytes(LAYERS), 20 * MIB, layer_bytes(WITH_STATE)],
+            "{parts:?}"
+        );
+    }
+}
+
+/// An optimizer that runs within the backward pass makes state layer by layer: the next forward pass says that the step is over.
+#[test]
+fn weights_without_state_are_frozen_once_the_step_within_backward_is_over() {
+    for (is_over, frees) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut program = Program::default();
+        let node = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
+        let within = |line: u32| -> Vec<Value> { optim(line, "_init_group").into_iter().chain(node.clone()).collect() };
+        LAYERS.for_each(|at| _ = program.make(at * 64 * KIB, &layer(3)));
+        let activation = program.make(KIB, &forward(33, "train"));
+        for at in WITH_STATE {
+            let gradient = program.make(at * 64 * KIB, &node);
+            program.make(at * 64 * KIB, &within(170));
+            program.make(at * 64 * KIB, &within(175));
+            program.free(frees.then_some(gradient));
+        }
+        program.free([activation]);
+        if is_over {
+            program.make(MIB, &forward(33, "train"));
+        }
+        let parts = parts(&program.trace());
+        let frozen = if is_over { layer_bytes(10..=12) } else { 0 };
+        assert_eq!(of(&parts, Use::FrozenParameters), frozen, "{is_over} {frees}: {parts:?}");
+        assert_eq!(of(&parts, Use::Parameters), layer_bytes(LAYERS) - frozen, "{is_over} {frees}: {parts:?}");
+    }
+}
+
+/// Two networks with an optimizer each: the step of the first one says nothing of the second one's weights.
+#[test]
+fn weights_of_a_second_optimizer_are_parameters_before_its_first_step() {
+    let mut program = Program::default();
+    let second =
+        |program: &mut Program, frames: &[Value]| (9..15).for_each(|at| _ = program.make(at * 8 * KIB, frames));
+    second(&mut program, &layer(2));
+    step(&mut program);
+    let activation = program.make(4 * MIB, &forward(33, "train"));
+    second(&mut program, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
+    program.free([activation]);
+    second(&mut program, &optim(170, "_init_group"));
+    second(&mut program, &optim(175, "_init_group"));
+    let parts = parts(&program.trace());
+    assert_eq!(
+        [of(&parts, Use::Parameters), of(&parts, Use::FrozenParameters)],
+        [set() + (9..15).map(|at| at * 8 * KIB).sum::<u64>(), 0],
+        "{parts:?}"
+    );
+}
+
 /// Who trains a few parameters beside frozen ones is not told to train fewer.
 #[test]
 fn lora_is_no_advice_to_who_uses_it() {

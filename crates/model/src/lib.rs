@@ -57,7 +57,7 @@ pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
 pub use call_tree::{
     CONTENT, CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess,
     CallRole, CallSource, CallStats, CallStepEnds, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
-    OverheadFraction,
+    OverheadFraction, thread_words,
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};

@@ -44,6 +44,9 @@ pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 /// The name of spans in which Python collects garbage.
 pub const COLLECTION: &str = "Python GC";
 
+/// Names that PyTorch gives the main threads of its processes.
+pub const MAIN_THREADS: [&str; 3] = ["pt_data_worker", "pt_elastic", "pt_main_thread"];
+
 /// What the file of Python's own frames around the import of a module begins with.
 pub const IMPORTS: &str = "<frozen importlib";
 

@@ -33,7 +33,9 @@ pub(crate) fn call_tree(
     }
     let at = position(py, run, rank)?;
     let scope = Scope { steps, whole, ..Scope::default() };
-    let checked = stackline_engine::check_steps(std::slice::from_ref(&run.set.traces[at]), &scope);
+    let trace = &run.set.traces[at];
+    let checked = stackline_engine::check_steps(std::slice::from_ref(trace), &scope)
+        .and_then(|()| stackline_engine::check_cycles(trace, &scope));
     checked.map_err(|e| crate::errors::engine_error(py, &e, std::path::Path::new("")))?;
     let set = Arc::clone(&run.set);
     let held = quiet(py, &Watch::new(), move || {

@@ -43,7 +43,9 @@ pub(crate) fn diff(
             if run.calls.is_none() {
                 run.needs_traces(py)?;
             }
-            let checked = stackline_engine::check_steps(&run.set.traces, &scope);
+            let traces = &run.set.traces;
+            let cycles = || traces.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &scope));
+            let checked = stackline_engine::check_steps(traces, &scope).and_then(|()| cycles());
             checked.map_err(|error| engine_error(py, &error, Path::new("")))?;
             if let Some(calls) = &run.calls {
                 return Ok(Compared::Calls(Arc::clone(calls), run.name()));

@@ -192,7 +192,8 @@ impl NativeRun {
         let scope = Scope { steps, whole, ..Scope::default() };
         let options = RunOptions { scope, threads: self.threads, watch: Watch::new() };
         let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
-        let checked = stackline_engine::check_steps(asked, &options.scope);
+        let cycles = || asked.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &options.scope));
+        let checked = stackline_engine::check_steps(asked, &options.scope).and_then(|()| cycles());
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
         let tables = quiet(py, &watch, move || match at {

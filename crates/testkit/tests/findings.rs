@@ -71,7 +71,7 @@ fn the_page_has_a_place_for_the_table() {
 
 /// With `STACKLINE_BLESS=1` the table is written into its page.
 #[test]
-#[ignore = "long: 21,500 programs; run with --ignored --nocapture for the table"]
+#[ignore = "long: 22,000 programs; run with --ignored --nocapture for the table"]
 fn planted_problems_of_all_programs() {
     let (clean, mut table) = measure(0..number("PLANTED_SEEDS", 500));
     write_table(&clean, &mut table);

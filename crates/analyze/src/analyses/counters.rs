@@ -7,6 +7,7 @@ use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "counters",
     about: "Values of counters over time: clocks, utilization, memory, hardware counters",
+    tables: &["counters"],
     window: DefaultWindow::Steps,
     run,
 };

@@ -9,6 +9,7 @@ use stackline_model::{DataSheet, Device, PeakFlops, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "devices",
     about: "Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format",
+    tables: &["devices"],
     window: DefaultWindow::Own,
     run,
 };

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "fused_operators",
     about: "Original operators of fused kernels, with evidence: compiled programs, names of kernels",
+    tables: &["fused_operators"],
     window: DefaultWindow::Steps,
     run,
 };

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_lines",
     about: "Time of GPU operations by the line of the program that they came from",
+    tables: &["gpu_lines"],
     window: DefaultWindow::Own,
     run,
 };

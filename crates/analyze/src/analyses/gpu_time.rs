@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_time",
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
+    tables: &["gpu_time", "gpu_kernels"],
     window: DefaultWindow::Own,
     run: |trace, scope| {
         let looked = Looked::at(trace, scope);

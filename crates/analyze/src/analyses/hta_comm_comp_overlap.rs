@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
     about: "Share of communication time that computation hides",
+    tables: &["comm_comp_overlap", "hta_comm_comp_overlap"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
 };

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_counters",
     about: "Hardware counters per kernel with the operators that launched it",
+    tables: &["hta_counters"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
     about: "GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside",
+    tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
     run,
 };

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_memory_bandwidth",
     about: "Bytes, time and bandwidth of copies and fills, and bandwidth over time",
+    tables: &["memory_bandwidth", "hta_memory_bandwidth_summary", "hta_memory_bandwidth"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let series = series(&HtaRows::load(trace, scope));

@@ -19,6 +19,7 @@ use stackline_model::{Table, Unit};
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
     about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
+    tables: &["hta_temporal_breakdown"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };

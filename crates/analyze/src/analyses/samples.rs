@@ -8,6 +8,7 @@ use stackline_model::{Sample, SampleSeries, StackId, StrId, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "samples",
     about: "Samples of a sampling profiler: time, thread, call path, value",
+    tables: &["samples"],
     window: DefaultWindow::Steps,
     run,
 };

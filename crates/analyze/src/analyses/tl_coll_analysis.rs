@@ -13,6 +13,7 @@ use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, T
 pub(super) const COLL_ANALYSIS: Analysis = Analysis {
     name: "coll_analysis",
     about: "Collectives by group, type and message size, with algorithm and bus bandwidth",
+    tables: &["coll_analysis"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };

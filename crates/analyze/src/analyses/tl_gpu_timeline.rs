@@ -9,6 +9,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
     name: "gpu_timeline",
     about: "GPU time by computation, exposed communication, exposed copies and idling",
+    tables: &["gpu_timeline"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };

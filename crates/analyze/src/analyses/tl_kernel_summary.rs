@@ -12,6 +12,7 @@ use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     name: "kernel_summary",
     about: "Kernels by operator, name and stream, with counts and durations",
+    tables: &["kernel_summary"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };

@@ -11,6 +11,7 @@ use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace
 pub(super) const OPERATORS: Analysis = Analysis {
     name: "operators",
     about: "Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree",
+    tables: &["operators", "operator_tree"],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope),
 };

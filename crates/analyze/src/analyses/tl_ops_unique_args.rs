@@ -12,6 +12,12 @@ use std::collections::BTreeMap;
 pub(super) const OPS_UNIQUE_ARGS: Analysis = Analysis {
     name: "ops_unique_args",
     about: "GPU time by operator and its arguments: shapes, types, strides, values",
+    tables: &[
+        "ops_unique_args",
+        "ops_unique_args_kernels",
+        "ops_unique_args_by_module",
+        "ops_unique_args_by_module_kernels",
+    ],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };

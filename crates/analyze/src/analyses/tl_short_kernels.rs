@@ -11,6 +11,7 @@ use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
 pub(super) const SHORT_KERNELS: Analysis = Analysis {
     name: "short_kernels",
     about: "Kernels below 10 µs: by operator and arguments, and a histogram of their durations",
+    tables: &["short_kernels_summary", "short_kernel_histogram"],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const STEPS: Analysis = Analysis {
     name: "steps",
     about: "Time of each step, their spread, and how busy the GPU was",
+    tables: &["steps", "steps_spread"],
     window: DefaultWindow::Own,
     run: |trace, scope| tables(trace, scope),
 };

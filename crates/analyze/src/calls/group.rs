@@ -98,7 +98,13 @@ fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
     if row.tid == 0 && process(tree, thread).is_none_or(|process| process.pid == 0) {
         return tree.strings.get(row.name).to_owned();
     }
-    format!("thread {} {} of process {}", row.tid, tree.strings.get(row.name), tree.process_title(row.process))
+    let title = tree.process_title(row.process);
+    let (name, number) = (tree.strings.get(row.name), row.tid.to_string());
+    // Names of native threads hold the number.
+    if name.split(' ').any(|word| word == number) {
+        return format!("{name} of process {title}");
+    }
+    format!("thread {number} {name} of process {title}")
 }
 
 fn process_name(tree: &CallTree, thread: CallThreadId) -> String {

@@ -144,6 +144,9 @@ impl Cost<'_> {
     }
 }
 
+/// Name of the table of [`lines_table`].
+pub const CALL_LINES: &str = "call_lines";
+
 /// The lines as a table; `text_of` gives the text of a line where it is at hand.
 pub fn lines_table(
     tree: &CallTree,
@@ -156,7 +159,7 @@ pub fn lines_table(
     let total = tree.inclusive(metric, &tree.exclusive(metric, |_| true)).first().map_or(0, |all| all.sum);
     let percent = |part: u64| (total > 0).then(|| part as f64 * 100.0 / total as f64);
     let sum = |stats: &CallStats| i64::try_from(stats.sum).unwrap_or(i64::MAX);
-    Table::new("call_lines", &format!("Source lines by {}", metric.title(&tree.strings)))
+    Table::new(CALL_LINES, &format!("Source lines by {}", metric.title(&tree.strings)))
         .text("metric", lines.iter().map(|_| name.clone()))
         .text("file", lines.iter().map(|line| line.file.clone()))
         .i64("line", Unit::None, lines.iter().map(|line| i64::from(line.line)))

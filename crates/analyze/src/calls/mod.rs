@@ -27,9 +27,9 @@ pub use group::Grouping;
 pub use imports::{IMPORT, fold_imports};
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
-pub use lines::{SourceLine, lines_table, source_lines, source_lines_and_imports};
+pub use lines::{CALL_LINES, SourceLine, lines_table, source_lines, source_lines_and_imports};
 pub use ranks::{calls_of_rank, ranks_of_calls};
-pub use table::{metric_name, view_table};
+pub use table::{CALLS, metric_name, view_table};
 
 use regex_lite::Regex;
 use rustc_hash::FxHashSet;

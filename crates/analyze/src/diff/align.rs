@@ -117,9 +117,25 @@ pub struct Change {
     pub count_after: f64,
     /// Whether each side has several steps, and each of its steps as many calls as its others: then no chance is in how they differ.
     pub counts_are_steady: bool,
+    /// Whether records are missing that the time before is made of, and the time after.
+    pub is_incomplete: [bool; 2],
 }
 
 impl Change {
+    /// Mean before and after; none where it is 0 because records are missing.
+    #[must_use]
+    pub fn known_ns(&self) -> [Option<f64>; 2] {
+        let [before, after] = self.is_incomplete;
+        [(self.before_ns, before), (self.after_ns, after)]
+            .map(|(ns, is_incomplete)| (ns != 0.0 || !is_incomplete).then_some(ns))
+    }
+
+    /// How much more time it takes per step; none where one of both times is missing.
+    #[must_use]
+    pub fn known_change_ns(&self) -> Option<f64> {
+        self.known_ns().iter().all(Option::is_some).then(|| self.change_ns())
+    }
+
     /// Whether all steps after have another number of calls than all steps before.
     #[must_use]
     pub fn calls_changed(&self) -> bool {
@@ -229,7 +245,7 @@ impl Diff {
     /// and of functions by samples, counts are not those of calls.
     #[must_use]
     pub fn call_ns(&self, table: Table, change: &Change) -> Option<(f64, f64)> {
-        let is_on_both = change.count_before > 0.0 && change.count_after > 0.0;
+        let is_on_both = change.count_before > 0.0 && change.count_after > 0.0 && change.known_change_ns().is_some();
         (counts_calls(table, self.functions_by) && is_on_both)
             .then(|| (change.before_ns / change.count_before, change.after_ns / change.count_after))
     }
@@ -322,7 +338,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     diff.notes.extend(not_compared(before, after, (same_paths, functions_by.is_some())));
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
-        let unknown = Unknown::of(a.iter().chain(&b).copied());
+        let unknown = Unknown::of(&a, &b);
         let pair = Pair { rank, before: a, after: b, level: options.level, per, names };
         let is_known = |table: &Table| match table {
             Table::Paths => same_paths,
@@ -457,6 +473,7 @@ mod tests {
             count_before: 1.0,
             count_after: 1.0,
             counts_are_steady: true,
+            is_incomplete: [false; 2],
         }
     }
 

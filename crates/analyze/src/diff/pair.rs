@@ -196,6 +196,7 @@ impl Pair<'_> {
                 count_before: counts.0,
                 count_after: counts.1,
                 counts_are_steady,
+                is_incomplete: [false; 2],
             });
         }
         out

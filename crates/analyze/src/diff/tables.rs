@@ -52,17 +52,17 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     if table == Compared::Kernels {
         out = out.text("operator", changes.iter().map(|change| change.operator.clone()));
     }
-    let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
-    let is_of_one_basis = !diff.has_different_bases;
+    let ns = |get: fn(&Change) -> Option<f64>| changes.iter().map(get);
+    let change_ns = |change: &Change| change.known_change_ns().filter(|_| !diff.has_different_bases);
     let end =
         |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
     let out = out
         .text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
         .text("verdict", changes.iter().map(|change| change.verdict.name().to_owned()))
-        .f64("before_ns", Unit::Ns, ns(|change| change.before_ns))
-        .f64("after_ns", Unit::Ns, ns(|change| change.after_ns))
-        .f64("change_ns", Unit::Ns, changes.iter().map(|change| is_of_one_basis.then(|| change.change_ns())))
-        .f64("change_percent", Unit::Percent, changes.iter().map(|change| change.percent().filter(|_| is_of_one_basis)))
+        .f64("before_ns", Unit::Ns, ns(|change| change.known_ns()[0]))
+        .f64("after_ns", Unit::Ns, ns(|change| change.known_ns()[1]))
+        .f64("change_ns", Unit::Ns, changes.iter().map(change_ns))
+        .f64("change_percent", Unit::Percent, changes.iter().map(|change| change.percent_of(change_ns(change)?)))
         .f64("low_percent", Unit::Percent, end(|interval| interval.0))
         .f64("high_percent", Unit::Percent, end(|interval| interval.1))
         .f64("p", Unit::None, changes.iter().map(|change| change.p))

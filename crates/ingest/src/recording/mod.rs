@@ -7,6 +7,7 @@ mod losses;
 mod own;
 mod stream;
 mod table;
+mod thread_names;
 mod trace;
 
 use crate::{Error, problems};

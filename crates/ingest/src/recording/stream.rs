@@ -4,7 +4,9 @@ use super::ends::{Ends, LastSeen};
 use super::losses::sentence;
 use super::own::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
+use super::thread_names::replace_inherited;
 use crate::problems;
+use rustc_hash::FxHashSet;
 use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
     CallSource, CallStats, CallStepEnds, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
@@ -22,6 +24,8 @@ pub(super) struct Stream {
     texts: Table<StrId>,
     /// `None` for the recorder's own, whose nodes stand for their parents.
     frames: Table<Option<CallFrameId>>,
+    /// Frames of the program's Python code.
+    python: FxHashSet<u32>,
     /// Path, and what it is known by.
     libraries: Table<(StrId, StrId)>,
     threads: Table<OpenThread>,
@@ -46,6 +50,8 @@ struct OpenThread {
     /// The system's number.
     tid: u32,
     nodes: Table<CallNodeId>,
+    /// Whether a node of it is of Python code.
+    runs_python: bool,
 }
 
 /// The last values of each node and metric count: they are sums from the start.
@@ -138,6 +144,9 @@ impl Stream {
                     CallFrame::Native { library, .. } => is_own_library(builder.text_of(library)),
                     _ => false,
                 };
+                if !is_own && matches!(frame, CallFrame::Python { .. }) {
+                    self.python.insert(id);
+                }
                 self.frames.put(id, lost, (!is_own).then(|| builder.frame(frame)))
             }
             Record::Library { id, path, build_id } => {
@@ -152,8 +161,10 @@ impl Stream {
             }
             Record::Thread(thread) => self.thread(builder, process, &thread),
             Record::Node { thread, id, parent, frame } => {
+                let is_python = self.python.contains(&frame);
                 let frame = *self.frames.get(frame)?;
-                let nodes = &mut self.threads.get_mut(thread)?.nodes;
+                let OpenThread { nodes, runs_python, .. } = self.threads.get_mut(thread)?;
+                *runs_python |= is_python;
                 let parent = *nodes.get(parent)?;
                 nodes.put(id, lost, frame.map_or(parent, |frame| builder.child(parent, frame)))
             }
@@ -235,10 +246,29 @@ impl Stream {
         self.threads.put(
             thread.id,
             self.skipped,
-            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallTree::ROOT) },
+            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallTree::ROOT), runs_python: false },
         )?;
         self.threads.get_mut(thread.id)?.id = builder.thread(described);
         Ok(())
+    }
+
+    /// Replaces names that threads have from those that made them.
+    fn name_threads(&self, builder: &mut CallTreeBuilder, process: CallProcessId) {
+        let Some((pid, command)) = builder.process_mut(process).map(|of| (of.pid, of.command.clone())) else { return };
+        // Operators and samples of a thread have a tree each.
+        let tree: &CallTreeBuilder = builder;
+        let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
+        let python: FxHashSet<u32> = threads().filter(|(open, _)| open.runs_python).map(|(_, of)| of.tid).collect();
+        let replaced = |(open, thread): (&OpenThread, CallThread)| {
+            let may_run_python = self.skipped > 0 || python.contains(&thread.tid);
+            let name = replace_inherited(tree.text_of(thread.name), thread.tid, (pid, &command), may_run_python)?;
+            Some((open.id, thread, name))
+        };
+        let replaced: Vec<(CallThreadId, CallThread, String)> = threads().filter_map(replaced).collect();
+        for (id, thread, name) in replaced {
+            let name = builder.text(&name);
+            builder.set_thread(id, CallThread { name, ..thread });
+        }
     }
 
     fn text(&self, id: u32) -> Result<StrId, Dangling> {
@@ -287,6 +317,7 @@ impl Stream {
             problems::EMPTY_STREAM.count(builder.report(), None, name);
             return;
         };
+        self.name_threads(builder, process);
         for row in self.stats.rows {
             let Ok(thread) = self.threads.get(row.thread) else { continue };
             let Ok(&node) = thread.nodes.get(row.node) else { continue };

@@ -253,9 +253,9 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let recognized = recognize(trace, &classes);
     let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
     let mut of_sets = [recognized.uses, by_hand].concat();
-    let weights = Weights::new(lookups, position, &of_sets);
+    let weights = Weights::new(lookups, position, &classes, &of_sets);
     // Parameters whose gradients are not there yet are as large as those that have some.
-    let is_weight = |object: MemoryObjectId| !weights.knows_trained && weights.of(object).is_some();
+    let is_weight = |object| weights.of(object).is_some_and(|(_, of, _)| of == Use::Parameters);
     of_sets.retain(|(object, of, _)| *of != Use::EqualSets || !is_weight(*object));
     uses.extend(of_sets);
     let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();

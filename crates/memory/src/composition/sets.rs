@@ -52,7 +52,7 @@ const BETTER: f64 = 1.05;
 const ALIKE: f64 = 0.95;
 
 /// Sizes that the sets of one model may have to each other: float32 state of bfloat16 parameters has twice their bytes.
-const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
+pub(super) const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
 
 /// More copies of one set are not looked for in an optimizer.
 const MOST_COPIES: usize = 4;

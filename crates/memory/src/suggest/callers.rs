@@ -71,7 +71,7 @@ impl<'a> Callers<'a> {
     }
 
     /// Whether a call path lies in a backward pass, as far as it says.
-    pub(super) fn in_backward(&self, stack: MemoryStackId) -> bool {
+    pub(crate) fn in_backward(&self, stack: MemoryStackId) -> bool {
         self.at(stack).backward
     }
 

@@ -1,6 +1,8 @@
 //! Makes a tree from paths and values, in any order.
 
-use super::{CallFrame, CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree};
+use super::{
+    CallFrame, CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree, thread_words,
+};
 use crate::{CallFrameId, CallNodeId, CallProcessId, CallThreadId, ReadReport, StrId};
 use rustc_hash::FxHashMap;
 
@@ -114,6 +116,11 @@ impl CallTreeBuilder {
         CallThreadId::new(self.tree.threads.len() - 1)
     }
 
+    /// A thread that was added.
+    pub fn known_thread(&self, id: CallThreadId) -> Option<CallThread> {
+        self.tree.threads.get(id.index()).copied()
+    }
+
     /// Says anew what a thread is.
     pub fn set_thread(&mut self, id: CallThreadId, thread: CallThread) {
         if let Some(known) = self.tree.threads.get_mut(id.index()) {
@@ -167,15 +174,10 @@ impl CallTreeBuilder {
         }
     }
 
-    /// A thread in words: its name, or else its number.
+    /// A thread in words: its name and its number.
     pub fn thread_words(&self, thread: CallThreadId) -> String {
         let known = self.tree.threads.get(thread.index());
-        let named = known.map(|thread| (self.text_of(thread.name), thread.tid));
-        match named {
-            Some((name, tid)) if !name.is_empty() => format!("{name} ({tid})"),
-            Some((_, tid)) => tid.to_string(),
-            None => String::new(),
-        }
+        known.map_or_else(String::new, |thread| thread_words(self.text_of(thread.name), thread.tid))
     }
 
     /// The read report, to be added to.

@@ -16,7 +16,9 @@ mod tests;
 pub use build::CallTreeBuilder;
 pub use frame::{CONTENT, CallFrame, CallFrameKind};
 pub use metric::{CallMetric, CallStats, MAX_SUM_OF_SQUARES};
-pub use process::{CallOverhead, CallProcess, CallRole, CallSource, CallStepEnds, CallThread, OverheadFraction};
+pub use process::{
+    CallOverhead, CallProcess, CallRole, CallSource, CallStepEnds, CallThread, OverheadFraction, thread_words,
+};
 pub use query::CallChildren;
 
 use crate::{CallFrameId, CallNodeId, CallThreadId, ReadReport, StringTable};

@@ -140,6 +140,29 @@ pub struct CallThread {
     pub tid: u32,
     /// PyTorch's id for it, 0 if unknown.
     pub torch_id: u64,
-    /// Its name, as the system knows it.
+    /// Its name.
     pub name: StrId,
+}
+
+/// A thread's name and number in words; the number once, for names of native threads hold it.
+#[must_use]
+pub fn thread_words(name: &str, tid: u32) -> String {
+    let number = tid.to_string();
+    match name {
+        "" => number,
+        name if name.split(' ').any(|word| word == number) => name.to_owned(),
+        name => format!("{name} ({number})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thread_words;
+
+    #[test]
+    fn numbers_of_threads_are_said_once() {
+        let words = [("loader", 9), ("", 9), ("native thread 9", 9), ("Thread-9", 9)]
+            .map(|(name, tid)| thread_words(name, tid));
+        assert_eq!(words, ["loader (9)", "9", "native thread 9", "Thread-9 (9)"]);
+    }
 }

@@ -35,7 +35,7 @@ pub use report::{ExactReport, ExactWarning};
 pub use slack::{EventSlack, Harmless};
 pub use steps::{StepPath, StepSpread, spread};
 pub use story::Chapter;
-pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, hops_table, hops_tables, slack_table, tables, with_rows};
+pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, TABLES, hops_table, hops_tables, slack_table, tables, with_rows};
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
 pub(crate) use window::annotation_span;

@@ -6,6 +6,9 @@ use stackline_model::{Table, Unit};
 /// Tables that a path may have besides those of [`tables`], each large: made when they are asked for.
 pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
 
+/// Names of all tables of a path.
+pub const TABLES: [&str; 7] = ["bound_by", "story", "top", HARMLESS, STEPS, HOPS, SLACK];
+
 const HARMLESS: &str = "large_but_harmless";
 const STEPS: &str = "steps";
 

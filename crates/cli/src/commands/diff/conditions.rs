@@ -347,6 +347,7 @@ mod tests {
             count_before: 1.0,
             count_after: 1.0,
             counts_are_steady: false,
+            is_incomplete: [false; 2],
         }
     }
 

@@ -33,7 +33,7 @@ use suppress::Suppressions;
 const TOP: usize = 10;
 
 /// Name of the table of findings that are not to be shown.
-const IGNORED: &str = "ignored";
+pub(super) const IGNORED: &str = "ignored";
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {

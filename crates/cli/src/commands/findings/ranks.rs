@@ -9,7 +9,7 @@ use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Others};
-use stackline_engine::{Run, check_steps};
+use stackline_engine::{Run, check_cycles, check_steps};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
@@ -84,6 +84,7 @@ pub(super) fn of_all<'a>(
             ));
         }
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
+        check_cycles(&trace, &options.scope)?;
         let rank = trace.meta.rank.unwrap_or(0);
         looked.describe(&trace, rank, takes_place_of);
         if known.is_none() {

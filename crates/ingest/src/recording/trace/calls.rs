@@ -195,6 +195,7 @@ impl Calls {
             // What it was, nobody knows.
             calls.lost.push(("touches_damaged".to_owned(), 1));
         }
+        calls.iter_mut().for_each(|calls| calls.name_threads(reader.skipped() > 0));
         match &mut calls {
             None => problems::EMPTY_STREAM.count(report, None, name),
             Some(calls) if !calls.ended => {
@@ -357,7 +358,7 @@ impl Calls {
     }
 
     /// Whether a frame is the recorder's own.
-    fn is_own(&self, frame: u32) -> bool {
+    pub(super) fn is_own(&self, frame: u32) -> bool {
         match self.frames.get(frame as usize) {
             Some(&FrameKey::Python { function, file, .. }) => is_own_function(self.text(file), self.text(function)),
             Some(&FrameKey::Native { library, .. }) => {

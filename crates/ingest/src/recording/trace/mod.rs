@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod rows;
 mod steps;
+mod thread_names;
 
 use super::ends::{self, Ends};
 use super::{began, streams};
