@@ -4,7 +4,7 @@ use super::change_place;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 use super::memory::DevicePeak;
 use super::others::Others;
-use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
+use super::price::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
 use super::recording::{incomplete_gpu, recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
@@ -214,9 +214,8 @@ fn find_in(
     unchecked.extend(others.unchecked.iter().cloned());
     let alone_ns = collectives_alone(&ground);
     let gains = Gains::new(exact);
-    let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
+    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.draft)).collect();
     let all = gains.of(&choice, &edits, options.threads)?;
-    let mut all = all.as_slice();
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
@@ -227,9 +226,7 @@ fn find_in(
     let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
     // What would be a note.
     let mut hidden = Vec::new();
-    for proposal in proposals {
-        let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
-        all = others;
+    for (proposal, replayed) in proposals.into_iter().zip(all) {
         if let Worth::Chance(why) = proposal.draft.worth {
             let finding = finished(trace, proposal, None);
             if keep(&finding) {
@@ -239,7 +236,6 @@ fn find_in(
             }
             continue;
         }
-        let replayed = replayed(&proposal.draft, its);
         let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
@@ -464,7 +460,7 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
 
 fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Proposal { rule, draft, facts } = proposal;
-    let edits = edits_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edits = replayed_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
     let edit_labels = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,

@@ -1,11 +1,12 @@
 //! What it cost to record operators, and what is not checked for want of records.
 
 use super::finding::Fact;
+use super::price;
 use super::rank::{Reason, Unchecked};
 use super::rule::Need;
 use super::subject::Ground;
 use crate::critical_path::exact::Exact;
-use crate::critical_path::exact::what_if::{Action, Edit, own_loading, spans_of};
+use crate::critical_path::exact::what_if::{Action, Case, Edit, Gain, own_loading, spans_of};
 use crate::gpu_records::GpuRecords;
 use crate::recording::{OperatorCost, Recording};
 use stackline_model::words::duration;
@@ -68,7 +69,7 @@ impl RecordedOperators {
     /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes.
     pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
-        for edit in edits {
+        for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
             let part = match edit.action {
                 Action::Scale(factor) => (1.0 - factor).max(0.0),
                 Action::Remove | Action::MoreWorkers(_) => 1.0,
@@ -102,6 +103,11 @@ impl Gone {
     /// and so much less of what recording them cost.
     pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
+    /// A gain that replay predicts, without it: the gain that a finding has.
+    pub fn taken_out_of(self, gain: Gain) -> Gain {
+        price::without(gain, self.of_gain(gain.ns))
+    }
+
     }
 
     /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
