@@ -3,8 +3,9 @@
 use super::finding::{Confidence, Draft, Fact, Finding, STATED, Support, Worth};
 use super::place::Place;
 use super::price::gain_of;
-use super::rank::{Proposal, Reason, Unchecked};
+use super::rank::Proposal;
 use super::rule::{Area, Need, RuleInfo};
+use super::unchecked::{Reason, Unchecked};
 use crate::critical_path::exact::what_if::{Case, Edit, Gain};
 use serde::{Deserialize, Serialize};
 use stackline_model::{EventId, Trace, Unit};
@@ -429,8 +430,8 @@ mod tests {
             (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
             (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
             (|said| said.edits = vec!["explode".to_owned()], "explode"),
-            (|said| said.support = "sure".to_owned(), "no support"),
             (|said| said.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
+            (|said| said.support = "sure".to_owned(), "no support"),
             (|said| said.confidence = String::new(), "no confidence"),
             (|said| said.facts = vec![OtherFact { unit: "miles".to_owned(), ..OtherFact::default() }], "no unit"),
         ];

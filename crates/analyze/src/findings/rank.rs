@@ -12,6 +12,7 @@ use super::rules;
 use super::settings::Settings;
 use super::standstill::Standstill;
 use super::startup;
+use super::unchecked::{Reason, Unchecked, incomplete_gpu};
 use super::subject::{Ground, Subject};
 use super::uncovered::{self, Covered, Uncovered};
 use crate::Scope;
@@ -40,60 +41,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { scope: Scope::default(), settings: Settings::default(), least_percent: 0.5, threads: 0 }
-    }
-}
-
-/// A rule that could not look.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unchecked {
-    /// The rule.
-    pub rule: Arc<RuleInfo>,
-    /// Why not.
-    pub reason: Reason,
-}
-
-/// Why a rule could not look.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// The trace lacks what it needs.
-    Missing(Need),
-    /// A rule of the user's own failed: why, in words, and its traceback, if it has one.
-    Failed(String, Option<String>),
-    /// A rule of the user's own found too much: how much, in words. What it found first counts.
-    Cut(String),
-}
-
-impl Reason {
-    /// The reason in words that need not say what lacks it: `no steps`.
-    pub fn short(&self) -> &str {
-        match self {
-            Self::Missing(need) => need.missing(),
-            Self::Failed(why, _) | Self::Cut(why) => why,
-        }
-    }
-
-    /// What became of the rule: `not checked`.
-    pub fn outcome(&self) -> &'static str {
-        match self {
-            Self::Missing(_) | Self::Failed(..) => "not checked",
-            Self::Cut(_) => "checked in part",
-        }
-    }
-
-    /// The reason as a sentence: `the trace has no steps`.
-    pub fn sentence(&self) -> String {
-        match self {
-            Self::Missing(need) => format!("the trace has {}", need.missing()),
-            Self::Failed(why, _) | Self::Cut(why) => why.clone(),
-        }
-    }
-
-    /// Where a rule of the user's own failed, line by line.
-    pub fn traceback(&self) -> Option<&str> {
-        match self {
-            Self::Failed(_, traceback) => traceback.as_deref(),
-            Self::Missing(_) | Self::Cut(_) => None,
-        }
     }
 }
 
@@ -208,8 +155,8 @@ fn find_in(
     let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
     let Looked { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
-    let ground = Ground::new(exact, (window, steps.max(1)), (&options.settings, are_inferred));
-    let (mut proposals, mut unchecked) = proposals(&ground, steps);
+    let ground = Ground::new(exact, (window, steps), (&options.settings, are_inferred));
+    let (mut proposals, mut unchecked) = proposals(&ground);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
     let alone_ns = collectives_alone(&ground);
@@ -344,7 +291,7 @@ pub(super) struct Proposal {
 }
 
 /// What all rules propose, and which could not look.
-fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Unchecked>) {
+fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // What is missing is looked for among all events: once, not for each rule.
     let mut met: BTreeMap<Need, bool> = BTreeMap::new();
