@@ -219,8 +219,8 @@ fn in_collectives(subject: &Subject<'_>, waits: impl Iterator<Item = (i64, i64)>
 fn waiting_line(subject: &Subject<'_>, place: Place, calls: &[EventId]) -> Place {
     let trace = subject.trace();
     let calls = Spans::of(trace, calls);
-    let is_in = |&sample: &EventId| trace.kind(sample) == EventKind::Sample && calls.hold(trace, sample);
-    let samples: Vec<EventId> = trace.events.ids().filter(is_in).collect();
+    let all = trace.sample_events().flat_map(|(_, rows)| rows.map(|(sample, _)| sample));
+    let samples: Vec<EventId> = all.filter(|&sample| calls.hold(trace, sample)).collect();
     match subject.line_of_most(&samples) {
         Some(line) if (&line.file, &line.function) == (&place.file, &place.function) => {
             Place { line: line.line, ..place }
