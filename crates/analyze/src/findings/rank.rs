@@ -10,7 +10,6 @@ use super::recording::{incomplete_gpu, recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
-use super::standstill::Standstill;
 use super::startup;
 use super::unchecked::{Reason, Unchecked, incomplete_gpu};
 use super::subject::{Ground, Subject};
@@ -166,7 +165,7 @@ fn find_in(
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
-    let standstill = Standstill::of(&ground, steps);
+    let standstill = ground.standstill();
     let usual_ns = step_ns - standstill.ns / steps.max(1) as i64;
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
@@ -207,7 +206,7 @@ fn find_in(
         notes.extend(too_little(trace));
         notes.extend(startup::note(trace, window.length_ns()));
     }
-    notes.extend(standstill.note);
+    notes.extend(standstill.note.clone());
     notes.extend(recording_note(&ground));
     notes.extend(beyond.told());
     if unknown > 0 {

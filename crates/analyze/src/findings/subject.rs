@@ -6,6 +6,7 @@ use super::place::{Place, PlaceKey, Places};
 use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
+use super::standstill::Standstill;
 use super::within::Indexes;
 use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
@@ -28,6 +29,8 @@ pub(super) struct Ground<'a> {
     pub(super) steps: usize,
     pub(super) settings: &'a Settings,
     /// Whether nobody marked these steps, and whether a rule asked how many there are.
+    /// Whether the window has steps.
+    pub(super) has_steps: bool,
     are_inferred: bool,
     asked_for_steps: AtomicBool,
     path: OnceLock<ExactPath>,
@@ -42,6 +45,7 @@ pub(super) struct Ground<'a> {
     step_index: OnceLock<StepIndex>,
 }
 
+    standstill: OnceLock<Standstill>,
 impl<'a> Ground<'a> {
     pub(super) fn new(
         exact: &'a Exact<'a>,
@@ -54,7 +58,8 @@ impl<'a> Ground<'a> {
         Self {
             exact,
             window,
-            steps,
+            steps: steps.max(1),
+            has_steps: steps > 0,
             settings,
             are_inferred,
             asked_for_steps: AtomicBool::new(false),
@@ -70,6 +75,7 @@ impl<'a> Ground<'a> {
             step_index,
         }
     }
+            standstill: OnceLock::new(),
 
     /// What a rule finds, and whether it depends on steps that are inferred.
     pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
@@ -97,6 +103,11 @@ impl Ground<'_> {
 
     /// What the recording of operators cost; none if that is not known.
     pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
+    /// The standstills of the window.
+    pub(super) fn standstill(&self) -> &Standstill {
+        self.standstill.get_or_init(|| Standstill::of(self))
+    }
+
         self.recorded.get_or_init(|| RecordedOperators::of(self.exact.trace(), self.recording())).as_ref()
     }
 }
@@ -155,7 +166,12 @@ impl<'a> Subject<'a> {
         (self.ground.window.start, self.ground.window.end)
     }
 
-    /// A time of the whole window in percent of it.
+    /// Length of the window without standstills, in ns.
+    pub fn steps_ns(&self) -> i64 {
+        (self.ground.window.length_ns() - self.ground.standstill().ns).max(1)
+    }
+
+    /// A time of the whole window in percent of it, without standstills.
     pub fn percent(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.ground.window.length_ns().max(1) as f64
     }
@@ -164,6 +180,13 @@ impl<'a> Subject<'a> {
     pub fn per_step(&self, ns: i64) -> i64 {
         ns / self.ground.steps.max(1) as i64
     }
+        let percent = 100.0 * ns as f64 / self.steps_ns() as f64;
+        // A time that goes on through a standstill, such as that of a thread which waits, is that of all steps.
+        if self.ground.standstill().ns > 0 { percent.min(100.0) } else { percent }
+    }
+
+    /// A time in percent of all of the window, standstills included.
+    pub fn percent_of_window(&self, ns: i64) -> f64 {
 
     /// Worker processes of loaders of data, as far as the trace shows them.
     pub fn loader_workers(&self) -> &'a LoaderWorkers {
@@ -175,20 +198,26 @@ impl<'a> Subject<'a> {
         self.ground.path()
     }
 
-    /// Time on the path by event, in ns.
+    /// Hops of the path without standstills.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> + use<'a> {
+        let standstill = self.ground.standstill();
+        self.path().hops.iter().filter(|hop| !standstill.holds(hop))
+    }
+
+    /// Time on the path by event, in ns, without standstills.
     pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.ground.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
-            for hop in self.path().hops.iter().filter(ran) {
+            for hop in self.hops().filter(ran) {
                 *by_event.entry(hop.event).or_default() += hop.end - hop.start;
             }
             by_event
         })
     }
 
-    /// Time of the path per cause, in ns.
+    /// Time of the path per cause, in ns, without standstills.
     pub fn path_of(&self, category: Category) -> i64 {
-        self.path().hops.iter().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
+        self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
     }
 
     /// Whether an event lies in the window, with times that can be believed: GPU work by its launch, and by itself where the host runs

@@ -81,7 +81,7 @@ fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team))
         return None;
     }
     let even = even(&computing, processors);
-    let (length, freed) = ((to - from) as f64, waiting / processors);
+    let (length, freed) = (subject.steps_ns() as f64, waiting / processors);
     let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
     let per_step = |ns: f64| subject.per_step(ns as i64);
     let mut facts = vec![

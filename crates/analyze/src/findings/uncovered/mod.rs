@@ -279,10 +279,14 @@ fn wanted(subject: &Subject<'_>, covered: &Covered, (mut groups, least): (Vec<Gr
     // A function of a library says something only if it is where the time is spent.
     let is_wrapper =
         |group: &Group| group.kind == LargeKind::Frame && !subject.is_own_name(group.name) && is_spent_below(group);
-    groups.retain(|group| subject.percent(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group));
+    groups.retain(|group| {
+        subject.percent_of_window(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group)
+    });
     // The function that all of it runs in says nothing, unless there is nothing else.
     let is_all = |group: &Group| {
-        group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT && is_spent_below(group)
+        group.kind == LargeKind::Frame
+            && subject.percent_of_window(group.wall_ns) >= ALL_PERCENT
+            && is_spent_below(group)
     };
     if !groups.iter().all(is_all) {
         groups.retain(|group| !is_all(group));
@@ -315,8 +319,9 @@ fn priced<'g>(
 fn is_large(subject: &Subject<'_>, group: &Group) -> bool {
     // A call that does nothing but wait, and whose wait costs nothing, is how a program on a busy GPU looks.
     let waits = || kind_of_name(subject.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
-    let is_idle_wait = group.kind == LargeKind::Call && subject.percent(group.path_ns) < LARGE_PERCENT && waits();
-    subject.percent(group.largest_ns()) >= LARGE_PERCENT && !is_idle_wait
+    let is_idle_wait =
+        group.kind == LargeKind::Call && subject.percent_of_window(group.path_ns) < LARGE_PERCENT && waits();
+    subject.percent_of_window(group.largest_ns()) >= LARGE_PERCENT && !is_idle_wait
 }
 
 fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
@@ -330,7 +335,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         place: Place::default(),
         place_percent: None,
         count: group.count(),
-        percent: subject.percent(group.wall_ns),
+        percent: subject.percent_of_window(group.wall_ns),
         // An event does not take the path that waits meanwhile; a wait is that path.
         path_percent: of_path(if is_of_events { path_inside(subject, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
