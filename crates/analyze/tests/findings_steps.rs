@@ -1,8 +1,73 @@
-//! Rules and steps: shares of steps without a standstill.
+//! Rules and steps: work that recurs in steady state, shares of steps without a standstill.
 
 use crate::findings_support;
 
-use findings_support::Program;
+use findings_support::{Program, text};
+
+/// Steps of a product that the host reads: `inside` runs before it in each, with its number.
+fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
+    let mut program = Program::new();
+    for number in 0..count {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                inside(p, number);
+                p.op("aten::mm", |p| p.kernel("gemm", 400));
+                p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+            });
+        });
+    }
+    program
+}
+
+/// The set-up collects once, and no step gets shorter without: what recurs in steady-state steps counts.
+#[test]
+fn garbage_of_the_set_up() {
+    let collects = |name: &'static str, us: fn(usize) -> i64| {
+        let program = steps(8, move |p, number| {
+            if us(number) > 0 {
+                p.python(name, |p| p.work(us(number)));
+            }
+        });
+        program.of("SL025")
+    };
+    for name in ["<built-in function collect>", "Python GC"] {
+        // Those of the first step, of one later step (such as before gc.freeze()), and of both.
+        assert_eq!(collects(name, |number| if number == 0 { 900 } else { 0 }), []);
+        assert_eq!(collects(name, |number| if number == 3 { 900 } else { 0 }), []);
+        assert_eq!(collects(name, |number| if number % 3 == 0 && number < 4 { 900 } else { 0 }), []);
+        // Every third step collects; the first one more than the others.
+        let found = collects(name, |number| [1300, 0, 0, 600, 0, 0, 600, 0][number]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].events.len(), 2, "{}", text(&found));
+        // Whether the first step counts or not.
+        assert!((2 * 602_000 / 8 - 5_000..2 * 602_000 / 7 + 5_000).contains(&found[0].gain_ns()), "{}", text(&found));
+    }
+    // Modules that steps import, one after the other.
+    let imports = steps(8, |p, _| {
+        p.python("<frozen importlib._bootstrap>(1022): _find_and_load", |p| p.python("Python GC", |p| p.work(600)));
+    });
+    assert_eq!(imports.of("SL025"), []);
+}
+
+/// Without steps: all the time, or when the program begins.
+#[test]
+fn garbage_without_steps() {
+    let collects = |wanted: fn(usize) -> bool| {
+        let mut program = Program::new();
+        for number in 0..40 {
+            program.python("serve.py(9): answer", |p| {
+                if wanted(number) {
+                    p.python("Python GC", |p| p.work(900));
+                }
+                p.op("aten::mm", |p| p.work(100));
+            });
+        }
+        program.of("SL025")
+    };
+    assert_eq!(collects(|number| number % 10 == 0).len(), 1);
+    assert_eq!(collects(|number| number < 5), []);
+    assert_eq!(collects(|number| number == 30), []);
+}
 
 /// What is launched in a step.
 fn launch_adds(p: &mut Program) {
