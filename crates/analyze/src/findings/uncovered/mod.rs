@@ -23,7 +23,7 @@ use groups::{Group, Groups};
 pub(super) use of_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
-use stackline_model::{EventId, EventKind};
+use stackline_model::{EventId, EventKind, Trace};
 use told::Told;
 
 /// What a group of events of one name is.
@@ -392,7 +392,8 @@ fn path_inside(subject: &Subject<'_>, group: &Group) -> i64 {
 /// Whether a program is known to run Python.
 fn is_python(subject: &Subject<'_>) -> bool {
     let is_mark = |name: &str| python::MARKS.iter().any(|mark| name.starts_with(mark));
-    has_frames(subject) || subject.recording().is_some() || subject.trace().strings.iter().any(is_mark)
+    let has_options = || python::PROFILER_OPTIONS.iter().any(|option| subject.trace().meta.entry(option).is_some());
+    has_frames(subject) || subject.recording().is_some() || has_options() || subject.trace().strings.iter().any(is_mark)
 }
 
 /// Whether functions of Python are recorded.
@@ -443,9 +444,24 @@ fn gap_advice(subject: &Subject<'_>, kind: LargeKind) -> &'static str {
             "record with_stack=True, or with `stackline record --mode trace`"
         }
         LargeKind::UnrecordedPython => "`stackline record` samples what threads do between recorded calls",
-        LargeKind::UnrecordedHost => "`perf record` shows what these threads run",
+        LargeKind::UnrecordedHost => host_gap_advice(subject.trace()),
+        LargeKind::UnrecordedNative if subject.recording().is_none() && !has_frames(subject) => {
+            "record with_stack=True for the Python that these threads run; `perf record` shows their native code"
+        }
         LargeKind::UnrecordedNative => "`perf record` or py-spy --native show what these threads run",
         _ => "",
+    }
+}
+
+/// What could record the calls of a program that may run Python: what its own recorder can, else a sampling profiler.
+fn host_gap_advice(trace: &Trace) -> &'static str {
+    let has_operators = || trace.strings.iter().any(|name| name.starts_with(aten::PREFIX));
+    match recorders::of(trace) {
+        Some(recorder) if !recorder.has_between(trace) => recorder.between_calls,
+        None if has_operators() => {
+            "record a Python program with_stack=True; `perf record` shows what other programs run"
+        }
+        _ => "`perf record` shows what these threads run",
     }
 }
 
