@@ -1,4 +1,4 @@
-//! Rules and steps: work that recurs in steady state, shares of steps without a standstill.
+//! Rules and steps: work that recurs in steady state, shares of steps without a standstill, titles of traces without steps.
 
 use crate::findings_support;
 
@@ -98,4 +98,24 @@ fn shares_are_of_steps_without_a_standstill() {
     assert_eq!(usual.len(), 1);
     assert_eq!(paused(1_000_000, 0), usual);
     assert_eq!(paused(10, 1_000_000), usual);
+}
+
+/// Titles of a trace without steps do not speak of steps; names of the program stay as they are.
+#[test]
+fn titles_without_steps() {
+    let mut program = Program::new();
+    for _ in 0..2 {
+        program.annotation("Optimizer.zero_grad#Takes a step.zero_grad", |p| {
+            for _ in 0..40 {
+                p.op("aten::zero_", |p| p.op("aten::fill_", |p| p.kernel("vectorized_elementwise_kernel", 2)));
+            }
+        });
+        program.op("aten::mm", |p| p.kernel("gemm", 200));
+        program.python("train.py(12): log", |p| p.op("aten::item", |p| p.sync("cudaStreamSynchronize")));
+    }
+    let found = program.of("SL042");
+    assert!(found[0].title.starts_with("Takes a step.zero_grad fills 40 gradients"), "{}", text(&found));
+    assert!(found[0].facts.iter().any(|fact| fact.name == "kernels"), "{:?}", found[0].facts);
+    let reads = program.of("SL004");
+    assert!(reads[0].title.ends_with("waits for the GPU 2 times"), "{}", text(&reads));
 }

@@ -6,13 +6,13 @@ use super::memory::DevicePeak;
 use super::others::Others;
 use super::price::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
-use super::recording::{incomplete_gpu, recording_note, taken_out};
+use super::recording::{recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
 use super::startup;
-use super::unchecked::{Reason, Unchecked, incomplete_gpu};
 use super::subject::{Ground, Subject};
+use super::unchecked::{Reason, Unchecked, incomplete_gpu};
 use super::uncovered::{self, Covered, Uncovered};
 use crate::Scope;
 use crate::critical_path::CriticalPathError;
@@ -303,11 +303,8 @@ fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
         }
         let subject = Subject::new(ground, rule);
         let (drafts, is_by_inferred_steps) = ground.notes_inferred_steps(|| (rule.check)(&subject));
-        let words = |text: &str| words_for(steps, text);
         for mut draft in drafts {
-            let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
-            let facts = draft.facts.iter().map(named).collect();
-            draft.title = words(&draft.title);
+            let facts = draft.facts.iter().map(|fact| subject.words().name(fact)).collect();
             if is_by_inferred_steps {
                 draft.confidence = draft.confidence.lower();
             }
@@ -316,23 +313,6 @@ fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
         }
     }
     (proposals, unchecked)
-}
-
-/// What rules say of a step, where there are so many. Without any all of the trace is one; and one is not each.
-pub(super) fn words_for(steps: usize, text: &str) -> String {
-    const THE_ONE: &str = " in the one step looked at";
-    match steps {
-        0 => {
-            let text = text.replace(", a step", "").replace(" a step", "").replace(" in each step", "");
-            // Titles begin so.
-            match text.strip_prefix("steps wait ") {
-                Some(how) => format!("the program waits {how}"),
-                None => text,
-            }
-        }
-        1 => text.replace(" times a step", &format!(" times{THE_ONE}")).replace(" in each step", THE_ONE),
-        _ => text.to_owned(),
-    }
 }
 
 /// A finding, and what would repair it.

@@ -7,6 +7,7 @@ use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
 use super::standstill::Standstill;
+use super::step_words::StepWords;
 use super::within::Indexes;
 use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
@@ -27,10 +28,10 @@ pub(super) struct Ground<'a> {
     pub(super) window: Window,
     /// Steps in the window; 1 if there are none.
     pub(super) steps: usize,
-    pub(super) settings: &'a Settings,
-    /// Whether nobody marked these steps, and whether a rule asked how many there are.
     /// Whether the window has steps.
     pub(super) has_steps: bool,
+    pub(super) settings: &'a Settings,
+    /// Whether nobody marked these steps, and whether a rule asked how many there are.
     are_inferred: bool,
     asked_for_steps: AtomicBool,
     path: OnceLock<ExactPath>,
@@ -43,9 +44,9 @@ pub(super) struct Ground<'a> {
     launch_times: OnceLock<LaunchTimes<'a>>,
     indexes: Indexes,
     step_index: OnceLock<StepIndex>,
+    standstill: OnceLock<Standstill>,
 }
 
-    standstill: OnceLock<Standstill>,
 impl<'a> Ground<'a> {
     pub(super) fn new(
         exact: &'a Exact<'a>,
@@ -73,9 +74,9 @@ impl<'a> Ground<'a> {
             launch_times,
             indexes: Indexes::default(),
             step_index,
+            standstill: OnceLock::new(),
         }
     }
-            standstill: OnceLock::new(),
 
     /// What a rule finds, and whether it depends on steps that are inferred.
     pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
@@ -101,13 +102,13 @@ impl Ground<'_> {
         self.path.get_or_init(|| self.exact.path_of(self.window))
     }
 
-    /// What the recording of operators cost; none if that is not known.
-    pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
     /// The standstills of the window.
     pub(super) fn standstill(&self) -> &Standstill {
         self.standstill.get_or_init(|| Standstill::of(self))
     }
 
+    /// What the recording of operators cost; none if that is not known.
+    pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::of(self.exact.trace(), self.recording())).as_ref()
     }
 }
@@ -161,6 +162,11 @@ impl<'a> Subject<'a> {
         self.ground.steps
     }
 
+    /// Wordings of titles for the steps of the window.
+    pub(super) fn words(&self) -> StepWords {
+        StepWords::of(if self.ground.has_steps { self.ground.steps } else { 0 })
+    }
+
     /// Start and end of what is looked at, in ns since the base.
     pub fn window(&self) -> (i64, i64) {
         (self.ground.window.start, self.ground.window.end)
@@ -173,13 +179,6 @@ impl<'a> Subject<'a> {
 
     /// A time of the whole window in percent of it, without standstills.
     pub fn percent(&self, ns: i64) -> f64 {
-        100.0 * ns as f64 / self.ground.window.length_ns().max(1) as f64
-    }
-
-    /// A time of the whole window per step, in ns.
-    pub fn per_step(&self, ns: i64) -> i64 {
-        ns / self.ground.steps.max(1) as i64
-    }
         let percent = 100.0 * ns as f64 / self.steps_ns() as f64;
         // A time that goes on through a standstill, such as that of a thread which waits, is that of all steps.
         if self.ground.standstill().ns > 0 { percent.min(100.0) } else { percent }
@@ -187,6 +186,13 @@ impl<'a> Subject<'a> {
 
     /// A time in percent of all of the window, standstills included.
     pub fn percent_of_window(&self, ns: i64) -> f64 {
+        100.0 * ns as f64 / self.ground.window.length_ns().max(1) as f64
+    }
+
+    /// A time of the whole window per step, in ns.
+    pub fn per_step(&self, ns: i64) -> i64 {
+        ns / self.ground.steps.max(1) as i64
+    }
 
     /// Worker processes of loaders of data, as far as the trace shows them.
     pub fn loader_workers(&self) -> &'a LoaderWorkers {

@@ -1,6 +1,7 @@
 //! SL025: Python collects garbage in the middle of the work.
 
 use crate::critical_path::exact::what_if::Action;
+use crate::findings::step_words::StepWords;
 use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::{COLLECTION, IMPORTS};
 use stackline_model::words::duration;
@@ -110,12 +111,17 @@ fn line_of(subject: &Subject<'_>, collections: &[EventId]) -> Place {
     most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
 }
 
+/// The title of collections that take so long.
+pub(super) fn title(each: &str, words: StepWords) -> String {
+    format!("Python collects garbage for {each}{}", words.a_step())
+}
+
 fn draft(subject: &Subject<'_>, place: Place, events: Vec<EventId>) -> Option<Draft> {
     let edit = subject.edit(Action::Remove, format!("frame:{}", subject.trace().name(events[0])), &events)?;
     let ns = subject.total(&events);
     let longest = events.iter().map(|&event| subject.dur(event)).max().unwrap_or(0);
     Some(Draft {
-        title: format!("Python collects garbage for {} a step", duration(subject.per_step(ns))),
+        title: title(&duration(subject.per_step(ns)), subject.words()),
         place,
         facts: vec![Fact::count("collections", events.len()), Fact::time("longest", longest)],
         events,

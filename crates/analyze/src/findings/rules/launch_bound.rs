@@ -158,8 +158,9 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     let place = place_of(subject, &operators);
     Some(Draft {
         title: format!(
-            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels \
-             a step of {mean_us:.1} µs"
+            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels\
+             {} of {mean_us:.1} µs",
+            subject.words().a_step()
         ),
         place,
         facts: vec![
