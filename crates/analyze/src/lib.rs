@@ -13,7 +13,6 @@ pub mod critical_path;
 pub mod diff;
 pub mod findings;
 mod frame_names;
-pub mod gpu_records;
 mod host_collectives;
 pub mod hta_rows;
 pub mod hta_view;

@@ -154,7 +154,7 @@ fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding>
 fn large_products_on_one_of_several_processors() {
     let found = product("aten::mm", false, 4, 1);
     assert_snapshot!(text(&found));
-    assert!(found[0].edits.len() == 1 && found[0].edits[0].ends_with(" 0.3571"), "{:?}", found[0].edits);
+    assert!(found[0].edit_labels.len() == 1 && found[0].edits[0].ends_with(" 0.3571"), "{:?}", found[0].edits);
     // Four of them: 1 / (1 + 0.6 * 3) of 4 ms are left, at least a quarter.
     let gain = found[0].gain.unwrap();
     let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 60_000;

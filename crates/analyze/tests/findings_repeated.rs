@@ -386,7 +386,7 @@ fn attention_on_padded_batches() {
     let saved = 500.0 * (1.0 - 2000.0 / 3600.0) + 900.0 * (1.0 - 244_800.0 / 600_000.0);
     let gain = found[0].gain.unwrap();
     assert!((gain.ns as f64 / 1e3 - saved).abs() < 20.0, "{saved} {}", text(&found));
-    assert_eq!(found[0].edits.len(), 2, "{:?}", found[0].edits);
+    assert_eq!(found[0].edit_labels.len(), 2, "{:?}", found[0].edits);
 }
 
 /// What cuDNN's benchmark mode does for a new shape: three candidates, each run twice.

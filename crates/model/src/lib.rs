@@ -30,6 +30,7 @@ mod events;
 mod fusions;
 mod gpu;
 pub mod gpu_calls;
+mod gpu_records;
 mod ids;
 mod inductor;
 mod kernel_launches;
@@ -66,6 +67,7 @@ pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_
 pub use events::{EventTable, NewEvent};
 pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
+pub use gpu_records::GpuRecords;
 pub use ids::{
     CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,

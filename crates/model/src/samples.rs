@@ -4,6 +4,7 @@ use crate::kind::named_enum;
 use crate::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace, TrackId};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 named_enum!(
     /// Metric of a sample: the meaning of its weight.
@@ -216,6 +217,23 @@ impl Trace {
         self.samples.get_or_init(|| SampleTable::of(self))
     }
 
+    /// Each series with its samples and their events, by time. Walks the events of the sampled tracks, and no others.
+    pub fn sample_events(
+        &self,
+    ) -> impl Iterator<Item = (SampleSeries, impl Iterator<Item = (EventId, Sample)> + '_)> + '_ {
+        let weights = Rc::new(SampleWeights::new(self));
+        self.samples().series().map(move |(series, rows)| {
+            let weights = Rc::clone(&weights);
+            // In the order of the rows, which were made of them.
+            let is_of = move |&event: &EventId| {
+                self.kind(event) == EventKind::Sample
+                    && self.events.is_plausible(event)
+                    && weights.get(event).map(|(metric, _)| metric) == series.metric
+            };
+            (series, self.track_events(series.track).iter().copied().filter(is_of).zip(rows))
+        })
+    }
+
     /// Frames of a sample's call path, the innermost one first: the function, and the stack if it was recorded.
     pub fn frames_at(&self, location: SampleLocation) -> impl Iterator<Item = StrId> + '_ {
         let stacks = &self.stacks;
@@ -275,6 +293,25 @@ mod tests {
         println!("{} samples, {each:.3} bytes each", table.len());
         assert_eq!(table.len() as i64, many);
         assert!(each < 16.01, "{each}");
+    }
+
+    #[test]
+    fn samples_come_with_their_events() {
+        let trace = sampled([(1, 0, 9, 5), (0, 2, 4, 6), (0, 0, 8, -1), (0, 0, 2, 7), (0, 4, 1, 3), (0, 0, 2, 8)]);
+        let found: Vec<_> = trace
+            .sample_events()
+            .map(|(series, rows)| {
+                (series.metric, rows.map(|(event, sample)| (event.0, sample.weight)).collect::<Vec<_>>())
+            })
+            .collect();
+        let cpu = Some(SampleMetric::CpuTime);
+        let expected = [
+            (None, vec![(4, 0)]),
+            (cpu, vec![(3, 7), (5, 8), (2, -1)]),
+            (Some(SampleMetric::WaitTime), vec![(1, 6)]),
+            (cpu, vec![(0, 5)]),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -13,7 +13,6 @@
 
 use super::coverage::beside_shares;
 use super::tl_steps::LEAST_KNOWN;
-use crate::gpu_records::GpuRecords;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::launch_handover::{Handovers, host_until};
 use crate::steps::Looked;
@@ -36,7 +35,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
         let scope = &scope.resolved(trace);
         let work = scope.gpu_work(trace);
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
-        let incomplete = GpuRecords::of(trace).note();
+        let incomplete = trace.gpu_records().note();
         let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note);
         beside_shares(vec![noted(breakdown(trace, &all, &looked)), noted(kernels(trace, &of_scope))], trace, scope)
     },

@@ -1,6 +1,5 @@
 //! Operators: how often each was called, what it cost the host and the GPU, as a list and as a tree of who called whom.
 
-use crate::gpu_records::GpuRecords;
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
 use crate::{Analysis, DefaultWindow, Scope};
@@ -67,7 +66,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let host = scope.host_work(trace);
     let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op)).collect();
     let note = GpuView::new(trace, scope, Definition::Exact).coverage_note();
-    let incomplete = GpuRecords::of(trace).note();
+    let incomplete = trace.gpu_records().note();
     let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note).note(note.clone());
     vec![noted(flat(trace, &tree, &costs, &used)), noted(merged(trace, &tree, &costs, &used))]
 }

@@ -1,6 +1,5 @@
 //! Steps: how long each took, how much they differ, how busy the GPU was in them.
 
-use crate::gpu_records::GpuRecords;
 use crate::intervals::{total, union};
 use crate::stats;
 use crate::step_cycles::{Cycle, processes};
@@ -79,7 +78,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let steps = steps(trace, &selected, &times, &work);
     let steps = if left_out.iter().all(Option::is_none) { steps } else { with_left_out(steps, &left_out) };
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
-    let notes = GpuRecords::of(trace).note().into_iter().chain(notes);
+    let notes = trace.gpu_records().note().into_iter().chain(notes);
     let spread = spread(trace, &selected, &counted, &times, &work);
     vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
 }

@@ -8,13 +8,12 @@ use super::paths::Paths;
 use super::units::{Units, steps};
 use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
-use crate::gpu_records::GpuRecords;
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, StrId, Trace, Vendor, flags};
+use stackline_model::{EventId, GpuRecords, StrId, Trace, Vendor, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -243,7 +242,7 @@ impl Profile {
             vendor: vendor(trace),
             steps,
             implausible: trace.events.ids().filter(timed).count(),
-            gpu_records: GpuRecords::of(trace),
+            gpu_records: *trace.gpu_records(),
             lost_host: lost::of_host(trace),
             ..Self::default()
         };

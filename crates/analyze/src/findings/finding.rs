@@ -167,9 +167,9 @@ pub struct Finding {
     pub on_top_ns: Option<i64>,
     /// How the gain was found: `replay`, `rule` where a rule of the user's own states it, or the model in a sentence.
     pub method: &'static str,
-    /// The edits whose replay it is, as text that `what-if` reads.
+    /// The edits whose replay it is, with the cases that its bounds hold, as text from which `what-if` computes the same gain and bounds.
     pub edits: Vec<String>,
-    /// The same in words, for people and for the comparison of runs: they name code, not events.
+    /// The edits without cases in words, for people and for the comparison of runs: they name code, not events.
     pub edit_labels: Vec<String>,
     /// Of several ranks those that have it, ascending, each with its gain; empty where one trace was looked at. All else is that of
     /// the rank that gains most by it.

@@ -11,7 +11,7 @@ use super::place::Place;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, SampleMetric, SampleWeights, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a thread does between two operators of the program, in all steps together.
@@ -225,13 +225,19 @@ impl Spans {
 
 /// Samples of each thread, by time.
 fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sample>> {
-    let weights = SampleWeights::new(trace);
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
-    for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
-        let at = trace.events.start[event.index()];
-        let time = weights.get(event).filter(|&(of, _)| of != SampleMetric::Count && (from..to).contains(&at));
-        if let Some((of, ns)) = time {
-            found.entry(trace.events.track[event.index()]).or_default().push(Sample { at, event, ns, of });
+    for (series, rows) in trace.sample_events() {
+        let Some(of) = series.metric.filter(|&of| of != SampleMetric::Count) else { continue };
+        let inside = rows.filter(|(_, sample)| (from..to).contains(&sample.time));
+        let sample = |(event, sample): (EventId, stackline_model::Sample)| Sample {
+            at: sample.time,
+            event,
+            ns: sample.weight,
+            of,
+        };
+        let mut inside = inside.map(sample).peekable();
+        if inside.peek().is_some() {
+            found.entry(series.track).or_default().extend(inside);
         }
     }
     found.values_mut().for_each(|of| of.sort_unstable_by_key(|sample| (sample.at, sample.event)));

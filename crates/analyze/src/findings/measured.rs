@@ -222,7 +222,11 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         &[Replay],
         "The calls of the driver that allocate, free and retry take no time, and waits in them go (`remove`).",
     ),
-    ("SL025", &[Replay], "The collections take no time (`remove`); of those inside each other the outermost count."),
+    (
+        "SL025",
+        &[Replay],
+        "The collections that recur take no time (`remove`); of those inside each other the outermost count.",
+    ),
     (
         "SL026",
         &[Replay],

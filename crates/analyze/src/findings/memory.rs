@@ -3,9 +3,10 @@
 //! They are made of memory traces elsewhere (`engine`), and stand in one list with the others, behind what saves time.
 
 use super::finding::Finding;
-use super::rank::{Findings, Reason, Unchecked, order};
+use super::rank::{Findings, order};
 use super::rule::Need;
 use super::rules;
+use super::unchecked::{Reason, Unchecked};
 
 /// What a change saves at the highest peak of a device, by replay of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use super::finding::{Confidence, Draft, Fact, Finding, STATED, Support, Worth};
 use super::place::Place;
 use super::price::gain_of;
-use super::rank::{Proposal, Reason, Unchecked};
+use super::rank::Proposal;
 use super::rule::{Area, Need, RuleInfo};
-use crate::critical_path::exact::what_if::{Edit, Gain};
+use super::unchecked::{Reason, Unchecked};
+use crate::critical_path::exact::what_if::{Case, Edit, Gain};
 use serde::{Deserialize, Serialize};
 use stackline_model::{EventId, Trace, Unit};
 use std::collections::BTreeMap;
@@ -333,7 +334,10 @@ fn check(said: OtherFinding) -> Result<Checked, String> {
         }
     }
     let edits = said.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
-    let edits = edits.collect::<Result<_, _>>()?;
+    let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
+    if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
+        return Err(format!("{edit}: an edit of a rule cannot be an alternative"));
+    }
     let facts = said.facts.iter().map(fact).collect::<Result<_, _>>()?;
     let support = named(&Support::ALL, |support| support.name(), &said.support, "support")?;
     let confidence = named(&Confidence::ALL, |confidence| confidence.name(), &said.confidence, "confidence")?;
@@ -420,12 +424,13 @@ mod tests {
         others.add(found(|said| said.gain = Some((-1, 0, 1)))).unwrap();
         others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
         type Change = fn(&mut OtherFinding);
-        let wrong: [(Change, &str); 8] = [
+        let wrong: [(Change, &str); 9] = [
             (|said| said.title = " ".to_owned(), "says nothing"),
             (|said| said.line = Some(0), "count from 1"),
             (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
             (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
             (|said| said.edits = vec!["explode".to_owned()], "explode"),
+            (|said| said.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
             (|said| said.support = "sure".to_owned(), "no support"),
             (|said| said.confidence = String::new(), "no confidence"),
             (|said| said.facts = vec![OtherFact { unit: "miles".to_owned(), ..OtherFact::default() }], "no unit"),

@@ -3,7 +3,7 @@
 use super::finding::{Draft, STATED, Worth};
 use super::rank::Proposal;
 use super::subject::Ground;
-use crate::critical_path::exact::what_if::{Edit, Gain};
+use crate::critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
 /// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
@@ -12,10 +12,10 @@ pub(super) fn recording_ns(ground: &Ground<'_>, edits: &[Edit], gain_ns: i64) ->
 }
 
 /// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
-/// hold half as much and as much again.
+/// hold half as much and as much again. It is a part of what is gained: a loss does not grow by it.
 pub(super) fn without(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
-    let low_ns = (gain.low_ns - recording - recording / 2).min(ns);
+    let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
     Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
 }
 
@@ -26,7 +26,7 @@ pub(super) fn gain_of(worth: &Worth, replayed: Option<Gain>, step_ns: i64) -> Op
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => {
             replayed.map(|gain| Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain })
         }
-        Worth::Hope(_) | Worth::HopeTo(..) => replayed.map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
+        Worth::Hope(_) | Worth::HopeTo(..) => replayed,
         // Nothing gains more than a step takes, whatever a rule of the user's own says.
         Worth::Model { gain, model } if *model == STATED => {
             let at_most = |ns: i64| ns.min(step_ns);
@@ -89,31 +89,23 @@ pub(super) fn edits_of(draft: &Draft) -> &[Edit] {
     }
 }
 
-/// What is replayed for a draft: its edits, and those that its bounds must hold.
-pub(super) fn lists_of(draft: &Draft) -> Vec<&[Edit]> {
-    let others: Vec<&[Edit]> = match &draft.worth {
-        Worth::HopeTo(_, most) => vec![most],
-        Worth::Range(_, others) => others.iter().map(Vec::as_slice).collect(),
-        Worth::Sampled { least, most, .. } => vec![least, most],
+/// All that is replayed for a draft: its edits, and as cases of these the edits that its bounds must hold.
+pub(super) fn replayed_of(draft: &Draft) -> Vec<Edit> {
+    let in_case = |edits: &[Edit], case: Case| match edits {
+        [] => vec![Edit::nothing(case)],
+        edits => edits.iter().cloned().map(|edit| edit.in_case(case)).collect(),
+    };
+    let others: Vec<Vec<Edit>> = match &draft.worth {
+        _ if edits_of(draft).is_empty() => Vec::new(),
+        // A hope may gain nothing.
+        Worth::Hope(_) => vec![in_case(&[], Case::Other(1))],
+        Worth::HopeTo(_, most) => vec![in_case(&[], Case::Other(1)), in_case(most, Case::Other(2))],
+        Worth::Range(_, others) => (1..).zip(others).map(|(number, of)| in_case(of, Case::Other(number))).collect(),
+        // Samples say that the thread did work there: nothing is taken as if it might have waited.
+        Worth::Sampled { least, most, .. } => vec![in_case(least, Case::Lower), in_case(most, Case::Upper)],
         _ => Vec::new(),
     };
-    std::iter::once(edits_of(draft)).chain(others).collect()
-}
-
-/// The gain of a draft from those of its lists, in their order.
-pub(super) fn replayed(draft: &Draft, gains: &[Option<Gain>]) -> Option<Gain> {
-    let (first, others) = gains.split_first()?;
-    let first = (*first)?;
-    if let (Worth::Sampled { .. }, [Some(least), Some(most)]) = (&draft.worth, others) {
-        // Samples say that the thread did work there: nothing is taken as if it might have waited.
-        return Some(Gain { ns: first.ns, low_ns: least.ns.min(first.ns), high_ns: most.high_ns.max(first.ns) });
-    }
-    // Bounds that hold all of them.
-    Some(others.iter().flatten().fold(first, |all, gain| Gain {
-        ns: all.ns,
-        low_ns: all.low_ns.min(gain.low_ns),
-        high_ns: all.high_ns.max(gain.high_ns),
-    }))
+    edits_of(draft).iter().cloned().chain(others.into_iter().flatten()).collect()
 }
 
 /// The edits that repair it; none of a hope.
@@ -167,7 +159,8 @@ mod tests {
         assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
         assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));
         // More than all of it; a change that costs time is left as it is.
-        assert_eq!(without(gain(100, 90, 110), 300), gain(0, -360, 0));
-        assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -69, -5));
+        assert_eq!(without(gain(100, 90, 110), 300), gain(0, 0, 0));
+        assert_eq!(without(gain(100, -20, 110), 40), gain(60, -20, 90));
+        assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -9, -5));
     }
 }

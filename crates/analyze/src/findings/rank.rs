@@ -4,15 +4,15 @@ use super::change_place;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 use super::memory::DevicePeak;
 use super::others::Others;
-use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
+use super::price::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
-use super::recording::{incomplete_gpu, recording_note, taken_out};
+use super::recording::{recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
-use super::standstill::Standstill;
 use super::startup;
 use super::subject::{Ground, Subject};
+use super::unchecked::{Reason, Unchecked, incomplete_gpu};
 use super::uncovered::{self, Covered, Uncovered};
 use crate::Scope;
 use crate::critical_path::CriticalPathError;
@@ -40,60 +40,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { scope: Scope::default(), settings: Settings::default(), least_percent: 0.5, threads: 0 }
-    }
-}
-
-/// A rule that could not look.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unchecked {
-    /// The rule.
-    pub rule: Arc<RuleInfo>,
-    /// Why not.
-    pub reason: Reason,
-}
-
-/// Why a rule could not look.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// The trace lacks what it needs.
-    Missing(Need),
-    /// A rule of the user's own failed: why, in words, and its traceback, if it has one.
-    Failed(String, Option<String>),
-    /// A rule of the user's own found too much: how much, in words. What it found first counts.
-    Cut(String),
-}
-
-impl Reason {
-    /// The reason in words that need not say what lacks it: `no steps`.
-    pub fn short(&self) -> &str {
-        match self {
-            Self::Missing(need) => need.missing(),
-            Self::Failed(why, _) | Self::Cut(why) => why,
-        }
-    }
-
-    /// What became of the rule: `not checked`.
-    pub fn outcome(&self) -> &'static str {
-        match self {
-            Self::Missing(_) | Self::Failed(..) => "not checked",
-            Self::Cut(_) => "checked in part",
-        }
-    }
-
-    /// The reason as a sentence: `the trace has no steps`.
-    pub fn sentence(&self) -> String {
-        match self {
-            Self::Missing(need) => format!("the trace has {}", need.missing()),
-            Self::Failed(why, _) | Self::Cut(why) => why.clone(),
-        }
-    }
-
-    /// Where a rule of the user's own failed, line by line.
-    pub fn traceback(&self) -> Option<&str> {
-        match self {
-            Self::Failed(_, traceback) => traceback.as_deref(),
-            Self::Missing(_) | Self::Cut(_) => None,
-        }
     }
 }
 
@@ -208,28 +154,25 @@ fn find_in(
     let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
     let Looked { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
-    let ground = Ground::new(exact, (window, steps.max(1)), (&options.settings, are_inferred));
-    let (mut proposals, mut unchecked) = proposals(&ground, steps);
+    let ground = Ground::new(exact, (window, steps), (&options.settings, are_inferred));
+    let (mut proposals, mut unchecked) = proposals(&ground);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
     let alone_ns = collectives_alone(&ground);
     let gains = Gains::new(exact);
-    let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
+    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.draft)).collect();
     let all = gains.of(&choice, &edits, options.threads)?;
-    let mut all = all.as_slice();
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
-    let standstill = Standstill::of(&ground, steps);
+    let standstill = ground.standstill();
     let usual_ns = step_ns - standstill.ns / steps.max(1) as i64;
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
     let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
     // What would be a note.
     let mut hidden = Vec::new();
-    for proposal in proposals {
-        let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
-        all = others;
+    for (proposal, replayed) in proposals.into_iter().zip(all) {
         if let Worth::Chance(why) = proposal.draft.worth {
             let finding = finished(trace, proposal, None);
             if keep(&finding) {
@@ -239,7 +182,6 @@ fn find_in(
             }
             continue;
         }
-        let replayed = replayed(&proposal.draft, its);
         let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
@@ -264,7 +206,7 @@ fn find_in(
         notes.extend(too_little(trace));
         notes.extend(startup::note(trace, window.length_ns()));
     }
-    notes.extend(standstill.note);
+    notes.extend(standstill.note.clone());
     notes.extend(recording_note(&ground));
     notes.extend(beyond.told());
     if unknown > 0 {
@@ -348,7 +290,7 @@ pub(super) struct Proposal {
 }
 
 /// What all rules propose, and which could not look.
-fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Unchecked>) {
+fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // What is missing is looked for among all events: once, not for each rule.
     let mut met: BTreeMap<Need, bool> = BTreeMap::new();
@@ -361,11 +303,8 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
         }
         let subject = Subject::new(ground, rule);
         let (drafts, is_by_inferred_steps) = ground.notes_inferred_steps(|| (rule.check)(&subject));
-        let words = |text: &str| words_for(steps, text);
         for mut draft in drafts {
-            let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
-            let facts = draft.facts.iter().map(named).collect();
-            draft.title = words(&draft.title);
+            let facts = draft.facts.iter().map(|fact| subject.words().name(fact)).collect();
             if is_by_inferred_steps {
                 draft.confidence = draft.confidence.lower();
             }
@@ -374,23 +313,6 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
         }
     }
     (proposals, unchecked)
-}
-
-/// What rules say of a step, where there are so many. Without any all of the trace is one; and one is not each.
-pub(super) fn words_for(steps: usize, text: &str) -> String {
-    const THE_ONE: &str = " in the one step looked at";
-    match steps {
-        0 => {
-            let text = text.replace(", a step", "").replace(" a step", "").replace(" in each step", "");
-            // Titles begin so.
-            match text.strip_prefix("steps wait ") {
-                Some(how) => format!("the program waits {how}"),
-                None => text,
-            }
-        }
-        1 => text.replace(" times a step", &format!(" times{THE_ONE}")).replace(" in each step", THE_ONE),
-        _ => text.to_owned(),
-    }
 }
 
 /// A finding, and what would repair it.
@@ -464,7 +386,7 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
 
 fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Proposal { rule, draft, facts } = proposal;
-    let edits = edits_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edits = replayed_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
     let edit_labels = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,

@@ -3,11 +3,12 @@
 use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
 use super::place::Place;
-use super::rank::{Findings, Options, Reason, Unchecked, order};
+use super::rank::{Findings, Options, order};
 use super::rank_effects::joined;
 use super::rule::Need;
 use super::rules::{are_alike, find_straggler};
 use super::subject::Ground;
+use super::unchecked::{Reason, Unchecked};
 use super::uncovered;
 use crate::host_collectives::host_collectives;
 use crate::intervals;

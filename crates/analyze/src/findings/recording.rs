@@ -1,12 +1,10 @@
-//! What it cost to record operators, and what is not checked for want of records.
+//! What it cost to record operators.
 
 use super::finding::Fact;
-use super::rank::{Reason, Unchecked};
-use super::rule::Need;
+use super::price;
 use super::subject::Ground;
 use crate::critical_path::exact::Exact;
-use crate::critical_path::exact::what_if::{Action, Edit, own_loading, spans_of};
-use crate::gpu_records::GpuRecords;
+use crate::critical_path::exact::what_if::{Action, Case, Edit, Gain, own_loading, spans_of};
 use crate::recording::{OperatorCost, Recording};
 use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind, INFERRED, Trace, Unit};
@@ -68,7 +66,7 @@ impl RecordedOperators {
     /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes.
     pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
-        for edit in edits {
+        for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
             let part = match edit.action {
                 Action::Scale(factor) => (1.0 - factor).max(0.0),
                 Action::Remove | Action::MoreWorkers(_) => 1.0,
@@ -102,6 +100,11 @@ impl Gone {
     /// and so much less of what recording them cost.
     pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
+    }
+
+    /// A gain that replay predicts, without it: the gain that a finding has.
+    pub fn taken_out_of(self, gain: Gain) -> Gain {
+        price::without(gain, self.of_gain(gain.ns))
     }
 
     /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
@@ -142,17 +145,6 @@ pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
     const LEAST_NS: i64 = 1_000;
     let name = "recording of operators, taken out of the gain, a step".to_owned();
     (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
-}
-
-/// What records of GPU work are missing, and which rules do not look for that: those that compare with GPU times.
-pub(super) fn incomplete_gpu(trace: &Trace, unchecked: &[Unchecked]) -> Option<String> {
-    let is_one = |of: &&Unchecked| of.reason == Reason::Missing(Need::GpuRecords);
-    let rules: Vec<&str> = unchecked.iter().filter(is_one).map(|of| of.rule.code.as_str()).collect();
-    let missing = GpuRecords::of(trace).missing().filter(|_| !rules.is_empty())?;
-    Some(format!(
-        "GPU times are incomplete ({missing}): rules that compare with them are not checked ({})",
-        rules.join(", ")
-    ))
 }
 
 /// What recording cost, as a sentence.

@@ -2,7 +2,6 @@
 
 use super::finding::Draft;
 use super::subject::Subject;
-use crate::gpu_records::GpuRecords;
 use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, SampleMetric, Trace};
 use std::sync::Arc;
 
@@ -211,7 +210,7 @@ impl Need {
         let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
         match self {
             Self::GpuWork => !trace.gpu.is_empty(),
-            Self::GpuRecords => !GpuRecords::of(trace).are_incomplete(),
+            Self::GpuRecords => !trace.gpu_records().are_incomplete(),
             Self::RuntimeCalls => any(&EventKind::is_api_call),
             Self::Operators => any(&|kind| kind == EventKind::Operator),
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),

@@ -1,6 +1,7 @@
 //! Standstills: gaps on the critical path that are much longer than a step, such as a debugger's or a stalled file system's.
 //!
-//! One gap of many steps' time makes the mean step long, and each finding a small part of it.
+//! One gap of many steps' time makes the mean step long, and each finding a small part of it. Shares that rules compare are of the
+//! steps without it ([`super::Subject::percent`]).
 
 use super::subject::Ground;
 use crate::critical_path::exact::Hop;
@@ -14,22 +15,29 @@ const STEPS: i64 = 10;
 const SHARE: i64 = 20;
 
 /// The standstills of a window.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Standstill {
     /// How long all of them take, in ns.
     pub(super) ns: i64,
     /// What is to be said of them.
     pub(super) note: Option<String>,
+    /// Where they begin, ascending.
+    starts: Vec<i64>,
 }
 
 impl Standstill {
-    /// Those of a window of some steps; none where it has no steps.
-    pub(super) fn of(ground: &Ground<'_>, steps: usize) -> Self {
+    /// Whether a hop of the path is one of them.
+    pub(super) fn holds(&self, hop: &Hop) -> bool {
+        self.starts.binary_search(&hop.start).is_ok() && hop.end > hop.start
+    }
+
+    /// Those of the window; none where it has no steps.
+    pub(super) fn of(ground: &Ground<'_>) -> Self {
         let (trace, window) = (ground.exact.trace(), ground.window);
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
         let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
         let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
-        let Some(step_ns) = middle(&lengths).filter(|_| steps > 0) else { return Self::default() };
+        let Some(step_ns) = middle(&lengths).filter(|_| ground.has_steps) else { return Self::default() };
         let least = (STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * SHARE);
         let length = |hop: &Hop| hop.end - hop.start;
         let is_long = |hop: &Hop| length(hop) > least && is_gap(trace, hop);
@@ -50,10 +58,12 @@ impl Standstill {
         let note = format!(
             "{what} {:.0} % of the window, without recorded calls; a step takes {} without{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
-            duration((window.length_ns() - ns) / steps as i64),
+            duration((window.length_ns() - ns) / ground.steps as i64),
             others(&of_window, &gaps).unwrap_or_default()
         );
-        Self { ns, note: Some(note) }
+        let mut starts: Vec<i64> = gaps.iter().map(|hop| hop.start).collect();
+        starts.sort_unstable();
+        Self { ns, note: Some(note), starts }
     }
 }
 

@@ -6,6 +6,8 @@ use super::place::{Place, PlaceKey, Places};
 use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
+use super::standstill::Standstill;
+use super::step_words::StepWords;
 use super::within::Indexes;
 use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
@@ -26,6 +28,8 @@ pub(super) struct Ground<'a> {
     pub(super) window: Window,
     /// Steps in the window; 1 if there are none.
     pub(super) steps: usize,
+    /// Whether the window has steps.
+    pub(super) has_steps: bool,
     pub(super) settings: &'a Settings,
     /// Whether nobody marked these steps, and whether a rule asked how many there are.
     are_inferred: bool,
@@ -40,6 +44,7 @@ pub(super) struct Ground<'a> {
     launch_times: OnceLock<LaunchTimes<'a>>,
     indexes: Indexes,
     step_index: OnceLock<StepIndex>,
+    standstill: OnceLock<Standstill>,
 }
 
 impl<'a> Ground<'a> {
@@ -54,7 +59,8 @@ impl<'a> Ground<'a> {
         Self {
             exact,
             window,
-            steps,
+            steps: steps.max(1),
+            has_steps: steps > 0,
             settings,
             are_inferred,
             asked_for_steps: AtomicBool::new(false),
@@ -68,6 +74,7 @@ impl<'a> Ground<'a> {
             launch_times,
             indexes: Indexes::default(),
             step_index,
+            standstill: OnceLock::new(),
         }
     }
 
@@ -93,6 +100,11 @@ impl Ground<'_> {
     /// The critical path through the window.
     pub(super) fn path(&self) -> &ExactPath {
         self.path.get_or_init(|| self.exact.path_of(self.window))
+    }
+
+    /// The standstills of the window.
+    pub(super) fn standstill(&self) -> &Standstill {
+        self.standstill.get_or_init(|| Standstill::of(self))
     }
 
     /// What the recording of operators cost; none if that is not known.
@@ -150,13 +162,30 @@ impl<'a> Subject<'a> {
         self.ground.steps
     }
 
+    /// Wordings of titles for the steps of the window.
+    pub(super) fn words(&self) -> StepWords {
+        StepWords::of(if self.ground.has_steps { self.ground.steps } else { 0 })
+    }
+
     /// Start and end of what is looked at, in ns since the base.
     pub fn window(&self) -> (i64, i64) {
         (self.ground.window.start, self.ground.window.end)
     }
 
-    /// A time of the whole window in percent of it.
+    /// Length of the window without standstills, in ns.
+    pub fn steps_ns(&self) -> i64 {
+        (self.ground.window.length_ns() - self.ground.standstill().ns).max(1)
+    }
+
+    /// A time of the whole window in percent of it, without standstills.
     pub fn percent(&self, ns: i64) -> f64 {
+        let percent = 100.0 * ns as f64 / self.steps_ns() as f64;
+        // A time that goes on through a standstill, such as that of a thread which waits, is that of all steps.
+        if self.ground.standstill().ns > 0 { percent.min(100.0) } else { percent }
+    }
+
+    /// A time in percent of all of the window, standstills included.
+    pub fn percent_of_window(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.ground.window.length_ns().max(1) as f64
     }
 
@@ -175,20 +204,26 @@ impl<'a> Subject<'a> {
         self.ground.path()
     }
 
-    /// Time on the path by event, in ns.
+    /// Hops of the path without standstills.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> + use<'a> {
+        let standstill = self.ground.standstill();
+        self.path().hops.iter().filter(|hop| !standstill.holds(hop))
+    }
+
+    /// Time on the path by event, in ns, without standstills.
     pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.ground.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
-            for hop in self.path().hops.iter().filter(ran) {
+            for hop in self.hops().filter(ran) {
                 *by_event.entry(hop.event).or_default() += hop.end - hop.start;
             }
             by_event
         })
     }
 
-    /// Time of the path per cause, in ns.
+    /// Time of the path per cause, in ns, without standstills.
     pub fn path_of(&self, category: Category) -> i64 {
-        self.path().hops.iter().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
+        self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
     }
 
     /// Whether an event lies in the window, with times that can be believed: GPU work by its launch, and by itself where the host runs

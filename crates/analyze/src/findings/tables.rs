@@ -2,7 +2,8 @@
 
 use super::finding::Finding;
 use super::memory::MemoryGain;
-use super::rank::{Findings, Unchecked};
+use super::rank::Findings;
+use super::unchecked::Unchecked;
 use crate::summary::percent;
 use stackline_model::words::{Scale, bytes, number, signed_duration};
 use stackline_model::{Table, Unit};

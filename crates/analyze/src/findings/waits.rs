@@ -9,7 +9,7 @@ use crate::frame_names::frame;
 use crate::recording::Recording;
 use rustc_hash::FxHashSet;
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{EventId, Key, SampleMetric, Trace, TrackId};
+use stackline_model::{EventId, Key, SampleWeights, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// What two places have in common: something between them is somewhere there.
@@ -107,7 +107,7 @@ impl Subject<'_> {
         is_other: &impl Fn(&str) -> bool,
     ) -> Vec<(Place, Seen)> {
         let trace = self.trace();
-        let (known, times) = (Spans::of(trace, known), trace.attr(SampleMetric::WaitTime.key()));
+        let (known, weights) = (Spans::of(trace, known), SampleWeights::new(trace));
         let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
         let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
         for interlude in &self.interludes().all {
@@ -115,7 +115,7 @@ impl Subject<'_> {
             let own = interlude.waits.events.iter().filter(|&&e| !known.hold(trace, e) && !is_others(e));
             own.for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
             for (place, samples) in by_place {
-                let ns = samples.iter().filter_map(|&sample| times.i64(sample)).sum();
+                let ns = samples.iter().filter_map(|&sample| weights.get(sample)).map(|(_, ns)| ns).sum();
                 let time = interlude.seen_waiting(samples.len(), ns, looks_ns);
                 let (seen, all) = found.entry(place).or_default();
                 seen.add(interlude, time, samples);

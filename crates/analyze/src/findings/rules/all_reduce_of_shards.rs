@@ -102,7 +102,10 @@ fn draft(subject: &Subject<'_>, reduces: &[Collective], gathered: i64, support: 
     let (place, _) = subject.by_place(&events).into_iter().max_by_key(|(_, of)| subject.total(of))?;
     let calls = events.len().div_ceil(subject.steps().max(1));
     Some(Draft {
-        title: format!("{calls} AllReduces a step where each rank keeps a part: ReduceScatter moves half as much"),
+        title: format!(
+            "{calls} AllReduces{} where each rank keeps a part: ReduceScatter moves half as much",
+            subject.words().a_step()
+        ),
         place,
         facts: vec![
             Fact::count("AllReduces", events.len()),

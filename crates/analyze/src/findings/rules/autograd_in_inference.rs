@@ -55,8 +55,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();
     let draft = |likely| Draft {
         title: format!(
-            "autograd makes {} nodes a step for a backward pass that never comes",
-            nodes / subject.steps().max(1) as i64
+            "autograd makes {} nodes{} for a backward pass that never comes",
+            nodes / subject.steps().max(1) as i64,
+            subject.words().a_step()
         ),
         place: by_place.map(|(place, _)| place).unwrap_or_default(),
         facts: vec![

@@ -171,7 +171,7 @@ impl CpuTimes {
     /// system counted it for the process, by the thread's part of the process's CPU time.
     fn share_of_processor(&self, subject: &Subject<'_>, seen: &Seen) -> f64 {
         let (from, to) = subject.window();
-        let window = (to - from) as f64;
+        let window = subject.steps_ns() as f64;
         let most = seen.by_thread.iter().max_by(|a, b| a.1.total_cmp(b.1));
         let Some((Some(track), ns)) = most else { return 0.0 };
         let pid = subject.trace().tracks.pid(*track);
@@ -179,7 +179,7 @@ impl CpuTimes {
         let own = self.by_thread.get(track).copied().unwrap_or(0.0);
         let all = self.by_process.get(&pid).copied().unwrap_or(0.0);
         let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
-        100.0 * ns / (window - delayed).max(own).clamp(1.0, window)
+        (100.0 * ns / (window - delayed).max(own).clamp(1.0, window)).min(100.0)
     }
 }
 
@@ -196,7 +196,7 @@ pub(super) fn title(share: f64) -> String {
 fn of_calls(subject: &Subject<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Draft> {
     let trace = subject.trace();
     let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();
-    for hop in subject.path().hops.iter().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
+    for hop in subject.hops().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
         let functions = || subject.stack(hop.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
         let name = |event: EventId| trace.events.name[event.index()];
         let own = names.own(functions().map(name));

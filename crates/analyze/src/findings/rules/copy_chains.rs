@@ -111,7 +111,7 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
         return None;
     }
     Some(Draft {
-        title: deep_title(share, true),
+        title: deep_title(share, subject.words().in_each_step()),
         place,
         facts: vec![
             Fact::count("operators in it", operators.len()),
@@ -125,9 +125,8 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
     })
 }
 
-/// The title of copies of whole objects that take this part of the time, in percent.
-pub(super) fn deep_title(share: f64, is_in_steps: bool) -> String {
-    let when = if is_in_steps { " in each step" } else { "" };
+/// The title of copies of whole objects that take this part of the time, in percent, and when.
+pub(super) fn deep_title(share: f64, when: &str) -> String {
     format!("{DEEP}{when} takes {share:.0} % of the time")
 }
 

@@ -77,7 +77,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let loads_itself = loads_itself(subject, &takes);
     let room = Room::of(subject, &takes);
-    let rest = (subject.window().1 - subject.window().0 - on_path).max(1);
+    let rest = (subject.steps_ns() - on_path).max(1);
     // So many times as fast that nothing waits.
     let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
     let is_full = room.is_full();
@@ -159,8 +159,7 @@ impl Room {
 
     /// What is gained at most where all that threads compute is spread over the processors, in ns of the whole window.
     fn most_gain(&self, subject: &Subject<'_>) -> Option<i64> {
-        let (from, to) = subject.window();
-        self.room.map(|room| ((to - from) as f64 * (1.0 - 1.0 / room)) as i64)
+        self.room.map(|room| (subject.steps_ns() as f64 * (1.0 - 1.0 / room)) as i64)
     }
 
     /// Most workers to add, at least one: as many as find a processor when all do as much as those that there are.

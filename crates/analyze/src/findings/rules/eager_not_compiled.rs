@@ -104,7 +104,10 @@ fn draft(subject: &Subject<'_>, gone: Vec<EventId>, most: &[EventId], compiled: 
     };
     let like = if compiled.is_some() { " like the rest" } else { "" };
     Some(Draft {
-        title: format!("{per_step} elementwise kernels a step could be part of others, were they compiled{like}"),
+        title: format!(
+            "{per_step} elementwise kernels{} could be part of others, were they compiled{like}",
+            subject.words().a_step()
+        ),
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),

@@ -122,7 +122,7 @@ fn draft(subject: &Subject<'_>, calls: Vec<EventId>, is_evaluation: bool, of_eac
     let function = subject.trace().name(calls[0]);
     let what = if is_evaluation { "an evaluation" } else { "a forward pass that no backward pass follows" };
     let holds = if of_each {
-        format!("each step holds {what}")
+        format!("{} {what}", subject.words().each_step_holds())
     } else {
         let some = subject.steps_with(&subject.trace().steps, calls.iter().copied()).len();
         format!("{some} of {} steps hold {what}", subject.steps())

@@ -88,7 +88,11 @@ fn draft(subject: &Subject<'_>, mut place: Place, breaks: Vec<EventId>, lookups:
     place.line = line.or(place.line);
     place.operator = None;
     Some(Draft {
-        title: format!("a compiled function is cut into pieces, {} in each step", counted(per_step)),
+        title: format!(
+            "a compiled function is cut into pieces, {}{}",
+            counted(per_step),
+            subject.words().in_each_step()
+        ),
         place,
         facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks seen", lookups.len())],
         events: breaks,

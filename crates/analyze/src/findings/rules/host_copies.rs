@@ -80,7 +80,7 @@ fn draft(subject: &Subject<'_>, name: &str, copies: Vec<EventId>) -> Option<Draf
     if let Some(moved) = moved {
         facts.push(Fact { name: "GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
     }
-    let each = if subject.trace().steps.is_empty() { "" } else { " a step" };
+    let each = subject.words().a_step();
     let a_step = |moved: i64| format!(" of {}{each}", words::bytes(subject.per_step(moved).unsigned_abs()));
     let moved = moved.map_or_else(String::new, a_step);
     Some(Draft {

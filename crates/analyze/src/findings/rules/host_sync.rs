@@ -69,7 +69,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             let facts =
                 [Fact::count("waits", of.len()), Fact::time("waiting, a step", subject.per_step(subject.total(&of)))];
             Some(Draft {
-                title: format!("{} waits for the GPU {}", super::short(&what), times(subject, &of)),
+                title: format!("{} waits for the GPU{}", super::short(&what), times(subject, &of)),
                 place,
                 facts: facts.into_iter().chain(without_work).collect(),
                 support,
@@ -115,19 +115,19 @@ fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     gone
 }
 
-/// How often calls occur, and whether each step has some.
+/// How often calls occur, and whether each step has some: the end of a title.
 fn times(subject: &Subject<'_>, calls: &[EventId]) -> String {
     let (per_step, steps) = (calls.len() as f64 / subject.steps() as f64, &subject.trace().steps);
     let with_calls = subject.steps_with(steps, calls.iter().copied());
     match with_calls.len() {
         // Such as before the first one, or where a measurement ends.
         0 if !steps.is_empty() => format!(
-            "{}, outside of steps",
+            " {}, outside of steps",
             if calls.len() == 1 { "once".to_owned() } else { format!("{} times", calls.len()) }
         ),
-        with @ 1.. if with < subject.steps() => format!("in {with} of {} steps", subject.steps()),
-        _ if per_step < 1.5 => "in each step".to_owned(),
-        _ => format!("{per_step:.0} times a step"),
+        with @ 1.. if with < subject.steps() => format!(" in {with} of {} steps", subject.steps()),
+        _ if per_step < 1.5 => subject.words().in_each_step().to_owned(),
+        _ => format!(" {per_step:.0}{}", subject.words().times_a_step()),
     }
 }
 

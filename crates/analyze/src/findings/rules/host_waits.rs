@@ -5,6 +5,7 @@ use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::{Seen, Spans};
+use crate::findings::step_words::StepWords;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use crate::host_collectives::host_collectives;
 use crate::intervals;
@@ -185,10 +186,11 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
         false => kind_of_samples(subject, &seen.samples),
     };
     let title = match kind {
-        Some(kind) => format!("steps wait {share:.0} % of the time for {kind}"),
-        None => {
-            format!("steps wait {share:.0} % of the time between operators: for a file, the network, a lock or sleep")
-        }
+        Some(kind) => title(share, kind, subject.words()),
+        None => format!(
+            "{} {share:.0} % of the time between operators: for a file, the network, a lock or sleep",
+            subject.words().steps_wait()
+        ),
     };
     Some(Draft {
         title,
@@ -215,12 +217,17 @@ fn in_collectives(subject: &Subject<'_>, waits: impl Iterator<Item = (i64, i64)>
     !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
 }
 
+/// The title of waits of a kind that take this part of the time, in percent.
+pub(super) fn title(share: f64, kind: &str, words: StepWords) -> String {
+    format!("{} {share:.0} % of the time for {kind}", words.steps_wait())
+}
+
 /// The line that waits, where samples within the calls saw it in the function that they are in: calls alone know where that begins.
 fn waiting_line(subject: &Subject<'_>, place: Place, calls: &[EventId]) -> Place {
     let trace = subject.trace();
     let calls = Spans::of(trace, calls);
-    let is_in = |&sample: &EventId| trace.kind(sample) == EventKind::Sample && calls.hold(trace, sample);
-    let samples: Vec<EventId> = trace.events.ids().filter(is_in).collect();
+    let all = trace.sample_events().flat_map(|(_, rows)| rows.map(|(sample, _)| sample));
+    let samples: Vec<EventId> = all.filter(|&sample| calls.hold(trace, sample)).collect();
     match subject.line_of_most(&samples) {
         Some(line) if (&line.file, &line.function) == (&place.file, &place.function) => {
             Place { line: line.line, ..place }
@@ -251,7 +258,7 @@ fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<Event
     let place = waiting_line(subject, place, &frames);
     let edit = subject.edit(Action::Remove, format!("frame:{name}"), &frames)?;
     Some(Draft {
-        title: format!("steps wait {share:.0} % of the time for {kind}"),
+        title: title(share, kind, subject.words()),
         place,
         facts: vec![
             Fact::count("waits", frames.len()),

@@ -92,7 +92,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let is_told = |event: EventId| {
         subject.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
     };
-    for hop in subject.path().hops.iter().filter(|hop| hop.event.is_some()) {
+    for hop in subject.hops().filter(|hop| hop.event.is_some()) {
         if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
             && !is_told(hop.event)
             && let Some(span) = span_of(subject, hop.event, &working)

@@ -140,7 +140,7 @@ fn waits(subject: &Subject<'_>) -> BTreeSet<EventId> {
 fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (usize, f64)) -> Option<Draft> {
     use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
     let is_launching = |category: Category| matches!(category, HostOperator | HostPython | HostRuntime | LaunchLatency);
-    let hops = subject.path().hops.iter().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
+    let hops = subject.hops().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
     let launching: i64 = hops.filter(|&ns| ns <= LONGEST_NS).sum();
     let share = subject.percent(launching);
     let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
@@ -158,8 +158,9 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     let place = place_of(subject, &operators);
     Some(Draft {
         title: format!(
-            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels \
-             a step of {mean_us:.1} µs"
+            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels\
+             {} of {mean_us:.1} µs",
+            subject.words().a_step()
         ),
         place,
         facts: vec![

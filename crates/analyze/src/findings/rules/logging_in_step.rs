@@ -154,7 +154,8 @@ fn draft(subject: &Subject<'_>, place: Place, logging: Logging) -> Option<Draft>
         _ => subject.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
     }?;
     let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
-    let title = format!("{kind} holds up the work for {} a step{too}", duration(subject.per_step(ns)));
+    let (ns_each, a_step) = (duration(subject.per_step(ns)), subject.words().a_step());
+    let title = format!("{kind} holds up the work for {ns_each}{a_step}{too}");
     let remove = match subject.by_name(&frames).first() {
         Some((name, _)) => vec![subject.edit(Action::Remove, format!("frame:{name}"), &all)?],
         None => Vec::new(),

@@ -216,7 +216,8 @@ fn draft(subject: &Subject<'_>, lines: Loop) -> Option<Draft> {
     let likely = subject.edit_of(Action::Scale(factor), text, chosen)?;
     Some(Draft {
         title: format!(
-            "a loop{which} calls {per_step} small operators a step, {:.1} µs each",
+            "a loop{which} calls {per_step} small operators{}, {:.1} µs each",
+            subject.words().a_step(),
             subject.total(&events) as f64 / 1e3 / events.len().max(1) as f64
         ),
         facts: vec![

@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Recording, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind, Key, OPENMP, SampleMetric, TrackId, Unit};
+use stackline_model::{EventId, Key, OPENMP, SampleMetric, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -81,7 +81,7 @@ fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team))
         return None;
     }
     let even = even(&computing, processors);
-    let (length, freed) = ((to - from) as f64, waiting / processors);
+    let (length, freed) = (subject.steps_ns() as f64, waiting / processors);
     let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
     let per_step = |ns: f64| subject.per_step(ns as i64);
     let mut facts = vec![
@@ -126,19 +126,20 @@ struct Team {
 /// The teams by the number of their process.
 fn sampled(subject: &Subject<'_>) -> BTreeMap<i64, Team> {
     let trace = subject.trace();
-    let (events, time, (from, to)) = (&trace.events, trace.attr(SampleMetric::CpuTime.key()), subject.window());
+    let (from, to) = subject.window();
     let mut teams: BTreeMap<i64, Team> = BTreeMap::new();
-    for event in events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
-        let Some(ns) = time.i64(event).filter(|_| (from..to).contains(&events.start[event.index()])) else { continue };
-        let track = events.track[event.index()];
-        let Key::Int(pid) = trace.tracks.pid(track) else { continue };
-        let team = teams.entry(pid).or_default();
-        let times = team.threads.entry(track).or_default();
-        if trace.name(event) == OPENMP {
-            times.waiting += ns as f64;
-            team.samples.push(event);
-        } else {
-            times.useful += ns as f64;
+    let of_cpu = trace.sample_events().filter(|(series, _)| series.metric == Some(SampleMetric::CpuTime));
+    for (series, rows) in of_cpu {
+        let Key::Int(pid) = trace.tracks.pid(series.track) else { continue };
+        for (event, sample) in rows.filter(|(_, sample)| (from..to).contains(&sample.time)) {
+            let team = teams.entry(pid).or_default();
+            let times = team.threads.entry(series.track).or_default();
+            if trace.name(event) == OPENMP {
+                times.waiting += sample.weight as f64;
+                team.samples.push(event);
+            } else {
+                times.useful += sample.weight as f64;
+            }
         }
     }
     teams

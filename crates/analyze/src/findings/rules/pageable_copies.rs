@@ -106,8 +106,9 @@ fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>, pinned: f64)
     let others = APART.iter().filter_map(|apart| edits(subject, &copies, is / pinned * apart)).collect();
     Some(Draft {
         title: format!(
-            "{:.1} MB a step are copied to the GPU from memory that is not pinned",
-            subject.per_step(all) as f64 / 1e6
+            "{:.1} MB{} are copied to the GPU from memory that is not pinned",
+            subject.per_step(all) as f64 / 1e6,
+            subject.words().a_step()
         ),
         place,
         facts: vec![

@@ -183,9 +183,9 @@ fn of_line<'h>(
         facts.push(Fact::time("its GPU work, a step", subject.per_step(subject.total(&launched))));
     }
     facts.extend(lists.as_ref().and_then(Lists::fact));
-    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built in each step" };
+    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built" };
     Some(Draft {
-        title: format!("{title}: {share:.0} % of the critical path"),
+        title: format!("{title}{}: {share:.0} % of the critical path", subject.words().in_each_step()),
         facts,
         worth: worth(subject, (&operators, &launched), (&spans, lists.as_ref()))?,
         place,

@@ -73,8 +73,9 @@ fn draft(subject: &Subject<'_>, work: Vec<EventId>) -> Option<Draft> {
     let (place, _) = subject.by_code(&work).into_iter().next()?;
     Some(Draft {
         title: format!(
-            "conversions of parameters, {} a step, take {share:.0} % of the GPU's time",
-            work.len() / subject.steps()
+            "conversions of parameters, {}{}, take {share:.0} % of the GPU's time",
+            work.len() / subject.steps(),
+            subject.words().a_step()
         ),
         place,
         facts: vec![Fact::count("conversions", work.len()), Fact::time("together, a step", subject.per_step(ns))],

@@ -120,7 +120,7 @@ impl Small {
         let Self { family, events, per_step, middle, buckets, merged, .. } = self;
         let (place, _) = subject.by_code(events).into_iter().next()?;
         Some(Draft {
-            title: format!("{per_step:.0} small {family} collectives a step could be {buckets}"),
+            title: format!("{per_step:.0} small {family} collectives{} could be {buckets}", subject.words().a_step()),
             place,
             facts: vec![
                 Fact::count("collectives", events.len()),

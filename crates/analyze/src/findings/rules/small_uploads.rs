@@ -103,11 +103,14 @@ fn draft(subject: &Subject<'_>, place: Place, (to, copies): (Vec<EventId>, Vec<E
     let edit = subject.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
     let per_step = copies.len() as f64 / subject.steps() as f64;
     Some(Draft {
-        title: format!("small tensors are made on the host and copied to the GPU: {per_step:.0} a step"),
+        title: format!(
+            "small tensors are made on the host and copied to the GPU: {per_step:.0}{}",
+            subject.words().a_step()
+        ),
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
-            Fact { name: "copies a step", value: per_step, unit: Unit::None },
+            Fact { name: "copies, a step", value: per_step, unit: Unit::None },
             Fact::time("in them on the host, a step", subject.per_step(subject.total(&to))),
         ],
         events: copies,

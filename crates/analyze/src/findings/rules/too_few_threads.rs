@@ -102,7 +102,7 @@ fn draft(subject: &Subject<'_>, large: &Large<'_>) -> Option<Draft> {
     let share = subject.percent(subject.path_inside(&large.all).iter().sum());
     let used = used(subject, large)?;
     let threads = threads(recording, large.pid, (from, to))?;
-    let delayed = recording.delayed(large.pid, from, to) / (to - from).max(1) as f64;
+    let delayed = recording.delayed(large.pid, from, to) / subject.steps_ns() as f64;
     if delayed > MOST_DELAYED {
         return None;
     }

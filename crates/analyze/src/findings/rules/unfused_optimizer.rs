@@ -185,7 +185,11 @@ fn draft(
 ) -> Draft {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
     Draft {
-        title: format!("{optimizer} {does} a step that take {:.1} µs each in the mean", each as f64 / 1e3),
+        title: format!(
+            "{optimizer} {does}{} that take {:.1} µs each in the mean",
+            subject.words().a_step(),
+            each as f64 / 1e3
+        ),
         place: subject.place(spans[0]),
         facts,
         events,

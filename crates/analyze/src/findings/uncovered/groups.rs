@@ -276,9 +276,10 @@ fn event_of(hop: &Hop, calls: &CallsInProgress) -> Option<EventId> {
 /// What a hop of the path in no event is, in a program that runs Python or may not.
 fn kind_without_event(hop: &Hop, is_python: bool) -> LargeKind {
     match hop.category {
-        Category::HostPython if is_python => LargeKind::UnrecordedPython,
-        Category::HostPython => LargeKind::UnrecordedHost,
-        Category::HostOperator | Category::HostRuntime | Category::HostDataLoading => LargeKind::UnrecordedNative,
+        // Loaders are Python, in whichever thread.
+        Category::HostPython | Category::HostDataLoading if is_python => LargeKind::UnrecordedPython,
+        Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,
+        Category::HostOperator | Category::HostRuntime => LargeKind::UnrecordedNative,
         // What a thread did before another one went on is not recorded either.
         Category::Unknown | Category::ThreadHandover => LargeKind::Wait,
         _ => LargeKind::Lag,

@@ -23,7 +23,7 @@ use groups::{Group, Groups};
 pub(super) use of_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
-use stackline_model::{EventId, EventKind};
+use stackline_model::{EventId, EventKind, Trace};
 use told::Told;
 
 /// What a group of events of one name is.
@@ -279,10 +279,14 @@ fn wanted(subject: &Subject<'_>, covered: &Covered, (mut groups, least): (Vec<Gr
     // A function of a library says something only if it is where the time is spent.
     let is_wrapper =
         |group: &Group| group.kind == LargeKind::Frame && !subject.is_own_name(group.name) && is_spent_below(group);
-    groups.retain(|group| subject.percent(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group));
+    groups.retain(|group| {
+        subject.percent_of_window(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group)
+    });
     // The function that all of it runs in says nothing, unless there is nothing else.
     let is_all = |group: &Group| {
-        group.kind == LargeKind::Frame && subject.percent(group.wall_ns) >= ALL_PERCENT && is_spent_below(group)
+        group.kind == LargeKind::Frame
+            && subject.percent_of_window(group.wall_ns) >= ALL_PERCENT
+            && is_spent_below(group)
     };
     if !groups.iter().all(is_all) {
         groups.retain(|group| !is_all(group));
@@ -315,8 +319,9 @@ fn priced<'g>(
 fn is_large(subject: &Subject<'_>, group: &Group) -> bool {
     // A call that does nothing but wait, and whose wait costs nothing, is how a program on a busy GPU looks.
     let waits = || kind_of_name(subject.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
-    let is_idle_wait = group.kind == LargeKind::Call && subject.percent(group.path_ns) < LARGE_PERCENT && waits();
-    subject.percent(group.largest_ns()) >= LARGE_PERCENT && !is_idle_wait
+    let is_idle_wait =
+        group.kind == LargeKind::Call && subject.percent_of_window(group.path_ns) < LARGE_PERCENT && waits();
+    subject.percent_of_window(group.largest_ns()) >= LARGE_PERCENT && !is_idle_wait
 }
 
 fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
@@ -330,7 +335,7 @@ fn large_group(subject: &Subject<'_>, (group, path_ns): (&Group, i64), gain: Opt
         place: Place::default(),
         place_percent: None,
         count: group.count(),
-        percent: subject.percent(group.wall_ns),
+        percent: subject.percent_of_window(group.wall_ns),
         // An event does not take the path that waits meanwhile; a wait is that path.
         path_percent: of_path(if is_of_events { path_inside(subject, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
@@ -387,7 +392,8 @@ fn path_inside(subject: &Subject<'_>, group: &Group) -> i64 {
 /// Whether a program is known to run Python.
 fn is_python(subject: &Subject<'_>) -> bool {
     let is_mark = |name: &str| python::MARKS.iter().any(|mark| name.starts_with(mark));
-    has_frames(subject) || subject.recording().is_some() || subject.trace().strings.iter().any(is_mark)
+    let has_options = || python::PROFILER_OPTIONS.iter().any(|option| subject.trace().meta.entry(option).is_some());
+    has_frames(subject) || subject.recording().is_some() || has_options() || subject.trace().strings.iter().any(is_mark)
 }
 
 /// Whether functions of Python are recorded.
@@ -438,9 +444,24 @@ fn gap_advice(subject: &Subject<'_>, kind: LargeKind) -> &'static str {
             "record with_stack=True, or with `stackline record --mode trace`"
         }
         LargeKind::UnrecordedPython => "`stackline record` samples what threads do between recorded calls",
-        LargeKind::UnrecordedHost => "`perf record` shows what these threads run",
+        LargeKind::UnrecordedHost => host_gap_advice(subject.trace()),
+        LargeKind::UnrecordedNative if subject.recording().is_none() && !has_frames(subject) => {
+            "record with_stack=True for the Python that these threads run; `perf record` shows their native code"
+        }
         LargeKind::UnrecordedNative => "`perf record` or py-spy --native show what these threads run",
         _ => "",
+    }
+}
+
+/// What could record the calls of a program that may run Python: what its own recorder can, else a sampling profiler.
+fn host_gap_advice(trace: &Trace) -> &'static str {
+    let has_operators = || trace.strings.iter().any(|name| name.starts_with(aten::PREFIX));
+    match recorders::of(trace) {
+        Some(recorder) if !recorder.has_between(trace) => recorder.between_calls,
+        None if has_operators() => {
+            "record a Python program with_stack=True; `perf record` shows what other programs run"
+        }
+        _ => "`perf record` shows what these threads run",
     }
 }
 

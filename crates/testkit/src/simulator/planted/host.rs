@@ -12,7 +12,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::gone("nonzero() in the step", "SL004", nonzero),
     Kind::gone("torch.cuda.synchronize() in the step", "SL004", synchronize),
     Kind::gone("gc.collect() in the step", "SL025", collect).also(&["SL005"]),
-    Kind::gone("Python collects garbage", "SL025", collect_by_itself).also(&["SL031"]),
+    Kind::gone("Python collects garbage", "SL025", collect_by_itself).also(&["SL031"]).shape(more_steps),
     Kind::gone("logging in the step", "SL029", logging).also(&["SL004", "SL005"]),
     Kind::gone("recompilation", "SL026", recompile).also(&["SL031", "SL005"]).shape(more_steps),
     Kind::gone("graph breaks", "SL027", graph_breaks).also(&["SL005"]),

@@ -167,7 +167,7 @@ impl Applier<'_, '_> {
             Action::Fuse => self.fuse(&selected.stretches, selector)?,
             Action::Graph => self.graph(&selected.stretches, selector)?,
             Action::Overlap => self.overlap(&selected.gpu),
-            Action::MoreWorkers(_) => {}
+            Action::MoreWorkers(_) | Action::Nothing => {}
         }
         Ok(selected.count)
     }

@@ -4,6 +4,7 @@
 //! ([`stackline_model::DeviceClock`]): the prediction is made with the times of each device put right by a likely
 //! difference, and the bounds of the gain hold for the least and the greatest one, too.
 
+use super::cases::NO_GAIN;
 use super::sweep::{Sweep, SweepOptions};
 use super::{Edit, Gain, NewHop, Prediction, WhatIf};
 use crate::critical_path::CriticalPathError;
@@ -100,17 +101,6 @@ impl Corrected {
         )
     }
 }
-
-impl Gain {
-    /// Makes the bounds hold another gain and its bounds, too.
-    fn widen(&mut self, other: Self) {
-        self.low_ns = self.low_ns.min(other.low_ns);
-        self.high_ns = self.high_ns.max(other.high_ns);
-    }
-}
-
-/// Of an edit that finds nothing to change.
-const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
 
 /// Predicts what edits, made together, do to a window of a trace ([`super::WhatIf::predict`]); where its clocks disagree,
 /// with its times put right.

@@ -232,7 +232,7 @@ impl WhatIf<'_, '_> {
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
         let on = |kind: &str, what: What, name: StrId, action: Action| {
-            Some(Edit { action, selector: Some(Selector::exactly(kind, what, strings.get(name))) })
+            Edit::on(action, Selector::exactly(kind, what, strings.get(name))).ok()
         };
         let half = Action::Scale(0.5);
         match suggestion {

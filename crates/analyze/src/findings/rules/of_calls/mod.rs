@@ -29,9 +29,9 @@ mod unseen;
 use crate::calls::ranks_of_calls;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::price::scaled;
-use crate::findings::rank::{order, within_step, words_for};
+use crate::findings::rank::{order, within_step};
 use crate::findings::{
-    Draft, Fact, Finding, Findings, MemoryFindings, Need, Options, Others, Programs, Reason, Rule, RuleInfo, Settings,
+    Draft, Finding, Findings, MemoryFindings, Need, Options, Others, Programs, Reason, Rule, RuleInfo, Settings,
     Support, Unchecked, Worth,
 };
 use draft::{BY_TIME, CallDraft};
@@ -231,8 +231,7 @@ fn no_times(tree: &CallTree, rank: Option<i64>) -> NoCalls {
 }
 
 fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete: bool) -> Finding {
-    let words = |text: &str| words_for(called.steps.count, text);
-    let facts = draft.facts.iter().map(|fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit });
+    let facts = draft.facts.iter().map(|fact| called.words().name(fact));
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
     let gain = within_step(scaled(draft.gain, per), step_ns);
     // What was measured from begin to end may be more than samples saw of all.
@@ -242,7 +241,7 @@ fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete:
     let is_repair = !draft.is_hope && !draft.is_within_other;
     Finding {
         rule: info_of(called, draft),
-        title: words(&draft.title),
+        title: draft.title.clone(),
         place: draft.place.clone(),
         change: None,
         events: Vec::new(),

@@ -51,10 +51,10 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
     if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
         return None;
     }
-    let a_step = duration(called.per_step(seen.time.ns));
+    let (each_step, words) = (duration(called.per_step(seen.time.ns)), called.words());
     let times = || seen.nodes.iter().map(|node| called.thread.calls[node.index()]).sum::<u64>().max(1);
     let title = match rule.code {
-        code if code == garbage_collection::RULE.code => format!("Python collects garbage for {a_step} a step"),
+        code if code == garbage_collection::RULE.code => garbage_collection::title(&each_step, words),
         code if code == recompilation::RULE.code => {
             let each = duration(signed(seen.time.ns / times()));
             match times() {
@@ -62,9 +62,13 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
                 times => format!("torch.compile compiles again {times} times, {each} each time"),
             }
         }
-        code if code == logging_in_step::RULE.code => format!("{kind} holds up the work for {a_step} a step"),
-        code if code == copy_chains::RULE.code => copy_chains::deep_title(share, counts_calls),
-        code if code == host_waits::RULE.code => format!("steps wait {share:.0} % of the time for {kind}"),
+        code if code == logging_in_step::RULE.code => {
+            format!("{kind} holds up the work for {each_step}{}", words.a_step())
+        }
+        code if code == copy_chains::RULE.code => {
+            copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
+        }
+        code if code == host_waits::RULE.code => host_waits::title(share, kind, words),
         _ => format!("{kind} holds up the work for {share:.0} % of the time"),
     };
     Some(CallDraft {

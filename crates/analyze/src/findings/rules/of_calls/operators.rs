@@ -132,7 +132,8 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
     Some(CallDraft {
         rule,
         title: format!(
-            "{optimizer} calls {per_call:.0} operators a step that take {:.1} µs each in the mean",
+            "{optimizer} calls {per_call:.0} operators{} that take {:.1} µs each in the mean",
+            called.words().a_step(),
             mean / 1e3
         ),
         place: called.place(called.line(*spans.first()?)),
@@ -226,8 +227,9 @@ fn of_loop(called: &Called<'_>, lines: &[Line], python: Time) -> Option<CallDraf
     Some(CallDraft {
         rule,
         title: format!(
-            "a loop{which} calls {} small operators a step, {:.1} µs each",
+            "a loop{which} calls {} small operators{}, {:.1} µs each",
             calls / called.per(),
+            called.words().a_step(),
             ns as f64 / 1e3 / calls.max(1) as f64
         ),
         place: place.clone(),

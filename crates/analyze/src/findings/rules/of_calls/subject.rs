@@ -6,6 +6,7 @@ use super::thread::{Known, Thread, Time, is_of_autograd, upwards};
 use crate::findings::place::Place;
 use crate::findings::rule::Rule;
 use crate::findings::settings::Settings;
+use crate::findings::step_words::StepWords;
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::vocabulary::is_own_code;
 use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, CallThreadId, CallTree};
@@ -104,6 +105,11 @@ impl<'a> Called<'a> {
     /// What totals are divided by: the steps; 1 without any.
     pub(super) fn per(&self) -> u64 {
         self.steps.count.max(1) as u64
+    }
+
+    /// Wordings of titles for its steps.
+    pub(super) fn words(&self) -> StepWords {
+        StepWords::of(self.steps.count)
     }
 
     /// A time of all steps, of one of them.

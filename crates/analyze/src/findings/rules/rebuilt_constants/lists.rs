@@ -15,7 +15,7 @@ use stackline_model::{EventId, EventKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How titles of such findings begin.
-pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list in each step";
+pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list";
 
 /// What Python calls `torch.tensor`.
 const TENSOR: &str = "<built-in method tensor of ";

@@ -1,6 +1,6 @@
 //! Whether a trace has the records of its GPU work, decided in one place: what is missing is neither zero nor fast.
 
-use stackline_model::Trace;
+use crate::Trace;
 
 /// More than one of so many operations without a usable time is too many, as of launches without an operation.
 const MANY: usize = 50;
@@ -8,7 +8,7 @@ const MANY: usize = 50;
 /// What is known of the GPU work of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuRecords {
-    /// Launches of kernels, and how many of them have no operation on a device ([`stackline_model::KernelLaunches`]).
+    /// Launches of kernels, and how many of them have no operation on a device ([`crate::KernelLaunches`]).
     pub launches: (usize, usize),
     /// Whether those are too many.
     pub lack_launches: bool,
@@ -19,9 +19,7 @@ pub struct GpuRecords {
 }
 
 impl GpuRecords {
-    /// Of a trace.
-    #[must_use]
-    pub fn of(trace: &Trace) -> Self {
+    fn of(trace: &Trace) -> Self {
         let kernels = trace.kernel_launches();
         let untimed = trace.gpu.event.iter().filter(|&&event| !trace.events.is_plausible(event)).count();
         Self {
@@ -71,5 +69,27 @@ impl GpuRecords {
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.missing().filter(|_| self.are_any()).map(|missing| format!("GPU times are incomplete: {missing}."))
+    }
+}
+
+impl Trace {
+    /// What is known of the GPU work. Counted at the first call; call it once all events are in.
+    #[must_use]
+    pub fn gpu_records(&self) -> &GpuRecords {
+        self.gpu_records.get_or_init(|| GpuRecords::of(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each table and each rule asks for them.
+    #[test]
+    fn records_are_counted_once() {
+        let trace = Trace::default();
+        let first = trace.gpu_records();
+        assert_eq!(*first, GpuRecords::default());
+        assert!(std::ptr::eq(first, trace.gpu_records()));
     }
 }
