@@ -51,6 +51,7 @@ mod findings_support;
 mod findings_uncovered;
 mod findings_waits;
 mod fused_operators;
+mod gpu_records;
 mod gpu_time_and_coverage;
 mod gpu_traces;
 mod hta_exact;
