@@ -2,7 +2,7 @@
 
 use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
-use crate::open::{open, open_ranks, runs_below};
+use crate::open::{only_run, open, open_ranks, runs_below};
 use crate::ranks::select_rank;
 use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, position_of_rank};
 use stackline_analyze::Scope;
@@ -109,6 +109,11 @@ impl Run {
     /// Whether its one input is standard input or a pipe: what is read of it is gone.
     pub fn is_read_once(&self) -> bool {
         matches!(&self.inputs[..], [input] if is_read_once(input))
+    }
+
+    /// Whether one trace was read, and no more.
+    pub fn is_one_trace(&self) -> bool {
+        matches!(&*lock(&self.timeline), Timeline::Traces(set) if set.traces.len() == 1)
     }
 
     /// Whether it is a single input that is no folder of others.
@@ -477,15 +482,6 @@ impl Run {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The run directory in a folder that holds nothing else.
-fn only_run(folder: &Path) -> Option<PathBuf> {
-    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
-    let has_no_files =
-        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
-    let is_alone = runs.len() == 1 && has_no_files();
-    runs.pop().filter(|_| is_alone)
 }
 
 /// Whether an input is standard input or a pipe.

@@ -43,7 +43,7 @@ pub(crate) fn findings(
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
     let options =
-        Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads };
+        Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads, is_alone: false };
     if let (Some(memory), None) = (&run.memory, rank) {
         if steps.is_some() {
             return Err(analysis_error(py, "a memory trace has neither steps nor ranks to choose from"));
@@ -73,6 +73,7 @@ pub(crate) fn findings(
         return table(py, quiet(py, &watch, look)?);
     }
     let at = position(py, run, rank)?;
+    let options = Options { is_alone: true, ..options };
     let look = move || {
         let found = find_with(&set.traces[at], &options, &others, &|_| true)?;
         Ok(with_memory(found, (&opened, rank), &options))

@@ -247,7 +247,8 @@ impl Opened {
     }
 
     fn how(&self) -> findings::Options {
-        findings::Options { threads: self.options.threads, ..findings::Options::default() }
+        let is_alone = self.infos.len() == 1;
+        findings::Options { threads: self.options.threads, is_alone, ..findings::Options::default() }
     }
 
     /// Whether it is several ranks of one job: each trace says which one it is.

@@ -361,6 +361,8 @@ export type Findings = {
   readonly step_ns: number;
   /** Steps that were looked at. */
   readonly steps: number;
+  /** What findings are of, in words; null of what is no trace. */
+  readonly window: string | null;
   /** What all findings together gain per step. */
   readonly together: Gain | null;
   /** The ranks that were looked at together; empty if there is one. */

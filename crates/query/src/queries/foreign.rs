@@ -176,6 +176,8 @@ pub(super) struct FoundKeys {
     step_ns: i64,
     /// Steps that were looked at.
     steps: usize,
+    /// What findings are of, in words; null of what is no trace.
+    window: Option<String>,
     /// What all findings together gain per step.
     together: Option<Gain>,
     /// The ranks that were looked at together; empty if there is one.
