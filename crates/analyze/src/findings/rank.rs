@@ -203,9 +203,8 @@ fn find_in(
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
-    let standstill = Standstill::of(&ground, steps);
-    let usual_ns = step_ns - standstill.ns / steps.max(1) as i64;
-    let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
+    let standstill = Standstill::of(&ground, steps, step_ns);
+    let least_ns = (standstill.usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
     let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
     // What would be a note.

@@ -12,30 +12,32 @@ use stackline_model::{EventKind, Step, Trace};
 const STEPS: i64 = 10;
 /// and this part of the window, in percent.
 const SHARE: i64 = 20;
+/// The rule of hops in which a thread works, and nothing of it is recorded.
+const GAP: &str = "gap";
 
 /// The standstills of a window.
-#[derive(Default)]
 pub(super) struct Standstill {
-    /// How long all of them take, in ns.
-    pub(super) ns: i64,
+    /// How long a step takes without them, in ns.
+    pub(super) usual_ns: i64,
     /// What is to be said of them.
     pub(super) note: Option<String>,
 }
 
 impl Standstill {
-    /// Those of a window of some steps; none where it has no steps.
-    pub(super) fn of(ground: &Ground<'_>, steps: usize) -> Self {
+    /// Those of a window of some steps, which take so long each without what recording cost; none where it has no steps.
+    pub(super) fn of(ground: &Ground<'_>, steps: usize, mean_ns: i64) -> Self {
+        let none = Self { usual_ns: mean_ns, note: None };
         let (trace, window) = (ground.exact.trace(), ground.window);
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
         let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
         let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
-        let Some(step_ns) = middle(&lengths).filter(|_| steps > 0) else { return Self::default() };
+        let Some(step_ns) = middle(&lengths).filter(|_| steps > 0) else { return none };
         let least = (STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * SHARE);
         let length = |hop: &Hop| hop.end - hop.start;
         let is_long = |hop: &Hop| length(hop) > least && is_gap(trace, hop);
         let gaps: Vec<Hop> = ground.path().hops.iter().filter(is_long).collect();
-        let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
-        let ns = gaps.iter().map(length).sum();
+        let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return none };
+        let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
         let what = match gaps.len() {
             1 => format!("one gap of {} {at} is", duration(ns)),
@@ -47,14 +49,23 @@ impl Standstill {
                 )
             }
         };
+        // Elsewhere other threads may run calls meanwhile.
+        let are_empty = gaps.iter().all(|hop| hop.event.is_some() || hop.rule == GAP);
+        let why = if are_empty { "without recorded calls" } else { "which no record explains" };
+        let usual_ns = without(mean_ns, ns, steps);
         let note = format!(
-            "{what} {:.0} % of the window, without recorded calls; a step takes {} without{}",
+            "{what} {:.0} % of the window, {why}; a step takes {} without{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
-            duration((window.length_ns() - ns) / steps as i64),
+            duration(usual_ns),
             others(&of_window, &gaps).unwrap_or_default()
         );
-        Self { ns, note: Some(note) }
+        Self { usual_ns, note: Some(note) }
     }
+}
+
+/// The mean of steps without gaps in them; what recording cost may lie in these, too.
+fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
+    (mean_ns - gaps_ns / steps.max(1) as i64).max(0)
 }
 
 /// Whether nothing but an annotation runs in a hop of the path.
@@ -90,4 +101,14 @@ fn others(steps: &[&Step], gaps: &[Hop]) -> Option<String> {
     let run = runs.iter().rev().max_by_key(|run| run.len())?;
     let (first, last) = (run.first()?.number, run.last()?.number);
     Some(format!("; --steps {first}..{last} selects steps without a gap"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn steps_without_gaps_take_no_less_than_nothing() {
+        assert_eq!([without(1_000, 3_000, 6), without(1_000, 7_000, 6), without(1_000, 0, 0)], [500, 0, 1_000]);
+    }
 }
