@@ -74,7 +74,8 @@ fn many_open_groups_take_no_time_each() {
         trace.add(&format!("gpu0/7 gpu_user_annotation group {at}+{}", count + 100 - at));
     }
     let trace = read(trace.json());
-    let parents: BTreeMap<EventId, EventId> = trace.logical_parents().map(|(event, parent, _)| (event, parent)).collect();
+    let parents: BTreeMap<EventId, EventId> =
+        trace.logical_parents().map(|(event, parent, _)| (event, parent)).collect();
     // Those of the stream alone, but for the first group.
     assert_eq!(parents.len() as i64, count);
     let start = |event: &EventId| trace.events.start[event.index()];

@@ -50,6 +50,7 @@ mod findings_scale;
 mod findings_support;
 mod findings_uncovered;
 mod findings_waits;
+mod full_queue;
 mod fused_operators;
 mod gpu_records;
 mod gpu_time_and_coverage;

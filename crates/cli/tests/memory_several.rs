@@ -283,7 +283,10 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     let (told, said) = (words(&output.stdout), words(&output.stderr));
     assert!(told.contains("4 files of memory, a row each") && !told.contains("left out"), "{told}");
     assert!(told.contains("host1_gpu0.json differs most: its peak is 8192 KiB (+100.0 %)"), "{told}");
-    assert!(told.contains("Highest peak of each file, and who holds it") && !told.to_lowercase().contains("each rank"), "{told}");
+    assert!(
+        told.contains("Highest peak of each file, and who holds it") && !told.to_lowercase().contains("each rank"),
+        "{told}"
+    );
     assert!(said.ends_with("host1_gpu0.json"), "{said}");
     let (code, said) = failure(&["memory", path, "--rank", "0"]);
     assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");

@@ -140,7 +140,10 @@ mod tests {
     #[test]
     fn long_names_take_no_longer_than_they_are() {
         let kernel = format!("triton_poi_fused_{}0", "a_".repeat(200_000));
-        assert_eq!(original_operators(&kernel).map(|(operators, are_known)| (operators.len(), are_known)), Some((1, false)));
+        assert_eq!(
+            original_operators(&kernel).map(|(operators, are_known)| (operators.len(), are_known)),
+            Some((1, false))
+        );
     }
 
     #[test]

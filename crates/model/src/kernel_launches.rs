@@ -78,7 +78,9 @@ impl Tails {
         let is = |event: &EventId, kind: CallKind| {
             let name = trace.events.name[event.index()];
             let has_returned = trace.events.has(*event, flags::HAS_DURATION) && trace.events.is_plausible(*event);
-            kinds.get(name.index()).is_some_and(|of| *of == Some(kind)) && trace.kind(*event).is_api_call() && has_returned
+            kinds.get(name.index()).is_some_and(|of| *of == Some(kind))
+                && trace.kind(*event).is_api_call()
+                && has_returned
         };
         let waits = |kind: CallKind| trace.events.ids().filter(move |event| is(event, kind));
         let by_process = waits(CallKind::DeviceSync).map(|wait| (process(trace, wait), start(trace, wait)));

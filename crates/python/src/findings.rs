@@ -42,8 +42,13 @@ pub(crate) fn findings(
         let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
-    let options =
-        Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads, is_alone: false };
+    let options = Options {
+        scope: Scope { steps, whole, ..Scope::default() },
+        settings: chosen,
+        least_percent,
+        threads,
+        is_alone: false,
+    };
     if let (Some(memory), None) = (&run.memory, rank) {
         if steps.is_some() {
             return Err(analysis_error(py, "a memory trace has neither steps nor ranks to choose from"));

@@ -544,6 +544,8 @@ export type LargeGroup = {
   readonly path_percent: number;
   readonly wait_percent: number;
   readonly meanwhile: Meanwhile | null;
+  /** Of time without recorded calls its longest gap, in ns, if that is most of several. */
+  readonly longest_gap_ns: number | null;
   readonly advice: string;
   readonly gain: Gain | null;
   readonly edits: ReadonlyArray<string>;

@@ -122,7 +122,11 @@ mod tests {
             let is_noted = table.notes.iter().any(|note| note.contains("1 of 2 launches have no device record"));
             ([number("count"), number("total_ns"), number("calls")], is_noted)
         };
-        assert_eq!(counts(false), ([None, None, Some(1)], false), "of a trace without GPU operations nothing is incomplete");
+        assert_eq!(
+            counts(false),
+            ([None, None, Some(1)], false),
+            "of a trace without GPU operations nothing is incomplete"
+        );
         assert_eq!(counts(true), ([None, None, Some(1)], true));
     }
 

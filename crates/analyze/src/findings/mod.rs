@@ -41,11 +41,11 @@ pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use measured::Measured;
 pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
+pub use options::Options;
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
 pub use path::{files_of, files_of_calls, path_of};
 pub use place::{Place, place_of};
 pub(crate) use place::{PlaceKey, Places, launch_of};
-pub use options::Options;
 pub use rank::{Findings, Reason, Unchecked, find, find_kept, find_with};
 pub use ranks::{RankTimes, merge, ranges};
 pub use recording::{Gone, recorded_in};

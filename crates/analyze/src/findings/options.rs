@@ -21,12 +21,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            scope: Scope::default(),
-            settings: Settings::default(),
-            least_percent: 0.5,
-            threads: 0,
-            is_alone: false,
-        }
+        Self { scope: Scope::default(), settings: Settings::default(), least_percent: 0.5, threads: 0, is_alone: false }
     }
 }

@@ -241,6 +241,8 @@ struct LargeGroup {
     path_percent: f64,
     wait_percent: f64,
     meanwhile: Option<Meanwhile>,
+    /// Of time without recorded calls its longest gap, in ns, if that is most of several.
+    longest_gap_ns: Option<i64>,
     advice: String,
     gain: Option<Gain>,
     edits: Vec<String>,
