@@ -2,8 +2,9 @@
 
 use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
+use super::options::Options;
 use super::place::Place;
-use super::rank::{Findings, Options, Reason, Unchecked, order};
+use super::rank::{Findings, Reason, Unchecked, order};
 use super::rank_effects::joined;
 use super::rule::Need;
 use super::rules::{are_alike, find_straggler};
