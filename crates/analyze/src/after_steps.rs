@@ -55,10 +55,10 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     let mut until = from;
     let mut found = Vec::new();
     for &event in &events[events.partition_point(|&event| start(event) < from)..] {
-        let is_call = trace.events.is_timed(event) && !trace.name(event).contains(OF_PROFILER);
-        if is_call && start(event) >= until {
+        if trace.events.is_timed(event) && start(event) >= until {
+            // What a profiler calls is the profiler's, too.
             until = trace.events.end(event);
-            found.push(event);
+            found.extend((!trace.name(event).contains(OF_PROFILER)).then_some(event));
         }
     }
     found

@@ -198,3 +198,29 @@ fn tables_of_gpu_times_say_that_records_are_missing() {
     cut.report.count("truncated", Severity::Lost, "", None, "");
     assert!(noted(&cut)[0].starts_with("GPU times are incomplete: the file breaks off"), "{:?}", noted(&cut));
 }
+
+/// Work that earlier steps launched runs in the window, too: the table says who launched it.
+#[test]
+fn kernels_name_the_operator_that_launched_most_of_their_time() {
+    let trace = read_mini(
+        "1/1 user_annotation ProfilerStep#0 0+100
+         1/1 cpu_op aten::mm 0+10
+         1/1 cuda_runtime cudaLaunchKernel 1+2 correlation=1
+         1/1 cpu_op aten::addmm 20+10
+         1/1 cuda_runtime cudaLaunchKernel 21+2 correlation=2
+         1/1 cpu_op aten::copy_ 40+10
+         1/1 cuda_runtime cudaMemcpyAsync 41+2 correlation=3
+         gpu0/7 kernel gemm 5+10 correlation=1
+         gpu0/7 kernel gemm 25+30 correlation=2
+         gpu0/7 gpu_memcpy \"Memcpy DtoD (Device -> Device)\" 60+5 correlation=3
+         gpu0/7 kernel unknown 70+1",
+    );
+    let tables = run("gpu_time", &trace);
+    let kernels = tables.iter().find(|table| table.name == "gpu_kernels").unwrap();
+    let texts = |column: &str| match &kernels.column(column).unwrap().values {
+        Values::Str(texts) => texts.iter().map(|text| text.as_deref().unwrap_or("-").to_owned()).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(texts("name"), ["gemm", "Memcpy DtoD (Device -> Device)", "unknown"]);
+    assert_eq!(texts("launched_by"), ["aten::addmm", "aten::copy_", "-"]);
+}

@@ -131,6 +131,13 @@ fn what_comes_after_the_last_step_is_told_with_its_place() {
     // No more than a step, a profiler that ends, another thread, and work of the steps are no time after them.
     assert_eq!(told(&["1/1 cpu_op aten::mm 3000+900"]), None);
     assert_eq!(told(&["1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000"]), None);
+    let stops = [
+        "1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000",
+        "1/1  python_function  torch/autograd/profiler.py(300): __exit__  3200+3000",
+        "1/1  cpu_op  aten::empty  7200+1100",
+    ];
+    assert_eq!(told(&stops[..2]), None, "nor what it calls");
+    assert_eq!(told(&stops), tail("5300 µs"), "no line has most of what follows");
     assert_eq!(told(&["1/2 cpu_op aten::mm 3000+9000"]), None);
     assert_eq!(
         told(&["gpu0/7 kernel gemm 2500+9000 correlation=1", "1/1 cuda_runtime cudaLaunchKernel 2400+5 correlation=1"]),

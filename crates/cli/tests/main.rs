@@ -10,6 +10,7 @@
 )]
 
 mod absence;
+mod agent_numbers;
 mod calls;
 mod common;
 mod consumers;

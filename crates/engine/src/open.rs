@@ -295,6 +295,15 @@ impl<'a> Input<'a> {
     }
 }
 
+/// The run directory in a folder that holds nothing else.
+pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
+    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
+    let has_no_files =
+        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
+    let is_alone = runs.len() == 1 && has_no_files();
+    runs.pop().filter(|_| is_alone)
+}
+
 /// Run directories below a directory, by name. Links are not followed, for they may lead in a circle.
 pub(crate) fn runs_below(directory: &Path) -> Vec<PathBuf> {
     let mut runs = Vec::new();

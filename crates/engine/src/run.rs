@@ -111,6 +111,11 @@ impl Run {
         matches!(&self.inputs[..], [input] if is_read_once(input))
     }
 
+    /// Whether one trace was read, and no more.
+    pub fn is_one_trace(&self) -> bool {
+        matches!(&*lock(&self.timeline), Timeline::Traces(set) if set.traces.len() == 1)
+    }
+
     /// Whether it is a single input that is no folder of others.
     fn is_one_input(&self) -> bool {
         let [input] = &self.inputs[..] else { return false };

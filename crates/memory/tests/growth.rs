@@ -48,6 +48,10 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
     let found = leaks(&training(9, after));
     let measure = Measure::Growth { left: 7, rounds: 7, per_round: 1000, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
+    // Where some turns leave nothing, the first one is one of them.
+    let found = leaks(&training(31, |at| if at % 2 == 1 { loss(at) } else { String::new() }));
+    let measure = Measure::Growth { left: 15, rounds: 30, per_round: 500, origin: Origin::Turns };
+    assert_eq!(found[0].measure, Some(measure));
     // Every third turn alone, in a longer trace.
     let some = training(30, |at| if at % 3 == 0 { loss(at) } else { String::new() });
     assert_eq!(leaks(&some).len(), 10);

@@ -111,12 +111,19 @@ const PRODUCTS: &[Product] = &[
     (&["TPU", "v6", "lite"],      &[],               0,     0.0, [0.0,   0.0,   0.0,    0.0,    918.0,  0.0]),
 ];
 
+/// A word in the names of parts of NVIDIA's products.
+const PART: &str = "MIG";
+
 impl DataSheet {
     /// The data sheet of a product by its name. None for a device with another number of multiprocessors than the product: it is a
     /// part of one (MIG, partitions of MI300X).
     pub fn of(name: &str, multiprocessors: Option<i64>) -> Option<Self> {
         let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
         let has = |word: &&str| words.iter().any(|own| own.eq_ignore_ascii_case(word));
+        // Its multiprocessors may be known to nobody.
+        if has(&PART) {
+            return None;
+        }
         let fits = |product: &&Product| product.0.iter().all(has) && !product.1.iter().any(has);
         let &(_, _, whole, bandwidth, rates) = PRODUCTS.iter().find(fits)?;
         let is_part = whole > 0 && multiprocessors.is_some_and(|count| count != whole);
@@ -179,7 +186,9 @@ mod tests {
             assert_eq!(DataSheet::of(name, None), None, "{name}");
         }
         assert!(DataSheet::of("NVIDIA A100-SXM4-40GB", Some(108)).is_some());
-        assert_eq!(DataSheet::of("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Some(14)), None);
+        for multiprocessors in [Some(14), None] {
+            assert_eq!(DataSheet::of("NVIDIA A100-SXM4-40GB MIG 1g.5gb", multiprocessors), None);
+        }
     }
 
     #[test]

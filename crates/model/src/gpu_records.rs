@@ -2,8 +2,13 @@
 
 use crate::Trace;
 
-/// More than one of so many operations without a usable time is too many, as of launches without an operation.
-const MANY: usize = 50;
+/// One of so many records of a kind without a time that can be true is too many to compare the others.
+const MANY: usize = 100;
+
+/// Whether so many of all records of a kind have no time that can be true that the others are not those of the program.
+pub(crate) fn lack_times(untimed: usize, all: usize) -> bool {
+    untimed > 0 && untimed.saturating_mul(MANY) >= all
+}
 
 /// What is known of the GPU work of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +39,7 @@ impl GpuRecords {
     #[must_use]
     pub fn lack_times(&self) -> bool {
         let (all, untimed) = self.operations;
-        untimed * MANY > all
+        lack_times(untimed, all)
     }
 
     /// Whether any GPU work is known.

@@ -43,6 +43,7 @@ pub mod names;
 pub mod native_names;
 mod parents;
 mod pauses;
+mod rank_name;
 mod read_report;
 mod repeats;
 mod samples;
@@ -86,6 +87,7 @@ pub use memory::{
 };
 pub use parents::ParentEvidence;
 pub use pauses::Pause;
+pub use rank_name::RankInName;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use samples::{Sample, SampleLocation, SampleMetric, SampleSeries, SampleTable, SampleWeights};
 pub use step_index::StepIndex;

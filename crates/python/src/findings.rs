@@ -42,8 +42,13 @@ pub(crate) fn findings(
         let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
-    let options =
-        Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads };
+    let options = Options {
+        scope: Scope { steps, whole, ..Scope::default() },
+        settings: chosen,
+        least_percent,
+        threads,
+        is_alone: false,
+    };
     if let (Some(memory), None) = (&run.memory, rank) {
         if steps.is_some() {
             return Err(analysis_error(py, "a memory trace has neither steps nor ranks to choose from"));
@@ -73,6 +78,7 @@ pub(crate) fn findings(
         return table(py, quiet(py, &watch, look)?);
     }
     let at = position(py, run, rank)?;
+    let options = Options { is_alone: true, ..options };
     let look = move || {
         let found = find_with(&set.traces[at], &options, &others, &|_| true)?;
         Ok(with_memory(found, (&opened, rank), &options))

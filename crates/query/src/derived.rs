@@ -7,13 +7,32 @@ use crate::memory::Memory;
 use crate::names::Names;
 use crate::rows::Rows;
 use stackline_analyze::calls::{CallView, Stretch, TraceCalls};
-use stackline_analyze::critical_path::exact::ExactPath;
+use stackline_analyze::critical_path::exact::{Exact, ExactPath};
 use stackline_analyze::findings::Findings;
-use stackline_model::{CallNodeId, CallThreadId, CallTree};
+use stackline_analyze::steps::Looked;
+use stackline_model::{CallNodeId, CallThreadId, CallTree, Trace};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A view that was made, or is being made.
 pub(crate) type BeingMade = Arc<OnceLock<Arc<CallView>>>;
+
+/// A critical path, and what it is of.
+#[derive(Clone, Debug)]
+pub(crate) struct PathOfWindow {
+    pub(crate) path: ExactPath,
+    /// The window in words.
+    pub(crate) window: String,
+    /// What the window leaves out, and how steps are inferred.
+    pub(crate) notes: Vec<String>,
+}
+
+impl PathOfWindow {
+    pub(crate) fn of(trace: &Trace, looked: Looked) -> Result<Self, String> {
+        let Looked { choice, notes, .. } = looked;
+        let path = Exact::new(trace).path(&choice).map_err(|error| error.to_string())?;
+        Ok(Self { path, window: choice.in_words(), notes })
+    }
+}
 
 /// What was worked out of one trace.
 #[derive(Debug, Default)]
@@ -22,7 +41,7 @@ pub(crate) struct Derived {
     pub(crate) findings: OnceLock<Result<Findings, String>>,
     /// With those of its memory.
     pub(crate) with_memory: OnceLock<Result<Findings, String>>,
-    pub(crate) path: OnceLock<Result<ExactPath, String>>,
+    pub(crate) path: OnceLock<Result<PathOfWindow, String>>,
     pub(crate) calls: Mutex<Vec<(Stretch, Arc<TraceCalls>)>>,
     pub(crate) rows: OnceLock<Rows>,
     pub(crate) coarse: OnceLock<Option<Coarse>>,

@@ -2,7 +2,7 @@
 
 use crate::boxes::Coarse;
 use crate::counters::{self, Counters};
-use crate::derived::{BeingMade, Derived, Source};
+use crate::derived::{BeingMade, Derived, PathOfWindow, Source};
 use crate::launched::Launched;
 use crate::memory::Memory;
 use crate::names::Names;
@@ -15,7 +15,6 @@ use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{CallView, Stretch, calls_by_thread, chosen_steps, fold_imports};
-use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_analyze::steps::Looked;
@@ -248,7 +247,8 @@ impl Opened {
     }
 
     fn how(&self) -> findings::Options {
-        findings::Options { threads: self.options.threads, ..findings::Options::default() }
+        let is_alone = self.infos.len() == 1;
+        findings::Options { threads: self.options.threads, is_alone, ..findings::Options::default() }
     }
 
     /// Whether it is several ranks of one job: each trace says which one it is.
@@ -282,21 +282,21 @@ impl Opened {
     }
 
     /// The critical path of a trace, or of steps of it.
-    pub(crate) fn path(&self, rank: Option<i64>, part: Stretch) -> Result<Cow<'_, ExactPath>, QueryError> {
+    pub(crate) fn path(&self, rank: Option<i64>, part: Stretch) -> Result<Cow<'_, PathOfWindow>, QueryError> {
         let (at, trace) = self.trace(rank)?;
-        let walk = |choice: &WindowChoice| Exact::new(trace).path(choice).map_err(|error| error.to_string());
+        let walk = |looked: Looked| PathOfWindow::of(trace, looked);
         match part {
             Stretch::Steps(first, last) => {
                 let scope = Scope::of_steps(Some((first, last)));
                 stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
-                walk(&Looked::at(trace, &scope).choice).map(Cow::Owned).map_err(QueryError::unavailable)
+                walk(Looked::at(trace, &scope)).map(Cow::Owned).map_err(QueryError::unavailable)
             }
             Stretch::Chosen => {
-                let chosen = || walk(&Looked::or_inferred(trace, &Scope::default()).choice);
+                let chosen = || walk(Looked::or_inferred(trace, &Scope::default()));
                 let path = self.derived[at].path.get_or_init(chosen);
                 path.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
             }
-            Stretch::Whole => walk(&WindowChoice::Whole).map(Cow::Owned).map_err(QueryError::unavailable),
+            Stretch::Whole => walk(Looked::at(trace, &WHOLE)).map(Cow::Owned).map_err(QueryError::unavailable),
         }
     }
 

@@ -180,7 +180,7 @@ impl PathOfTrace {
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
         let told = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
-            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
+            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::of(report, &looked, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
         };
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });

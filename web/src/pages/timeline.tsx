@@ -3,8 +3,8 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { cause } from "../colors";
-import { chosenSteps, inWords, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
-import { count, counted, duration, percent } from "../format";
+import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
+import { count, counted, duration, percent, sentence } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
 import { cut } from "../parts/name";
@@ -72,12 +72,6 @@ function stepsOfPath(): string | undefined {
   if (transport.kind !== "report") return asked;
   const chosen = traceOf(run.value)?.chosen;
   return chosen && asked === named(chosen) ? asked : undefined;
-}
-
-/** These steps in words. */
-function wordsOfSteps(): string {
-  const of = parsed(stepsOfPath() ?? "");
-  return of ? inWords(of) : "the whole trace";
 }
 
 /** What of the timeline the filter is about. */
@@ -285,7 +279,8 @@ function PathNote({ asked }: { asked: Asked<AnswerTo<"path">> }) {
     <Shown asked={asked}>
       {({ document }) => (
         <p class="quiet">
-          Critical path of {wordsOfSteps()}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
+          Critical path of {document.window}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
+          {document.notes.map((note) => ` ${sentence(note)}`)}
         </p>
       )}
     </Shown>

@@ -2,11 +2,9 @@
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};
+use crate::gpu_records::lack_times;
 use stackline_model::{EventKind, Trace, flags};
 use std::iter::once;
-
-/// One of so many records without a usable time is too many to compare the others.
-const MANY: usize = 100;
 
 /// Of records of one kind, how many there are, and how many have no time that can be true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +22,7 @@ impl Lost {
     }
 
     fn is_much(self) -> bool {
-        self.lost > 0 && self.lost * MANY >= self.all
+        lack_times(self.lost, self.all)
     }
 }
 

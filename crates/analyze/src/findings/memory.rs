@@ -103,6 +103,7 @@ impl Findings {
     /// Of a memory trace alone: steps have no length, and the rules are those that look at memory.
     pub fn of_memory(memory: MemoryFindings) -> Self {
         let none = Self {
+            window: None,
             step_ns: 0,
             steps: 0,
             are_inferred: false,

@@ -3,18 +3,17 @@
 use super::change_place;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 use super::memory::DevicePeak;
+use super::options::Options;
 use super::others::Others;
 use super::price::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
 use super::recording::{recording_note, taken_out};
 use super::rule::{Need, RuleInfo};
 use super::rules;
-use super::settings::Settings;
 use super::startup;
 use super::subject::{Ground, Subject};
 use super::unchecked::{Reason, Unchecked, incomplete_gpu};
 use super::uncovered::{self, Covered, Uncovered};
-use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
@@ -24,28 +23,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How to look.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Which steps.
-    pub scope: Scope,
-    /// When rules fire.
-    pub settings: Settings,
-    /// Findings that gain less than this much of a step are left out, in percent.
-    pub least_percent: f64,
-    /// Threads for replay; 0 means one per core. Never changes the result.
-    pub threads: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { scope: Scope::default(), settings: Settings::default(), least_percent: 0.5, threads: 0 }
     }
 }
 
 /// All that was found in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
+    /// What they are of, in words, as `what-if` names it: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` of what is no
+    /// trace.
+    pub window: Option<String>,
     /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as that is known.
     pub step_ns: i64,
     /// Steps in the window; 0 if the trace has none and the window is all of it.
@@ -135,7 +121,7 @@ pub fn find_with(
     let exact = Exact::new(trace);
     let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
     looked.notes.extend(spans);
-    let has_other_ranks = trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
+    let has_other_ranks = !options.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
     // Other ranks may have no such steps.
     let whole = match looked.are_inferred() && has_other_ranks {
         true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
@@ -163,10 +149,9 @@ fn find_in(
     let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.draft)).collect();
     let all = gains.of(&choice, &edits, options.threads)?;
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
-    let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
-    let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
+    let step_ns = ground.step_ns();
     let standstill = ground.standstill();
-    let usual_ns = step_ns - standstill.ns / steps.max(1) as i64;
+    let usual_ns = standstill.without(step_ns, steps);
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
     let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
@@ -229,6 +214,7 @@ fn find_in(
     let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {
+        window: Some(choice.in_words()),
         step_ns,
         steps,
         are_inferred,

@@ -2,8 +2,9 @@
 
 use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
+use super::options::Options;
 use super::place::Place;
-use super::rank::{Findings, Options, order};
+use super::rank::{Findings, order};
 use super::rank_effects::joined;
 use super::rule::Need;
 use super::rules::{are_alike, find_straggler};
@@ -126,8 +127,18 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let ranks: Vec<RankTimes> = all.iter().map(times).collect();
     let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
-    let base =
-        Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), whole: None, ..slowest.1.clone() };
+    let window = match all.iter().all(|(_, found)| found.window == slowest.1.window) {
+        true => slowest.1.window.clone(),
+        false => Some("the steps of each rank".to_owned()),
+    };
+    let base = Findings {
+        window,
+        findings: Vec::new(),
+        ignored: Vec::new(),
+        notes: Vec::new(),
+        whole: None,
+        ..slowest.1.clone()
+    };
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
@@ -185,7 +196,7 @@ fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
     let told = || {
         format!(
             "no steps are inferred, and times are of whole traces: a pattern of launches does not repeat equally often on all ranks ({}); \
-             `stackline steps` says how to mark steps",
+             replay their edits with `stackline what-if --whole`; `stackline steps` says how to mark steps",
             inferred.join(", ")
         )
     };

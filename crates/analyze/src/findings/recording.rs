@@ -138,6 +138,12 @@ impl Ground<'_> {
         let most = operators.starts.iter().map(count).max().unwrap_or(0);
         ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
     }
+
+    /// Mean length of a step of the window without what recording cost, in ns.
+    pub(super) fn step_ns(&self) -> i64 {
+        let recording = self.recorded().map_or(0, |recorded| self.recording_of_window(recorded));
+        (self.window.length_ns() - recording) / self.steps.max(1) as i64
+    }
 }
 
 /// Says how much was taken out, if it is much.

@@ -13,6 +13,8 @@ use stackline_model::{EventKind, Step, Trace};
 const STEPS: i64 = 10;
 /// and this part of the window, in percent.
 const SHARE: i64 = 20;
+/// The rule of hops in which a thread works, and nothing of it is recorded.
+const GAP: &str = "gap";
 
 /// The standstills of a window.
 #[derive(Debug, Default)]
@@ -31,6 +33,11 @@ impl Standstill {
         self.starts.binary_search(&hop.start).is_ok() && hop.end > hop.start
     }
 
+    /// Mean length of steps without standstills, from their mean with them, in ns.
+    pub(super) fn without(&self, mean_ns: i64, steps: usize) -> i64 {
+        without(mean_ns, self.ns, steps)
+    }
+
     /// Those of the window; none where it has no steps.
     pub(super) fn of(ground: &Ground<'_>) -> Self {
         let (trace, window) = (ground.exact.trace(), ground.window);
@@ -43,7 +50,7 @@ impl Standstill {
         let is_long = |hop: &Hop| length(hop) > least && is_gap(trace, hop);
         let gaps: Vec<Hop> = ground.path().hops.iter().filter(is_long).collect();
         let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
-        let ns = gaps.iter().map(length).sum();
+        let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
         let what = match gaps.len() {
             1 => format!("one gap of {} {at} is", duration(ns)),
@@ -55,16 +62,24 @@ impl Standstill {
                 )
             }
         };
+        // Elsewhere other threads may run calls meanwhile.
+        let are_empty = gaps.iter().all(|hop| hop.event.is_some() || hop.rule == GAP);
+        let why = if are_empty { "without recorded calls" } else { "which no record explains" };
         let note = format!(
-            "{what} {:.0} % of the window, without recorded calls; a step takes {} without{}",
+            "{what} {:.0} % of the window, {why}; a step takes {} without{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
-            duration((window.length_ns() - ns) / ground.steps as i64),
+            duration(without(ground.step_ns(), ns, ground.steps)),
             others(&of_window, &gaps).unwrap_or_default()
         );
         let mut starts: Vec<i64> = gaps.iter().map(|hop| hop.start).collect();
         starts.sort_unstable();
         Self { ns, note: Some(note), starts }
     }
+}
+
+/// The mean of steps without gaps in them; what recording cost may lie in these, too.
+fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
+    (mean_ns - gaps_ns / steps.max(1) as i64).max(0)
 }
 
 /// Whether nothing but an annotation runs in a hop of the path.
@@ -100,4 +115,14 @@ fn others(steps: &[&Step], gaps: &[Hop]) -> Option<String> {
     let run = runs.iter().rev().max_by_key(|run| run.len())?;
     let (first, last) = (run.first()?.number, run.last()?.number);
     Some(format!("; --steps {first}..{last} selects steps without a gap"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn steps_without_gaps_take_no_less_than_nothing() {
+        assert_eq!([without(1_000, 3_000, 6), without(1_000, 7_000, 6), without(1_000, 0, 0)], [500, 0, 1_000]);
+    }
 }

@@ -4,7 +4,7 @@ use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
-use crate::output::{Answer, say, to_file, to_output};
+use crate::output::{Answer, checks_that_failed, say, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Error, Result, anyhow};
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let gpu_rows = gpu_time.map_or(0, Table::rows);
     let (held, unjudged) = judge(&conditions, gpu_time);
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()).into())];
+    extra.push(("failed_checks", json!(checks_that_failed(&session)).into()));
     if !conditions.is_empty() {
         extra.push(("fail_on_held", json!(held).into()));
     }

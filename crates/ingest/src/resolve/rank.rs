@@ -3,7 +3,7 @@
 use crate::places::Places;
 use crate::problems;
 use serde_json::Value;
-use stackline_model::Trace;
+use stackline_model::{RankInName, Trace};
 
 /// Fills the parsed part of the metadata.
 pub(super) fn find(trace: &mut Trace, places: &Places) {
@@ -38,14 +38,10 @@ fn is_kineto(meta: &stackline_model::TraceMeta) -> bool {
     ["schemaVersion", "deviceProperties", "distributedInfo", "traceName"].iter().any(|k| meta.entry(k).is_some())
 }
 
-/// The number behind "rank" (and an optional `-` or `_`) in the last part of a name.
+/// The rank in the last part of a name.
 fn rank_in_name(name: &str) -> Option<i64> {
-    let file = name.rsplit(['/', '\\', ':']).next()?.to_ascii_lowercase();
-    file.match_indices("rank").find_map(|(at, word)| {
-        let rest = file[at + word.len()..].trim_start_matches(['-', '_', '.']);
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        rest[..digits].parse().ok()
-    })
+    let file = name.rsplit(['/', '\\', ':']).next()?;
+    RankInName::of_rank(file).map(|rank| rank.number)
 }
 
 /// The worker in the name of a file that `torch.profiler.tensorboard_trace_handler` wrote: `host_7` of `host_7.1700000000.pt.trace.json`.
@@ -74,6 +70,7 @@ mod tests {
         assert_eq!(rank_in_name("trace_rank_0.json"), Some(0));
         assert_eq!(rank_in_name("rank7.json"), Some(7));
         assert_eq!(rank_in_name("rank1/host.json"), None);
-        assert_eq!(rank_in_name("frank.json"), None);
+        assert_eq!(rank_in_name("frank2.json"), None, "another word");
+        assert_eq!(rank_in_name("rank=5.json"), Some(5));
     }
 }

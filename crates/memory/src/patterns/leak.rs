@@ -157,8 +157,13 @@ fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
 
 fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) -> Vec<PatternMatch> {
     let all = left.objects.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
-    // Rounds that begin after backward or an optimizer have what follows it: the first one has none of it, and does not count.
-    let rounds = rounds - u32::from(!left.rounds.contains(&0));
+    // Rounds that begin after backward or an optimizer have what follows it: the first one has none of it, and does not count where all
+    // others left something. Where others left nothing either, it is one of them.
+    let others = rounds.saturating_sub(1);
+    let rounds = match left.rounds.contains(&0) || left.rounds.len() != others as usize {
+        true => rounds,
+        false => others,
+    };
     let measure = Measure::Growth {
         left: u32::try_from(left.rounds.len()).unwrap_or(u32::MAX),
         rounds,

@@ -64,7 +64,7 @@ impl CallTree {
 pub struct CallStepEnds {
     /// Steps that ended.
     pub count: u64,
-    /// ns from the begin of the recording to the end of the first one,
+    /// ns from the start of the process to the end of the first one,
     pub first_ns: u64,
     /// and of the last one.
     pub last_ns: u64,

@@ -14,6 +14,10 @@ const MOST: usize = 100_000;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct PathDocument {
+    /// What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
+    window: String,
+    /// What the window leaves out, and how steps are inferred.
+    notes: Vec<String>,
     /// Start and end of the window in ns since the start of the trace.
     start: f64,
     end: f64,
@@ -37,7 +41,8 @@ pub(super) const COLUMNS: &[&str] = &["start", "end", "category", "track", "even
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
-    let path = opened.path(rank, arguments.part()?)?;
+    let of_window = opened.path(rank, arguments.part()?)?;
+    let path = &of_window.path;
     let origin = opened.origin(rank)?;
     let since = |ns: i64| ns.saturating_sub(origin) as f64;
     let mut hops: Vec<_> = path.hops.iter().collect();
@@ -50,6 +55,8 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let mut texts = Texts::default();
     let names = hops.iter().map(|hop| texts.index(hop.event.some().map_or("", |event| trace.name(event)))).collect();
     let document = PathDocument {
+        window: of_window.window.clone(),
+        notes: of_window.notes.clone(),
         start: since(path.window.start),
         end: since(path.window.end),
         inferred: path.inferred_ns(),

@@ -112,7 +112,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
         }
     }
     let scope = common.scope();
-    let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads };
+    let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads, is_alone: false };
     Ok((conditions, options))
 }
 

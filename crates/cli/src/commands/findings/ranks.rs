@@ -33,6 +33,7 @@ pub(super) fn of_one<'a>(
 ) -> Result<(Session<'a>, Findings)> {
     let session = Session::of(&mut run, common)?;
     let trace = one_trace(&session)?;
+    let options = &Options { is_alone: true, ..options.clone() };
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
     see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
     let memory = run.find_memory(common.rank)?;
@@ -76,6 +77,7 @@ pub(super) fn of_all<'a>(
 ) -> Result<(Session<'a>, Findings)> {
     let progress = Progress::start(&run.options().watch);
     let mut looked = Looked::default();
+    let options = &Options { is_alone: run.is_one_trace(), ..options.clone() };
     let (has_own, mut known) = (own.is_some(), None);
     let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
         if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
@@ -115,9 +117,10 @@ pub(super) fn of_all<'a>(
 /// # Errors
 /// If nothing can be looked for in any trace, or memory cannot be read.
 pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Result<Findings> {
-    let options = Options { scope: session.scope, threads: session.common.threads, ..Options::default() };
     let is_job = session.infos.iter().all(|info| info.rank_from_file);
     let looked_at = if is_job { session.infos.len() } else { 1 };
+    let (scope, threads) = (session.scope, session.common.threads);
+    let options = Options { scope, threads, is_alone: looked_at == 1, ..Options::default() };
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for (trace, info) in session.set.traces.iter().zip(&session.infos).take(looked_at) {
         match findings::find(trace, &options) {
