@@ -330,7 +330,7 @@ impl Session {
         let is_taken = stream.update(&self.process, &self.window, &sources, last);
         stream.usage(load, dlmonitor::cost());
         stream.overhead(self.window.overhead());
-        stream.step_ends(self.window.step_ends());
+        stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
             self.complain(&error.to_string(), "the program goes on, and the recorder tries again");
         }
@@ -431,7 +431,31 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::begin_of;
+    use super::{Session, begin_of};
+    use crate::options::Options;
+    use crate::tree::NodeId;
+    use stackline_recording::{Reader, Record, Role};
+    use std::time::Duration;
+
+    /// A forked child has its session long before its stream, whose head all times count from.
+    #[test]
+    fn ends_of_steps_count_from_where_the_end_of_the_process_does() {
+        const LATER: Duration = Duration::from_millis(200);
+        let run = tempfile::tempdir().unwrap();
+        let path = run.path().display().to_string();
+        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();
+        let session = Session::new(options, Role::Fork, Vec::new());
+        std::thread::sleep(LATER);
+        session.started.call_once(|| session.make_stream().unwrap());
+        session.step_ended(NodeId(1));
+        session.write_last(None);
+        let file = run.path().join(format!("streams/{}-0.slr", std::process::id()));
+        let records: Vec<Record> = Reader::new(&std::fs::read(file).unwrap()).unwrap().collect();
+        let found = |of: fn(&Record) -> Option<u64>| records.iter().find_map(of).unwrap();
+        let step_ns = found(|record| if let Record::StepEnds(ends) = record { Some(ends.last_ns) } else { None });
+        let end_ns = found(|record| if let Record::End { at_ns } = record { Some(*at_ns) } else { None });
+        assert!(step_ns <= end_ns, "a step ended {step_ns} ns after the begin, the process {end_ns} ns after it");
+    }
 
     #[test]
     fn a_begin_that_is_not_past_is_not_believed() {
