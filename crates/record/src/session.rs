@@ -170,7 +170,7 @@ impl Session {
     pub(crate) fn step_ended(&self, node: NodeId) {
         // The writer ends what the program leaves unfinished.
         let looks = self.has_writer.load(Ordering::Acquire);
-        self.window.step_ended(self.elapsed(), node, looks, |change| self.report_operators(change));
+        self.window.step_ended(self.elapsed(), node, looks, |change| _ = self.report_operators(change));
     }
 
     fn elapsed(&self) -> Duration {
@@ -246,7 +246,7 @@ impl Session {
             dlmonitor::start_kernels();
         }
         // The writer looked before, and found nothing to stop.
-        self.window.operators_started(|change| self.report_operators(change));
+        self.window.operators_started(|change| _ = self.report_operators(change));
     }
 
     /// Whether its stream was made, or could not be.
@@ -359,8 +359,8 @@ impl Session {
     }
 
     /// Has operators reported from now on, or no longer, unless another recording of this process began meanwhile: its window is another
-    /// one, and who changes this one may be late. It takes no lock that is held where a window changes.
-    fn report_operators(&self, change: Change) {
+    /// one, and who changes this one may be late: `false` then. It takes no lock that is held where a window changes.
+    fn report_operators(&self, change: Change) -> bool {
         let is_wanted = || self.is_current();
         match change {
             Change::Pause => dlmonitor::pause_operators(is_wanted),
@@ -393,7 +393,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    self.window.look(self.elapsed(), |change| self.report_operators(change));
+                    self.window.look(self.elapsed(), |change| _ = self.report_operators(change));
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
