@@ -179,6 +179,39 @@ def test_a_missing_recorder_is_named(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused_at_once() -> None:
     wrong: list[dict[str, Any]] = [
         {"mode": "all"}, {"steps": "5"}, {"steps": "7..3"}, {"steps": (4, 2)}, {"steps": -1}, {"every": 0},
+def test_a_recording_that_cannot_begin_is_refused_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    program = (
+        BUSY
+        + """
+import os
+from stackline import _record
+before, make, threads = dict(os.environ), _record._make_run, os.listdir("/proc/self/task")
+
+def make_without_streams(run, given):
+    # Gone again before the recorder comes.
+    make(run, given)
+    os.rmdir(os.path.join(run, "streams"))
+    open(os.path.join(run, "streams"), "w").close()
+
+_record._make_run = make_without_streams
+try:
+    with sl.record("never.stackline") as recording:
+        print("not refused")
+except sl.RecordError as error:
+    print(error)
+assert dict(os.environ) == before and os.listdir("/proc/self/task") == threads
+_record._make_run = make
+with sl.record("run.stackline") as recording:
+    busy()
+assert recording.has_ended
+"""
+    )
+    [said] = succeeds(tmp_path, program).splitlines()
+    assert said.startswith("nothing is recorded: cannot make ") and "never.stackline/streams" in said, said
+    [stream] = streams(tmp_path / "run.stackline")
+    assert b"busy" in stream
+
+
         {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0}, {"overhead_steps": -1},
         {"overhead_steps": 3}, {"duration": "0s"},
         {"real_hz": -5}, {"wait_hz": -1}, {"counters": ["page-fault"]}, {"counters": "cycles"},
