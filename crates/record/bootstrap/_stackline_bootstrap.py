@@ -16,7 +16,7 @@ import sys
 
 _recorder, _recording, _registered, _workers_stop = None, False, False, False
 # What is used of the recorder: a recorder of another version may lack some of it.
-_FUNCTIONS = ("_exit", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module",
+_FUNCTIONS = ("_exit", "begin_text", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module",
               "resume_in_child", "start", "start_in_child", "start_without_python", "stop", "torch_imported", "watch_calls", "watch_exec")  # fmt: skip
 _OTHER_VERSION = "the recorder is of another version than the command that uses it: build or install both anew"
 # What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
@@ -426,6 +426,7 @@ def begin():
     if not _registered:
         atexit.register(end)
         os.register_at_fork(after_in_child=_recorder.resume_in_child)  # For good, and no Python code, as in `_know_module`.
+    os.environ["STACKLINE_BEGIN"] = _recorder.begin_text()  # Processes that start later count their times from it, too.
     _recording, _registered, _collecting = True, True, _recorder.collecting
     reason = record()
     if reason is not None:

@@ -417,7 +417,7 @@ fn since(begin_ns: i64) -> Duration {
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let (pid, boot) = (head.pid, crate::description::boot());
+    let (pid, boot) = (head.pid, stackline_recording::boot());
     let mut attempt = 0;
     loop {
         // Process ids come round again.
