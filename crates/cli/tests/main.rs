@@ -40,6 +40,7 @@ mod memory_several;
 mod messages;
 mod own_rules;
 mod record;
+mod record_processes;
 mod report_cache;
 mod report_for_agent;
 mod same_bytes;
