@@ -42,6 +42,7 @@ mod messages;
 mod own_rules;
 mod profiler_cycles;
 mod record;
+mod record_processes;
 mod report_cache;
 mod report_for_agent;
 mod same_bytes;

@@ -14,7 +14,7 @@ use crate::{Error, problems};
 use ends::Ends;
 pub use ends::Signaled;
 use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
-pub use stackline_recording::{COUNTERS, LEAST_UNRECORDED_STEPS, MAX_COUNTERS};
+pub use stackline_recording::{BEGIN, Begin, COUNTERS, LEAST_UNRECORDED_STEPS, MAX_COUNTERS, boot};
 use stackline_recording::{HEADER, Reader, Record};
 use std::fs::File;
 use std::io::{self, BufReader, Read};

@@ -2,10 +2,23 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// Says how many processes of a run directory still run; nothing if none does.
+/// How long processes may take to end after the command. The resource tracker of `multiprocessing` learns from its end that it shall
+/// end, too, and is no daemon: it takes some 20 ms, on a busy machine much longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Says how many processes of a run directory still run; nothing if none does. Waits for those that are about to end, whose streams are
+/// whole then.
 pub(super) fn sentence(run: &Path) -> String {
-    match count(&run.join("streams")) {
+    let (streams, since) = (run.join("streams"), Instant::now());
+    let mut running = count(&streams);
+    while running > 0 && since.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+        running = count(&streams);
+    }
+    match running {
         0 => String::new(),
         1 => "; 1 process was still running: its recording goes on".to_owned(),
         count => format!("; {count} processes were still running: their recordings go on"),
@@ -28,8 +41,9 @@ fn is_written(stream: &Path) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::sentence;
+    use super::{PATIENCE, sentence};
     use std::fs::File;
+    use std::time::Instant;
 
     #[test]
     fn processes_that_have_their_streams_open_still_run() {
@@ -42,7 +56,17 @@ mod tests {
         drop(stream(format!("{}-1.slr", std::process::id())));
         drop(stream("ended_by_parent".to_owned()));
         assert_eq!(sentence(&run), "; 1 process was still running: its recording goes on");
-        drop(open);
+        let since = Instant::now();
+        // As the resource tracker does.
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE / 10);
+            drop(open);
+        });
         assert_eq!(sentence(&run), "");
+        assert!(since.elapsed() < PATIENCE, "it ended long before");
+        ends.join().unwrap();
+        let since = Instant::now();
+        assert_eq!(sentence(&run), "");
+        assert!(since.elapsed() < PATIENCE, "nothing is waited for");
     }
 }
