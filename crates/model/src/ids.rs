@@ -90,8 +90,8 @@ handle!(
     StackId
 );
 handle!(
-    /// A row of [`crate::CallTree::frames`].
-    CallFrameId
+    /// A row of a [`crate::FrameTable`].
+    FrameId
 );
 handle!(
     /// A node of a [`crate::CallTree`].

@@ -27,6 +27,7 @@ mod counters;
 mod device_peaks;
 mod devices;
 mod events;
+mod frames;
 mod fusions;
 mod gpu;
 pub mod gpu_calls;
@@ -55,19 +56,19 @@ pub mod words;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
 pub use call_tree::{
-    CONTENT, CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess,
-    CallRole, CallSource, CallStats, CallStepEnds, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
-    OverheadFraction,
+    CallChildren, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess, CallRole, CallSource, CallStats,
+    CallStepEnds, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};
 pub use device_peaks::{DataSheet, PeakFlops};
 pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_FLOPS, VENDOR, Vendor};
 pub use events::{EventTable, NewEvent};
+pub use frames::{CONTENT, Frame, FrameKind, FrameTable};
 pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
 pub use ids::{
-    CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
+    CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
 pub use kernel_launches::KernelLaunches;
