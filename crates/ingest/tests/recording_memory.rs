@@ -349,7 +349,7 @@ fn files_are_named_from_where_the_program_ran() {
     }
     let trace = stream.touch(10, text + 3, Allocated, 0x1000, 64).read();
     let files: Vec<_> =
-        trace.stacks.frames_of(trace.calls.stack[0]).map(|frame| trace.strings.get(frame.file)).collect();
+        trace.stacks.frames_of(trace.calls.stack[0]).map(|frame| frame.file_text(&trace.strings)).collect();
     assert_eq!(files, ["site-packages/torch/nn/linear.py", "net.py", "run/train.py"]);
 }
 

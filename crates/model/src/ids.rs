@@ -122,10 +122,6 @@ handle!(
     MemoryDeviceId
 );
 handle!(
-    /// A frame of [`crate::MemoryStacks`].
-    MemoryFrameId
-);
-handle!(
     /// A node of [`crate::MemoryStacks`]: a whole call path.
     MemoryStackId
 );

@@ -68,8 +68,8 @@ pub use frames::{CONTENT, Frame, FrameKind, FrameTable};
 pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
 pub use ids::{
-    CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
-    MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
+    CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId, MemoryObjectId,
+    MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
 pub use kernel_launches::KernelLaunches;
 pub use kind::{
@@ -78,7 +78,7 @@ pub use kind::{
 pub use links::{CONTEXT_FLOW, LinkKind, LinkTable, StackTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
-    MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,
+    MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice,
     MemoryKindChange, MemoryLookup, MemoryObjectKind, MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent,
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
     call_flags,

@@ -417,7 +417,7 @@ impl Opened {
                 files.extend(python.filter_map(|frame| Some(tree.strings.get(frame.file()?).to_owned())));
             }
             if let (true, Some(Ok(memory))) = (self.is_memory_alone(), self.memory.get()) {
-                let names = memory.trace.stacks.frames.iter().map(|frame| memory.trace.strings.get(frame.file));
+                let names = memory.trace.stacks.frames.iter().map(|frame| frame.file_text(&memory.trace.strings));
                 files.extend(names.filter(|name| source::is_source(name)).map(str::to_owned));
             }
             for text in self.set.traces.iter().flat_map(|trace| trace.strings.iter()) {

@@ -6,9 +6,10 @@
 
 use crate::problems;
 use rustc_hash::FxHashMap;
+use stackline_model::names::python_frame;
 use stackline_model::{
-    AddressMap, EventId, EventKind, Key, MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryObjectId, MemoryPhase,
-    MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
+    AddressMap, EventId, EventKind, Frame, FrameId, FrameKind, Key, MemoryCallId, MemoryDeviceId, MemoryObjectId,
+    MemoryPhase, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
 };
 
 /// The memory trace in a trace of `torch.profiler`; `None` if it has no memory events.
@@ -49,11 +50,21 @@ struct Device {
     disagreements: u64,
 }
 
+/// The kind of the frames that events of a kind are in call paths.
+fn frame_kind(kind: EventKind) -> FrameKind {
+    match kind {
+        EventKind::Operator => FrameKind::Operator,
+        EventKind::PythonFunction => FrameKind::Python,
+        kind if kind.is_api_call() => FrameKind::Runtime,
+        _ => FrameKind::Span,
+    }
+}
+
 struct Reader<'a> {
     source: &'a Trace,
     trace: MemoryTrace,
     devices: Vec<Device>,
-    frames: FxHashMap<StrId, MemoryFrame>,
+    frames: FxHashMap<StrId, FrameId>,
     paths: FxHashMap<EventId, MemoryStackId>,
     /// By track: see [`Self::twin`].
     twins: FxHashMap<TrackId, Option<TrackId>>,
@@ -234,32 +245,27 @@ impl<'a> Reader<'a> {
             at = self.source.events.parent[at.index()];
         }
         for event in open.into_iter().rev() {
-            let frame = self.frame(self.source.events.name[event.index()]);
-            let frame = self.trace.stacks.intern_frame(frame);
-            stack = self.trace.stacks.intern(stack, frame);
+            let frame = self.frame(event);
+            stack = self.trace.stacks.node(stack, frame);
             self.paths.insert(event, stack);
         }
         stack
     }
 
-    /// `train.py(88): step` is a Python frame; anything else is a name.
-    fn frame(&mut self, name: StrId) -> MemoryFrame {
+    /// `train.py(88): step` is a Python frame; anything else is a name. Events of one name have one frame.
+    fn frame(&mut self, event: EventId) -> FrameId {
+        let name = self.source.events.name[event.index()];
         if let Some(frame) = self.frames.get(&name) {
             return *frame;
         }
-        let text = self.trace.strings.get(name);
-        let parts = text.split_once("): ").and_then(|(place, function)| {
-            let (file, line) = place.rsplit_once('(')?;
-            Some((file.to_owned(), line.parse::<u32>().ok()?, function.to_owned()))
-        });
-        let frame = match parts {
-            Some((file, line, function)) => MemoryFrame {
-                function: self.trace.strings.intern(&function),
-                file: self.trace.strings.intern(&file),
-                line,
-            },
-            None => MemoryFrame { function: name, file: StrId::NONE, line: 0 },
+        let frame = match python_frame(self.source.strings.get(name)) {
+            Some((file, line, function)) => {
+                let [function, file] = [function, file].map(|text| self.trace.strings.intern(text));
+                Frame::Python { function, file, line, first_line: 0 }
+            }
+            None => Frame::with_line(frame_kind(self.source.kind(event)), name, StrId::NONE, 0),
         };
+        let frame = self.trace.stacks.frames.intern(frame);
         self.frames.insert(name, frame);
         frame
     }

@@ -4,13 +4,13 @@
 use super::{Evidence, Lookups, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
-use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId};
+use stackline_model::{Frame, MemoryCallId, MemoryObjectId};
 
 /// What tells weights among the objects that are in no set.
 pub(super) struct Weights<'a> {
     lookups: &'a Lookups<'a>,
     /// Lines of the program that made parameters which sets of sizes tell.
-    lines: FxHashSet<MemoryFrame>,
+    lines: FxHashSet<Frame>,
     /// Whether it is known which parameters have gradients or state of an optimizer.
     pub(super) knows_trained: bool,
 }
@@ -21,7 +21,7 @@ impl<'a> Weights<'a> {
         let parameters = recognized.iter().filter(|(_, of, _)| *of == Use::Parameters);
         let line = |&(object, ..): &ObjectUse| {
             let frame = frame_of(lookups.trace, lookups.trace.objects.stack[object.index()]);
-            frame.filter(|frame| frame.line > 0)
+            frame.filter(|frame| frame.line().is_some())
         };
         let knows_trained = knows_trained(lookups, position, recognized);
         Self { lookups, lines: parameters.filter_map(line).collect(), knows_trained }

@@ -5,6 +5,7 @@
 
 mod frame;
 mod kind;
+mod source_line;
 mod table;
 
 pub use frame::{CONTENT, Frame};
