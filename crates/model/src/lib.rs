@@ -46,6 +46,7 @@ mod pauses;
 mod read_report;
 mod repeats;
 mod samples;
+mod stacks;
 mod step_index;
 mod strings;
 mod table;
@@ -75,7 +76,7 @@ pub use kernel_launches::KernelLaunches;
 pub use kind::{
     EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
 };
-pub use links::{CONTEXT_FLOW, LinkKind, LinkTable, StackTable};
+pub use links::{CONTEXT_FLOW, LinkKind, LinkTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
     MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice,
@@ -87,6 +88,7 @@ pub use parents::ParentEvidence;
 pub use pauses::Pause;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use samples::{Sample, SampleLocation, SampleMetric, SampleSeries, SampleTable, SampleWeights};
+pub use stacks::StackTable;
 pub use step_index::StepIndex;
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};

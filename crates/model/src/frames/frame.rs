@@ -5,6 +5,9 @@ use crate::{CallProcessId, StrId, StringTable};
 /// Before the hash that a library without build id is known by.
 pub const CONTENT: &str = "content:";
 
+/// Name of [`Frame::Overflow`].
+pub(super) const OVERFLOW: &str = "(no place left in the tree)";
+
 /// A frame; equal ones are the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {
@@ -151,7 +154,7 @@ impl Frame {
                 format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
             }
             Self::Unmapped { address, .. } => format!("{address:#x}"),
-            Self::Overflow => "(no place left in the tree)".to_owned(),
+            Self::Overflow => OVERFLOW.to_owned(),
         }
     }
 

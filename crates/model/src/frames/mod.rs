@@ -5,6 +5,7 @@
 
 mod frame;
 mod kind;
+mod named;
 mod source_line;
 mod table;
 
