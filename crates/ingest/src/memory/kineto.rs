@@ -294,3 +294,32 @@ impl<'a> Reader<'a> {
         self.trace
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn frames_of_call_paths_have_kinds() {
+        let json = br#"{"traceEvents": [
+            {"ph": "X", "cat": "python_function", "name": "train.py(3): step", "pid": 1, "tid": 1, "ts": 1, "dur": 90},
+            {"ph": "X", "cat": "user_annotation", "name": "load", "pid": 1, "tid": 1, "ts": 2, "dur": 80},
+            {"ph": "X", "cat": "python_function", "name": "<built-in empty>", "pid": 1, "tid": 1, "ts": 3, "dur": 70},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 1, "tid": 1, "ts": 4, "dur": 60},
+            {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args":
+                {"Total Allocated": 64, "Bytes": 64, "Addr": 4096, "Device Id": -1, "Device Type": 0}}]}"#;
+        let trace = from_trace(&crate::read_bytes("t", json, &Default::default()).unwrap()).unwrap();
+        let frames = trace.stacks.frames_of(trace.objects.stack[0]);
+        let path: Vec<_> = frames.map(|f| (f.kind(), f.function_text(&trace.strings).to_owned(), f.line())).collect();
+        let frame = |kind, name: &str, line| (kind, name.to_owned(), line);
+        let expected = [
+            frame(FrameKind::Operator, "aten::empty", None),
+            frame(FrameKind::Python, "<built-in empty>", None),
+            frame(FrameKind::Span, "load", None),
+            frame(FrameKind::Python, "step", Some(3)),
+        ];
+        assert_eq!(path, expected);
+    }
+}
