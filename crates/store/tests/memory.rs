@@ -252,8 +252,8 @@ fn traces() -> impl Strategy<Value = MemoryTrace> {
             let device = trace.device(if small & 1 == 0 { "cpu" } else { "cuda:0" });
             let stream = trace.stream(device, u64::from(small >> 6));
             let name = trace.strings.intern(&name);
-            let kind = FrameKind::ALL[usize::from(small) % FrameKind::ALL.len()];
-            let frame = Frame::with_line(kind, name, StrId::NONE, u32::from(small));
+            let frame_kind = FrameKind::ALL[usize::from(small) % FrameKind::ALL.len()];
+            let frame = Frame::with_line(frame_kind, name, StrId::NONE, u32::from(small));
             let stack = trace.stacks.intern_path([frame].into_iter().take(usize::from(small & 2)));
             let call = NewCall {
                 start_ns: time,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, MemoryCallKind, MemoryObjectId, MemoryObjectKind,
-    MemoryStackId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    MemoryStackId, MemoryTrace, NewCall, NewObject, call_flags,
 };
 
 /// How much an access touches.

@@ -6,7 +6,7 @@ use stackline_memory::suggest::{Action, Suggestion, suggestions};
 use stackline_memory::{Facts, Rules, patterns};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, Frame, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
-    MemoryStackId, MemoryTrace, NewCall, NewObject, StrId,
+    MemoryStackId, MemoryTrace, NewCall, NewObject,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

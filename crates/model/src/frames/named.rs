@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     /// Kind, name, file and line of the frame that a name and a category make.
-    fn told(name: &str, category: &str) -> (FrameKind, String, String, u32) {
+    fn described(name: &str, category: &str) -> (FrameKind, String, String, u32) {
         let mut strings = StringTable::new();
         let frame = Frame::named(name, category, &mut strings);
         let file = frame.file_text(&strings).to_owned();
@@ -82,7 +82,7 @@ mod tests {
             ("(no place left in the tree)", "other", Overflow, "(no place left in the tree)", "", 0),
         ] {
             let expected = (kind, called.to_owned(), file.to_owned(), line);
-            assert_eq!(told(name, category), expected, "{name} {category}");
+            assert_eq!(described(name, category), expected, "{name} {category}");
         }
     }
 }
