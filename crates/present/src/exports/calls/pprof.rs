@@ -148,7 +148,7 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
                 profile.mapping[mapping].has(frame);
                 (mapping as u64 + 1, offset)
             }
-            Frame::Unmapped { address, .. } => (0, address),
+            Frame::Unmapped { address, .. } | Frame::Instruction { pc: address, .. } => (0, address),
             _ => (0, 0),
         };
         profile.location.push(Location { id, mapping_id, address, line });
