@@ -2,9 +2,7 @@
 
 use proptest::prelude::*;
 use stackline_analyze::calls::{Grouping, Shape, ViewOptions, view};
-use stackline_model::{
-    CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
-};
+use stackline_model::{CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, Frame};
 
 /// A call: its caller (a row before it), its kind, its name, and its time without other calls.
 type Row = (usize, u8, u8, u16);
@@ -24,11 +22,11 @@ fn tree(rows: &[Row]) -> CallTree {
             _ => builder.text(&format!("n{name}")),
         };
         let frame = match kind {
-            0 => CallFrame::operator(text),
-            1 => CallFrame::operator(text),
-            2 => CallFrame::backward(text),
-            3 => CallFrame::Module { path: text, class: text },
-            _ => CallFrame::Python { function: text, file: text, line: u32::from(own % 3), first_line: 1 },
+            0 => Frame::operator(text),
+            1 => Frame::operator(text),
+            2 => Frame::backward(text),
+            3 => Frame::Module { path: text, class: text },
+            _ => Frame::Python { function: text, file: text, line: u32::from(own % 3), first_line: 1 },
         };
         let frame = builder.frame(frame);
         let node = builder.child(made[caller].0, frame);

@@ -7,9 +7,7 @@ use stackline_analyze::calls::{
     CallIndex, CallView, Measure, Part, Shape, Stretch, TraceCalls, ViewOptions, calls_by_thread, source_lines,
     trace_calls, view_pruned,
 };
-use stackline_model::{
-    CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
-};
+use stackline_model::{CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, Frame};
 use stackline_testkit::demo;
 
 /// A tree of spans: of each node its caller (a row before it), its name and its GPU time, if it is a kernel.
@@ -22,9 +20,9 @@ fn index(nodes: &[(usize, u8, Option<u16>)]) -> CallIndex {
     for &(caller, name, gpu) in nodes {
         let name = builder.text(&format!("n{}", name % 4));
         let frame = match gpu {
-            Some(_) => CallFrame::Kernel { name },
-            None if caller % 3 == 2 => CallFrame::backward(name),
-            None => CallFrame::operator(name),
+            Some(_) => Frame::Kernel { name },
+            None if caller % 3 == 2 => Frame::backward(name),
+            None => Frame::operator(name),
         };
         let frame = builder.frame(frame);
         let node = builder.child(made[caller % made.len()], frame);
@@ -113,7 +111,7 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
     let one = trace_calls(&trace, &Scope::of_steps(Some((trace.steps[1].number, trace.steps[1].number))));
     assert_eq!(one.steps, 1);
     // What ran backward stands below what it differentiates, which has a file.
-    let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(CallFrame::Backward { .. })));
+    let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(Frame::Backward { .. })));
     let backward: Vec<CallNodeId> = backward.collect();
     assert!(backward.len() > 5);
     for node in backward {

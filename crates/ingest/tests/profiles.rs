@@ -1,7 +1,7 @@
 //! Profiles: made ones of each form, and what our own exports and other programs write.
 
 use stackline_ingest::{ReadOptions, is_profile, read_paths, read_profile};
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallTree, Frame};
 use std::path::{Path, PathBuf};
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -26,8 +26,8 @@ fn text(tree: &CallTree) -> String {
         let frame = &tree.frames[id.index()];
         let name = frame.name(&tree.strings);
         Some(match *frame {
-            CallFrame::Python { file, line, .. } => format!("{name} ({}:{line})", tree.strings.get(file)),
-            CallFrame::Native { file, line, library, .. } => {
+            Frame::Python { file, line, .. } => format!("{name} ({}:{line})", tree.strings.get(file)),
+            Frame::Native { file, line, library, .. } => {
                 let some = |id: stackline_model::StrId| id.some().map_or("-", |id| tree.strings.get(id));
                 format!("{name} [{} {}:{line}]", some(library), some(file))
             }

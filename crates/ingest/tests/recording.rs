@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};
-use stackline_model::{CallFrameKind, CallMetric, CallStats, CallStepEnds, CallTree};
+use stackline_model::{CallMetric, CallStats, CallStepEnds, CallTree, FrameKind};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, StepEnds, Thread};
 use stackline_testkit::recording::{Config, streams};
 
@@ -25,8 +25,8 @@ fn processes_are_merged_into_one_tree() {
     assert_eq!(two.processes.len(), 2 * one.processes.len());
     assert_eq!(total(&two, CallMetric::OperatorTime).count, 2 * total(&one, CallMetric::OperatorTime).count);
     assert!(two.report.is_clean(), "{:?}", two.report.problems);
-    let kinds: Vec<CallFrameKind> = two.frames.iter().map(|frame| frame.kind()).collect();
-    for kind in [CallFrameKind::Python, CallFrameKind::Operator, CallFrameKind::Backward, CallFrameKind::Native] {
+    let kinds: Vec<FrameKind> = two.frames.iter().map(|frame| frame.kind()).collect();
+    for kind in [FrameKind::Python, FrameKind::Operator, FrameKind::Backward, FrameKind::Native] {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
 }

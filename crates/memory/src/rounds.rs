@@ -4,7 +4,7 @@
 
 use crate::suggest::callers::Callers;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{Frame, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeSet;
 
 /// What rounds are.
@@ -198,8 +198,8 @@ pub(crate) fn last_allocation(trace: &MemoryTrace) -> u32 {
 /// Whether a call path lies in what is called a cache: it is there to keep what passes make.
 pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     let has = |name: &str| name.to_ascii_lowercase().contains("cache");
-    let file = |file: StrId| trace.strings.get(file).rsplit('/').next().unwrap_or_default();
-    trace.stacks.frames_of(stack).any(|frame| has(trace.strings.get(frame.function)) || has(file(frame.file)))
+    let file = |frame: &Frame| frame.file_text(&trace.strings).rsplit('/').next().unwrap_or_default();
+    trace.stacks.frames_of(stack).any(|frame| has(frame.function_text(&trace.strings)) || has(file(&frame)))
 }
 
 /// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
@@ -216,6 +216,6 @@ pub(crate) fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
 pub(crate) fn is_of_program(trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId) -> bool {
     let row = object.index();
     let stack = trace.objects.stack[row];
-    let has_line = crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0);
+    let has_line = crate::frame_of(trace, stack).is_some_and(|frame| frame.line().is_some());
     has_line && callers.phase_of(object) == "other"
 }

@@ -90,8 +90,8 @@ handle!(
     StackId
 );
 handle!(
-    /// A row of [`crate::CallTree::frames`].
-    CallFrameId
+    /// A row of a [`crate::FrameTable`].
+    FrameId
 );
 handle!(
     /// A node of a [`crate::CallTree`].
@@ -120,10 +120,6 @@ handle!(
 handle!(
     /// A row of [`crate::MemoryTrace::devices`].
     MemoryDeviceId
-);
-handle!(
-    /// A frame of [`crate::MemoryStacks`].
-    MemoryFrameId
 );
 handle!(
     /// A node of [`crate::MemoryStacks`]: a whole call path.

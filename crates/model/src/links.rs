@@ -84,21 +84,6 @@ impl LinkTable {
     }
 }
 
-/// Frames as a prefix tree, parents before children: a stack is one number.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StackTable {
-    /// The calling frame's node.
-    pub parent: Vec<crate::StackId>,
-    /// Name of the frame.
-    pub frame: Vec<StrId>,
-    /// Category (module, library) of the frame.
-    pub category: Vec<StrId>,
-    /// Events that carry a stack, ascending.
-    pub event: Vec<EventId>,
-    /// The stack of the event at the same position.
-    pub stack: Vec<crate::StackId>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -236,18 +236,15 @@ impl Trace {
 
     /// Frames of a sample's call path, the innermost one first: the function, and the stack if it was recorded.
     pub fn frames_at(&self, location: SampleLocation) -> impl Iterator<Item = StrId> + '_ {
-        let stacks = &self.stacks;
-        let path = std::iter::successors(location.stack.some(), move |node| stacks.parent[node.index()].some());
-        std::iter::once(location.function).chain(path.map(move |node| stacks.frame[node.index()]))
+        std::iter::once(location.function).chain(self.stacks.names(location.stack.some()))
     }
 }
 
 fn location(trace: &Trace, lines: &AttrColumn<'_>, sample: EventId) -> SampleLocation {
-    let stacks = &trace.stacks;
     SampleLocation {
         function: trace.events.name[sample.index()],
         line: lines.i64(sample).and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
-        stack: stacks.event.binary_search(&sample).map_or(StackId::NONE, |row| stacks.stack[row]),
+        stack: trace.stacks.of_event(sample).into(),
     }
 }
 

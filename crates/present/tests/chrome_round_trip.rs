@@ -63,7 +63,7 @@ fn lines(trace: &Trace, flows: bool) -> Vec<String> {
     for &kind in LinkKind::ALL.iter().filter(|_| flows) {
         out.extend(trace.links.of(kind).map(|(a, b, c)| format!("{} {a:?} {b:?} {:?}", kind.name(), text(c))));
     }
-    for (i, &frame) in trace.stacks.frame.iter().enumerate() {
+    for (i, &frame) in trace.stacks.name.iter().enumerate() {
         let (frame, category) = (text(frame), text(trace.stacks.category[i]));
         out.push(format!("frame {frame:?} {category:?} {:?}", trace.stacks.parent[i]));
     }
@@ -181,7 +181,7 @@ fn every_phase_comes_back() {
         {"ph": "f", "id": 4, "cat": "arrow", "name": "a", "pid": 7, "tid": 2, "ts": 3.5, "bp": "e"}],
         "stackFrames": {"a": {"name": "main", "category": "m"}, "b": {"name": "work", "category": "m", "parent": "a"}}}"#;
     let trace = read_bytes("phases", json, &ReadOptions::default()).unwrap();
-    assert_eq!((trace.links.len(), trace.stacks.frame.len(), trace.events.len()), (1, 2, 11));
+    assert_eq!((trace.links.len(), trace.stacks.len(), trace.events.len()), (1, 2, 11));
     let again = round_trip(&trace);
     assert_same("phases", &trace, &again);
     // And once more: the second text is the first.

@@ -7,7 +7,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
 use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part};
 use stackline_analyze::findings::{Place, place_of, place_of_call};
-use stackline_model::{CallFrameKind, CallNodeId, CallTree, EventId, TraceSet};
+use stackline_model::{CallNodeId, CallTree, EventId, FrameKind, TraceSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -236,7 +236,7 @@ impl NativeCallNode {
     /// ``python``, ``module``, ``operator``, ``backward``, ``span``, ``runtime``, ``kernel``; ``root``.
     #[getter]
     fn kind(&self) -> &'static str {
-        self.held.index.kind(self.at).map_or("root", CallFrameKind::name)
+        self.held.index.kind(self.at).map_or("root", FrameKind::name)
     }
 
     /// File of its frame, or else of the nearest Python frame around it.

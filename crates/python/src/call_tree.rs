@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part, TraceCalls, trace_calls};
 use stackline_engine::Watch;
-use stackline_model::{CallFrameKind, CallNodeId, CallTree, Unit};
+use stackline_model::{CallNodeId, CallTree, FrameKind, Unit};
 use std::sync::Arc;
 
 /// The calls of one trace of a run, or those of a recording or a profile without traces. Steps include both ends.
@@ -72,7 +72,7 @@ impl NativeCallTree {
     /// Operations of GPUs: kernels, copies and fills, by the call path that launched them.
     #[getter]
     fn kernels(&self) -> NativeCallNodes {
-        self.nodes_of(self.0.index.of_kind(CallFrameKind::Kernel))
+        self.nodes_of(self.0.index.of_kind(FrameKind::Kernel))
     }
 
     /// Operators that no other operator called.

@@ -19,7 +19,7 @@ use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_analyze::steps::Looked;
 use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
-use stackline_model::{CallFrameKind, CallMetric, CallTree, MemoryTrace, Table, Trace, TraceSet};
+use stackline_model::{CallMetric, CallTree, FrameKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -413,11 +413,11 @@ impl Opened {
         self.files.get_or_init(|| {
             let mut files = BTreeSet::new();
             if let Some(tree) = &self.recording {
-                let python = tree.frames.iter().filter(|frame| frame.kind() == CallFrameKind::Python);
+                let python = tree.frames.iter().filter(|frame| frame.kind() == FrameKind::Python);
                 files.extend(python.filter_map(|frame| Some(tree.strings.get(frame.file()?).to_owned())));
             }
             if let (true, Some(Ok(memory))) = (self.is_memory_alone(), self.memory.get()) {
-                let names = memory.trace.stacks.frames.iter().map(|frame| memory.trace.strings.get(frame.file));
+                let names = memory.trace.stacks.frames.iter().map(|frame| frame.file_text(&memory.trace.strings));
                 files.extend(names.filter(|name| source::is_source(name)).map(str::to_owned));
             }
             for text in self.set.traces.iter().flat_map(|trace| trace.strings.iter()) {

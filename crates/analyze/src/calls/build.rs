@@ -11,7 +11,7 @@ pub(super) use count::Counts;
 use count::{Value, values};
 pub(super) use linear::is_plain;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{CallFrame, CallNodeId, CallStats, CallTree};
+use stackline_model::{CallNodeId, CallStats, CallTree, Frame};
 use std::cmp::Reverse;
 pub(super) use upward::Least;
 
@@ -68,7 +68,7 @@ impl Builder {
 
     fn labels(&mut self, tree: &CallTree, options: &ViewOptions) -> Labels {
         // Optimised native code jumps between lines: its functions are what one looks for.
-        let by_line = |frame: &CallFrame| options.by_line && !matches!(frame, CallFrame::Native { .. });
+        let by_line = |frame: &Frame| options.by_line && !matches!(frame, Frame::Native { .. });
         let label = |frame| CallLabel::of(tree, frame, by_line(frame), options.by_inputs);
         let labels: Vec<CallLabel> = tree.frames.iter().map(label).collect();
         // Patterns see lines and inputs, whether or not they tell frames apart.
@@ -275,12 +275,12 @@ fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
 /// Whether a node is a backward node that stands below its forward operator: that ended long before, and does not hold its
 /// time. Below the call of autograd's engine that runs it stands a backward node without a link.
 fn is_linked_backward(tree: &CallTree, node: CallNodeId) -> bool {
-    let is_engine = |frame: &CallFrame| match *frame {
-        CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(ENGINE),
+    let is_engine = |frame: &Frame| match *frame {
+        Frame::Operator { name, .. } => tree.strings.get(name).starts_with(ENGINE),
         _ => false,
     };
     let parent = || tree.nodes.parent.get(node.index()).and_then(|&parent| tree.frame(parent));
-    matches!(tree.frame(node), Some(CallFrame::Backward { .. })) && !parent().is_some_and(is_engine)
+    matches!(tree.frame(node), Some(Frame::Backward { .. })) && !parent().is_some_and(is_engine)
 }
 
 /// For each frame the first one with the same name in the same file.
@@ -364,13 +364,13 @@ struct Running {
 impl Running {
     /// Whether a frame is the same call of the function around it, at another line: a span that a function begins stands below the
     /// line of that, and what it calls in the span below its line by then.
-    fn goes_on(&mut self, frame: &CallFrame, function: usize) -> bool {
+    fn goes_on(&mut self, frame: &Frame, function: usize) -> bool {
         match *frame {
-            CallFrame::Span { .. } => {
+            Frame::Span { .. } => {
                 self.has_span = true;
                 false
             }
-            CallFrame::Python { line, .. } => {
+            Frame::Python { line, .. } => {
                 let is_same = self.at.is_some_and(|(known, before)| known == function && before != line);
                 let goes_on = self.has_span && is_same;
                 *self = Self { at: Some((function, line)), has_span: false };

@@ -15,8 +15,8 @@ use crate::steps::{Looked, host_window_of};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
-    AttrColumn, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId,
-    CallTree, CallTreeBuilder, EventId, EventKind, INFERRED, StrId, Trace, TrackId, TrackKind,
+    AttrColumn, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder,
+    EventId, EventKind, Frame, FrameId, INFERRED, StrId, Trace, TrackId, TrackKind,
 };
 
 /// The calls of a stretch of a trace.
@@ -134,9 +134,9 @@ pub(super) struct Builder<'a> {
     stall_reasons: AttrColumn<'a>,
     /// None where it says nothing of any event.
     inferred: Option<AttrColumn<'a>>,
-    frames: FxHashMap<FrameKey, CallFrameId>,
+    frames: FxHashMap<FrameKey, FrameId>,
     /// By name, the frame that it was last: mostly it is that again.
-    last_frames: Vec<Option<(FrameKey, CallFrameId)>>,
+    last_frames: Vec<Option<(FrameKey, FrameId)>>,
     /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
     bases: Vec<CallNodeId>,
     /// By event its own node, where that is known already and stands at no line: events inside of it ask for it again and again.
@@ -333,7 +333,7 @@ impl<'a> Builder<'a> {
         node
     }
 
-    fn frame(&mut self, event: EventId, line: Option<u32>) -> CallFrameId {
+    fn frame(&mut self, event: EventId, line: Option<u32>) -> FrameId {
         let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
         let key = (name, kind, self.callers.is_backward[event.index()], line);
         if let Some(&Some((of, frame))) = self.last_frames.get(name.index())
@@ -348,14 +348,14 @@ impl<'a> Builder<'a> {
         frame
     }
 
-    fn frame_of(&mut self, key: FrameKey) -> CallFrameId {
+    fn frame_of(&mut self, key: FrameKey) -> FrameId {
         if let Some(&known) = self.frames.get(&key) {
             return known;
         }
         let (name, kind, _, line) = key;
         let text = self.trace.strings.get(name);
         let mut frame = call_frame(&mut self.tree, text, kind, key.2);
-        if let (CallFrame::Python { line, .. }, Some(running)) = (&mut frame, line) {
+        if let (Frame::Python { line, .. }, Some(running)) = (&mut frame, line) {
             *line = running;
         }
         let frame = self.tree.frame(frame);
@@ -370,7 +370,7 @@ impl<'a> Builder<'a> {
         for (reason, count) in reasons.as_object().into_iter().flatten() {
             let Some(count) = count.as_u64().filter(|&count| count > 0) else { continue };
             let name = self.tree.text(reason);
-            let frame = self.tree.frame(CallFrame::Span { name });
+            let frame = self.tree.frame(Frame::Span { name });
             let node = self.tree.child(kernel, frame);
             self.tree.add(node, self.thread_of(event), self.stalls, &CallStats::of(count));
         }
@@ -413,34 +413,34 @@ pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
 }
 
 /// The frame of an event of this name.
-fn call_frame(tree: &mut CallTreeBuilder, name: &str, kind: EventKind, is_backward: bool) -> CallFrame {
+fn call_frame(tree: &mut CallTreeBuilder, name: &str, kind: EventKind, is_backward: bool) -> Frame {
     if name.starts_with(STEP_PREFIX) {
         // Steps of traces of 2021 are operators.
-        return CallFrame::Span { name: tree.text(STEP_PREFIX.trim_end_matches('#')) };
+        return Frame::Span { name: tree.text(STEP_PREFIX.trim_end_matches('#')) };
     }
     match kind {
-        EventKind::Operator if is_backward => CallFrame::backward(tree.text(name)),
-        EventKind::Operator => CallFrame::operator(tree.text(name)),
-        EventKind::Annotation => CallFrame::Span { name: tree.text(name) },
+        EventKind::Operator if is_backward => Frame::backward(tree.text(name)),
+        EventKind::Operator => Frame::operator(tree.text(name)),
+        EventKind::Annotation => Frame::Span { name: tree.text(name) },
         EventKind::PythonFunction => python_frame(tree, name),
-        kind if kind.is_gpu_work() => CallFrame::Kernel { name: tree.text(name) },
-        _ => CallFrame::Runtime { name: tree.text(name) },
+        kind if kind.is_gpu_work() => Frame::Kernel { name: tree.text(name) },
+        _ => Frame::Runtime { name: tree.text(name) },
     }
 }
 
-fn python_frame(tree: &mut CallTreeBuilder, name: &str) -> CallFrame {
+fn python_frame(tree: &mut CallTreeBuilder, name: &str) -> Frame {
     if let Some(class) = name.strip_prefix(MODULE_PREFIX) {
-        return CallFrame::Module { path: StrId::NONE, class: tree.text(class.trim_start()) };
+        return Frame::Module { path: StrId::NONE, class: tree.text(class.trim_start()) };
     }
     match frame(name) {
         Some((file, line, function)) => {
-            CallFrame::Python { function: tree.text(function), file: tree.text(file), line, first_line: line }
+            Frame::Python { function: tree.text(function), file: tree.text(file), line, first_line: line }
         }
         None => {
             // `<built-in method item of Tensor object at 0x7f64>`: objects are many, the method is one.
             let (function, end) = name.split_once(" at 0x").map_or((name, ""), |(function, _)| (function, ">"));
             let function = tree.text(&format!("{function}{end}"));
-            CallFrame::Python { function, file: StrId::NONE, line: 0, first_line: 0 }
+            Frame::Python { function, file: StrId::NONE, line: 0, first_line: 0 }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What values can be split by.
 
 use super::phases::Phases;
-use stackline_model::{CallFrame, CallNodeId, CallRole, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallRole, CallThreadId, CallTree, Frame};
 
 /// What to split values by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,27 +43,25 @@ impl Grouping {
             Self::Rank => process(tree, thread).and_then(|process| Some(format!("rank {}", process.rank?))),
             Self::Phase => return phases().name(tree, node, thread).to_owned(),
             Self::Operator => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
-                    .then(|| frame.name(&tree.strings))
+                matches!(frame, Frame::Operator { .. } | Frame::Backward { .. }).then(|| frame.name(&tree.strings))
             }),
             Self::Shapes => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
-                    .then(|| frame.title(&tree.strings))
+                matches!(frame, Frame::Operator { .. } | Frame::Backward { .. }).then(|| frame.title(&tree.strings))
             }),
-            Self::Module => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Module { .. }).then(|| frame.name(&tree.strings))
-            }),
-            Self::Span => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Span { .. }).then(|| frame.name(&tree.strings))
-            }),
+            Self::Module => {
+                innermost(tree, node, |frame| matches!(frame, Frame::Module { .. }).then(|| frame.name(&tree.strings)))
+            }
+            Self::Span => {
+                innermost(tree, node, |frame| matches!(frame, Frame::Span { .. }).then(|| frame.name(&tree.strings)))
+            }
             Self::Function => innermost(tree, node, |frame| match *frame {
-                CallFrame::Python { function, file, .. } => {
+                Frame::Python { function, file, .. } => {
                     Some(format!("{} {}", tree.strings.get(function), tree.strings.get(file)))
                 }
                 _ => None,
             }),
             Self::File => innermost(tree, node, |frame| match *frame {
-                CallFrame::Python { file, .. } => Some(tree.strings.get(file).to_owned()),
+                Frame::Python { file, .. } => Some(tree.strings.get(file).to_owned()),
                 _ => None,
             }),
         };
@@ -84,7 +82,7 @@ impl Grouping {
     }
 }
 
-fn innermost(tree: &CallTree, node: CallNodeId, of: impl Fn(&CallFrame) -> Option<String>) -> Option<String> {
+fn innermost(tree: &CallTree, node: CallNodeId, of: impl Fn(&Frame) -> Option<String>) -> Option<String> {
     tree.path(node).into_iter().rev().filter_map(|node| tree.frame(node)).find_map(of)
 }
 

@@ -3,7 +3,7 @@
 use super::from_trace::TraceCalls;
 use stackline_model::names::IMPORTS;
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallNodes, CallThreadId, CallTree, Frame, FrameId};
 use std::collections::BTreeMap;
 
 /// What stands for an import and all that it runs.
@@ -36,22 +36,21 @@ impl TraceCalls {
 
 /// The tree with folded imports, and which of its nodes stands for each of those before; none where there are no imports.
 fn fold(mut tree: CallTree) -> (CallTree, Option<Vec<CallNodeId>>) {
-    let is_import = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
+    let is_import = |frame: &Frame| match *frame {
+        Frame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
         _ => false,
     };
     let imports: Vec<bool> = tree.frames.iter().map(is_import).collect();
     if !imports.contains(&true) {
         return (tree, None);
     }
-    let is_users = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => is_own_code(tree.strings.get(file)),
+    let is_users = |frame: &Frame| match *frame {
+        Frame::Python { file, .. } => is_own_code(tree.strings.get(file)),
         _ => false,
     };
     let users: Vec<bool> = tree.frames.iter().map(is_users).collect();
-    let span = CallFrameId::new(tree.frames.len());
     let name = tree.strings.intern(IMPORT);
-    tree.frames.push(CallFrame::Span { name });
+    let span = tree.frames.push(Frame::Span { name });
     let (nodes, moved) = folded(&tree.nodes, (&imports, &users), span);
     let metrics = std::mem::take(&mut tree.metrics);
     let rows = metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
@@ -61,9 +60,8 @@ fn fold(mut tree: CallTree) -> (CallTree, Option<Vec<CallNodeId>>) {
 }
 
 /// The nodes that are left, and which of them stands for each of those before.
-fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: CallFrameId) -> (CallNodes, Vec<CallNodeId>) {
-    let holds =
-        |of: &[bool], frame: CallFrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
+fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: FrameId) -> (CallNodes, Vec<CallNodeId>) {
+    let holds = |of: &[bool], frame: FrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
 
     let mut kept = CallNodes::default();
     let mut moved: Vec<CallNodeId> = Vec::with_capacity(nodes.len());
@@ -101,14 +99,14 @@ fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: CallFra
 mod tests {
     use super::{IMPORT, fold_imports};
     use crate::calls::source_lines_and_imports;
-    use stackline_model::{CallFrame, CallMetric, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder};
+    use stackline_model::{CallMetric, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, Frame};
 
     #[test]
     fn an_import_is_one_row_with_all_that_it_ran() {
         let mut builder = CallTreeBuilder::new();
         let python = |builder: &mut CallTreeBuilder, function: &str, file: &str, line| {
             let (function, file) = (builder.text(function), builder.text(file));
-            builder.frame(CallFrame::Python { function, file, line, first_line: 1 })
+            builder.frame(Frame::Python { function, file, line, first_line: 1 })
         };
         let main = python(&mut builder, "<module>", "train.py", 3);
         let find = python(&mut builder, "_find_and_load", "<frozen importlib._bootstrap>", 9);

@@ -3,7 +3,7 @@
 use super::STALLS;
 use crate::critical_path::ctda::{Phase, PhaseRule, PhaseRules, RuleKind};
 use crate::vocabulary::autograd::ENGINE;
-use stackline_model::{CallChildren, CallFrame, CallFrameKind, CallMetric, CallNodeId, CallTree, Unit};
+use stackline_model::{CallChildren, CallMetric, CallNodeId, CallTree, Frame, FrameKind, Unit};
 use std::collections::BTreeMap;
 
 /// How many values, and their sum.
@@ -131,8 +131,8 @@ impl CallIndex {
     }
 
     /// The kind of a node's frame; none for the root.
-    pub fn kind(&self, node: CallNodeId) -> Option<CallFrameKind> {
-        self.tree.frame(node).map(CallFrame::kind)
+    pub fn kind(&self, node: CallNodeId) -> Option<FrameKind> {
+        self.tree.frame(node).map(Frame::kind)
     }
 
     /// The phase of training that a node belongs to.
@@ -223,14 +223,14 @@ impl CallIndex {
     }
 
     /// Nodes of a kind, in the order of the tree.
-    pub fn of_kind(&self, kind: CallFrameKind) -> Vec<CallNodeId> {
+    pub fn of_kind(&self, kind: FrameKind) -> Vec<CallNodeId> {
         self.tree.nodes.ids().filter(|&node| self.kind(node) == Some(kind)).collect()
     }
 
     /// Operators that no other operator, forward or backward, called. What PyTorch records like operators around others
     /// (`DistributedDataParallel.forward`, functions of autograd's engine) is none.
     pub fn operators(&self) -> Vec<CallNodeId> {
-        use CallFrameKind::{Backward, Operator};
+        use FrameKind::{Backward, Operator};
         let kind = |node: usize| self.kind(CallNodeId::new(node));
         let above = |node: usize| self.tree.nodes.parent[node].index();
         let mut holds_operators = vec![false; self.len()];
@@ -326,7 +326,7 @@ fn column(tree: &CallTree, metric: CallMetric) -> Column {
 }
 
 fn is_backward(tree: &CallTree, node: CallNodeId) -> bool {
-    matches!(tree.frame(node), Some(CallFrame::Backward { .. }))
+    matches!(tree.frame(node), Some(Frame::Backward { .. }))
 }
 
 /// The phase of each node: what its own name says, else that of its caller.
@@ -373,28 +373,28 @@ impl FramePhase<'_> {
 }
 
 /// The phase of training that a frame's kind or name tells.
-pub(super) fn phase_of<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &CallFrame) -> FramePhase<'r> {
-    if matches!(frame, CallFrame::Backward { .. }) {
+pub(super) fn phase_of<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &Frame) -> FramePhase<'r> {
+    if matches!(frame, Frame::Backward { .. }) {
         return FramePhase::Backward;
     }
     rule_for(tree, rules, frame).map_or(FramePhase::Unknown, FramePhase::Named)
 }
 
-fn rule_for<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &CallFrame) -> Option<&'r PhaseRule> {
+fn rule_for<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &Frame) -> Option<&'r PhaseRule> {
     let text = |name| tree.strings.get(name);
     match *frame {
-        CallFrame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
-        CallFrame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
-        CallFrame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),
-        CallFrame::Module { class, .. } => {
+        Frame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
+        Frame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
+        Frame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),
+        Frame::Module { class, .. } => {
             let name = format!("{} {}", stackline_model::names::MODULE_PREFIX, text(class));
             rules.of_name(&name, RuleKind::Python)
         }
         // As traces name frames, which is what the rules are written for.
-        CallFrame::Python { function, file, first_line, .. } if file.is_some() => {
+        Frame::Python { function, file, first_line, .. } if file.is_some() => {
             rules.of_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
         }
-        CallFrame::Python { function, .. } => rules.of_name(text(function), RuleKind::Python),
+        Frame::Python { function, .. } => rules.of_name(text(function), RuleKind::Python),
         _ => None,
     }
 }

@@ -2,12 +2,12 @@
 
 use super::fold::{fold, fold_inputs};
 use regex_lite::Regex;
-use stackline_model::{CallFrame, CallTree};
+use stackline_model::{CallTree, Frame};
 
 /// A label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallLabel {
-    /// Kind of the frame (`stackline_model::CallFrameKind`), or `group`.
+    /// Kind of the frame (`stackline_model::FrameKind`), or `group`.
     pub kind: &'static str,
     /// Function, operator, group.
     pub name: String,
@@ -21,7 +21,7 @@ pub struct CallLabel {
 
 impl CallLabel {
     /// The label of a frame.
-    pub fn of(tree: &CallTree, frame: &CallFrame, by_line: bool, by_inputs: bool) -> Self {
+    pub fn of(tree: &CallTree, frame: &Frame, by_line: bool, by_inputs: bool) -> Self {
         Self {
             kind: frame.kind().name(),
             name: frame.name(&tree.strings),
@@ -37,7 +37,7 @@ impl CallLabel {
     }
 
     /// The label of a frame with all that is known of it, which is what patterns see.
-    pub fn whole(tree: &CallTree, frame: &CallFrame) -> Self {
+    pub fn whole(tree: &CallTree, frame: &Frame) -> Self {
         Self::of(tree, frame, true, true)
     }
 

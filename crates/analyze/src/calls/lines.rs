@@ -2,7 +2,7 @@
 
 use super::{IMPORT, metric_name};
 use rustc_hash::FxHashMap;
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallTree, StrId, Table, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallTree, Frame, StrId, Table, Unit};
 use std::collections::BTreeSet;
 
 /// What a line of source cost.
@@ -28,7 +28,7 @@ pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
 /// The same without what imports cost, and what they cost in sum, in the metric's unit; of a tree whose imports are folded
 /// ([`fold_imports`](super::fold_imports)).
 pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
-    let is_import = |frame: &CallFrame| matches!(*frame, CallFrame::Span { name } if tree.strings.get(name) == IMPORT);
+    let is_import = |frame: &Frame| matches!(*frame, Frame::Span { name } if tree.strings.get(name) == IMPORT);
     let mut exclusive = tree.exclusive(metric, |_| true);
     let mut imports: u64 = 0;
     for (row, stats) in exclusive.iter_mut().enumerate() {
@@ -97,7 +97,7 @@ impl<'a> Costs<'a> {
     fn enter(&mut self, node: CallNodeId, is_held: bool) -> Option<usize> {
         let cost = self.inclusive[node.index()];
         let frame = self.tree.frame(node).filter(|frame| frame.file().is_some() && cost.count > 0);
-        let Some(&CallFrame::Python { function, file, line, .. }) = frame else { return None };
+        let Some(&Frame::Python { function, file, line, .. }) = frame else { return None };
         let row = *self.rows.entry((file, line)).or_insert(self.lines.len());
         if row == self.lines.len() {
             self.lines.push(Cost { file, line, ..Cost::default() });

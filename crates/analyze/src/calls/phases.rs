@@ -4,7 +4,7 @@ use super::index::phase_of;
 use crate::critical_path::ctda::{Phase, PhaseRules};
 use crate::vocabulary::autograd::is_device_thread;
 use stackline_model::names::{COLLECTION, is_compilation};
-use stackline_model::{CallFrame, CallNodeId, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallThreadId, CallTree, Frame};
 
 const COMPILATION: &str = "compilation";
 const COLLECTING: &str = "garbage collection";
@@ -55,9 +55,9 @@ fn inside(own: &'static str, outer: &'static str) -> &'static str {
 }
 
 /// The phase that a frame's own name tells, by the rules of phases (`critical_path/ctda/phase_rules.json`).
-fn of_frame(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<&'static str> {
+fn of_frame(tree: &CallTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
     let phase = match *frame {
-        CallFrame::Span { name } => match tree.strings.get(name) {
+        Frame::Span { name } => match tree.strings.get(name) {
             span if is_compilation(span) => return Some(COMPILATION),
             COLLECTION => return Some(COLLECTING),
             // A closure of the optimizer's step is no part of the optimizer.

@@ -7,7 +7,7 @@
 use super::from_trace::is_call;
 use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StackId, Trace};
+use stackline_model::{EventId, EventKind, Frame, FrameKind, Trace};
 use std::ops::Range;
 
 /// What stacks say of the lines of functions.
@@ -48,13 +48,13 @@ impl<'a> Lines<'a> {
             return None;
         }
         let (file, _, name) = frame(trace.name(function))?;
-        let is_it = |stack: StackId| {
-            let (of_file, line, of_name) = frame(trace.strings.get(trace.stacks.frame[stack.index()]))?;
-            (of_file == file && of_name == name && line > 0).then_some(line)
-        };
         let stacks = &trace.stacks;
-        let stack = stacks.event.binary_search(&called).ok().and_then(|at| stacks.stack[at].some())?;
-        std::iter::successors(Some(stack), |at| stacks.parent[at.index()].some()).find_map(is_it)
+        let is_it = |frame: &&Frame| {
+            frame.kind() == FrameKind::Python
+                && frame.line().is_some()
+                && (frame.file_text(&stacks.strings), frame.function_text(&stacks.strings)) == (file, name)
+        };
+        stacks.frames_of(stacks.of_event(called)).find(is_it)?.line()
     }
 
     /// The own time of a call, in ns, by the lines that it was at, in the order in which they first ran; `None` stands for a

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use stackline_model::{CallFrame, CallProcess, CallThread, CallThreadId, CallTreeBuilder, StrId};
+use stackline_model::{CallProcess, CallThread, CallThreadId, CallTreeBuilder, Frame, StrId};
 
 /// Paths of single letters: capitals are Python functions on the line of their position, others operators.
 fn tree(hits: &[(&str, u64)]) -> CallTree {
@@ -15,8 +15,8 @@ fn tree(hits: &[(&str, u64)]) -> CallTree {
         let node = path.chars().fold(CallTree::ROOT, |node, letter| {
             let name = builder.text(&letter.to_string());
             let file = builder.text("dir/a.py");
-            let python = CallFrame::Python { function: name, file, line: letter as u32, first_line: 1 };
-            let frame = if letter.is_uppercase() { python } else { CallFrame::operator(name) };
+            let python = Frame::Python { function: name, file, line: letter as u32, first_line: 1 };
+            let frame = if letter.is_uppercase() { python } else { Frame::operator(name) };
             let frame = builder.frame(frame);
             builder.child(node, frame)
         });
@@ -122,7 +122,7 @@ fn call_times_are_shares_of_the_outermost() {
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
     let mut at = CallTree::ROOT;
     for (name, ns) in [("outer", 100), ("inner", 60), ("core", 50)] {
-        let frame = CallFrame::operator(builder.text(name));
+        let frame = Frame::operator(builder.text(name));
         let frame = builder.frame(frame);
         at = builder.child(at, frame);
         builder.add(at, thread, CallMetric::CallTime, &CallStats::of(ns));
@@ -182,9 +182,9 @@ fn phases() {
         let node = path.split(' ').fold(CallTree::ROOT, |node, text| {
             let name = builder.text(&text.trim_start_matches(['~', ':']).replace('_', " "));
             let frame = match text.chars().next() {
-                Some('~') => CallFrame::backward(name),
-                Some(':') => CallFrame::Span { name },
-                _ => CallFrame::operator(name),
+                Some('~') => Frame::backward(name),
+                Some(':') => Frame::Span { name },
+                _ => Frame::operator(name),
             };
             let frame = builder.frame(frame);
             builder.child(node, frame)
@@ -222,12 +222,12 @@ fn phases_of_frameworks() {
     for (path, value) in paths {
         let node = path.iter().fold(CallTree::ROOT, |node, text| {
             let frame = match (text.strip_prefix(':'), text.split_once(' ')) {
-                (Some(span), _) => CallFrame::Span { name: builder.text(span) },
+                (Some(span), _) => Frame::Span { name: builder.text(span) },
                 (None, Some((file, function))) => {
                     let (function, file) = (builder.text(function), builder.text(file));
-                    CallFrame::Python { function, file, line: 7, first_line: 1 }
+                    Frame::Python { function, file, line: 7, first_line: 1 }
                 }
-                (None, None) => CallFrame::operator(builder.text(text)),
+                (None, None) => Frame::operator(builder.text(text)),
             };
             let frame = builder.frame(frame);
             builder.child(node, frame)
@@ -269,7 +269,7 @@ fn two_functions_of_one_line_are_one_line() {
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
     let mut node = CallTree::ROOT;
     for (function, value) in [("work", 1), ("work.<locals>.<lambda>", 2)] {
-        let frame = CallFrame::Python { function: builder.text(function), file, line: 7, first_line: 1 };
+        let frame = Frame::Python { function: builder.text(function), file, line: 7, first_line: 1 };
         let frame = builder.frame(frame);
         node = builder.child(node, frame);
         builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
@@ -318,8 +318,8 @@ fn a_span_that_a_function_begins_is_no_call_of_itself() {
         let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name: main });
         let node = path.iter().fold(CallTree::ROOT, |node, &(name, line)| {
             let name = builder.text(name);
-            let python = CallFrame::Python { function: name, file, line, first_line: 1 };
-            let frame = builder.frame(if line > 0 { python } else { CallFrame::Span { name } });
+            let python = Frame::Python { function: name, file, line, first_line: 1 };
+            let frame = builder.frame(if line > 0 { python } else { Frame::Span { name } });
             builder.child(node, frame)
         });
         builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(1));
@@ -340,8 +340,8 @@ fn what_a_built_in_function_takes_is_its_callers_line() {
     let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
     let [name, file] = ["linear", "dir/a.py"].map(|text| builder.text(text));
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
-    let outer = builder.frame(CallFrame::Python { function: name, file, line: 3, first_line: 1 });
-    let inner = builder.frame(CallFrame::Python { function: name, file: StrId::NONE, line: 0, first_line: 0 });
+    let outer = builder.frame(Frame::Python { function: name, file, line: 3, first_line: 1 });
+    let inner = builder.frame(Frame::Python { function: name, file: StrId::NONE, line: 0, first_line: 0 });
     let outer = builder.child(CallTree::ROOT, outer);
     let inner = builder.child(outer, inner);
     builder.add(inner, thread, CallMetric::OperatorTime, &CallStats::of(9));

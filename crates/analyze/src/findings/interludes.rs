@@ -11,7 +11,7 @@ use super::place::Place;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a thread does between two operators of the program, in all steps together.
@@ -309,8 +309,7 @@ fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: SampleMetric,
 }
 
 fn caller(trace: &Trace, operator: EventId) -> Caller {
-    let stacks = &trace.stacks;
-    let stack = stacks.event.binary_search(&operator).ok().map_or(usize::MAX, |at| stacks.stack[at].index());
+    let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
     (stack, trace.events.name[operator.index()])
 }
 

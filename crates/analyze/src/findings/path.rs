@@ -23,10 +23,8 @@ pub fn path_of(trace: &Trace, event: EventId) -> Vec<&str> {
 /// Frames of the stack of an event, or of the innermost one around it that has one, outermost first.
 fn stack_of(trace: &Trace, event: EventId) -> Vec<&str> {
     let stacks = &trace.stacks;
-    let of = |e: EventId| stacks.event.binary_search(&e).ok().and_then(|i| stacks.stack[i].some());
-    let innermost = std::iter::once(event).chain(trace.ancestors(event)).find_map(of);
-    let frames = std::iter::successors(innermost, |stack| stacks.parent[stack.index()].some());
-    let mut names: Vec<&str> = frames.map(|stack| trace.strings.get(stacks.frame[stack.index()])).collect();
+    let innermost = std::iter::once(event).chain(trace.ancestors(event)).find_map(|e| stacks.of_event(e));
+    let mut names: Vec<&str> = stacks.names(innermost).map(|name| trace.strings.get(name)).collect();
     names.reverse();
     names
 }

@@ -102,7 +102,7 @@ impl<'a> Places<'a> {
     pub(super) fn key(&self, event: EventId) -> PlaceKey {
         let trace = self.trace;
         // What was compiled knows which lines it came from; its launch knows who called it.
-        let own_stack = self.stack_of(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
         let event = launch_of(trace, event);
         let mut key = PlaceKey { frame: StrId::NONE, line: 0, module: StrId::NONE, operator: StrId::NONE };
         // A stack of libraries alone says less than who launched it.
@@ -115,7 +115,7 @@ impl<'a> Places<'a> {
         for at in std::iter::once(event).chain(trace.ancestors(event)) {
             // The stack of the innermost event that has one, unless it was taken outside of the function that is found: then it knows
             // the line of a caller.
-            if !has_stack && let Some(stack) = self.stack_of(at) {
+            if !has_stack && let Some(stack) = self.trace.stacks.of_event(at) {
                 has_stack = true;
                 of_stack = self.own_frame_of(stack);
             }
@@ -171,24 +171,14 @@ impl<'a> Places<'a> {
         (file == of).then(|| line.parse().ok())?
     }
 
-    /// The stack that was recorded with an event.
-    fn stack_of(&self, event: EventId) -> Option<StackId> {
-        let stacks = &self.trace.stacks;
-        stacks.event.binary_search(&event).ok().and_then(|i| stacks.stack[i].some())
-    }
-
     /// The innermost frame of the user's own code in a stack: stacks know the line that was running.
     fn own_frame_of(&self, stack: StackId) -> Option<StrId> {
-        let stacks = &self.trace.stacks;
-        let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
-        frames.map(|s| stacks.frame[s.index()]).find(|&name| self.kind(name) == NameKind::OwnFrame)
+        self.trace.stacks.names(Some(stack)).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
 
     /// The outermost frame of a stack.
     fn outermost_of(&self, stack: StackId) -> StrId {
-        let stacks = &self.trace.stacks;
-        let outermost = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some()).last();
-        outermost.map_or(StrId::NONE, |stack| stacks.frame[stack.index()])
+        self.trace.stacks.names(Some(stack)).last().unwrap_or_default()
     }
 
     /// The line of the user's own code in which a sample found a thread; none if it was elsewhere, or that is not known.
@@ -216,17 +206,14 @@ impl<'a> Places<'a> {
     }
 
     fn frames(&self, event: EventId, is_wanted: impl Fn(StrId) -> bool) -> Vec<StrId> {
-        let (trace, stacks) = (self.trace, &self.trace.stacks);
-        let own_stack = self.stack_of(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let trace = self.trace;
+        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
         let own_stack = own_stack.filter(|&stack| self.own_frame_of(stack).is_some());
         let event = launch_of(trace, event);
         let around = || std::iter::once(event).chain(trace.ancestors(event));
         let is_wanted = |name: &StrId| is_wanted(*name);
-        match own_stack.or_else(|| around().find_map(|e| self.stack_of(e))) {
-            Some(stack) => {
-                let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
-                frames.map(|s| stacks.frame[s.index()]).filter(is_wanted).collect()
-            }
+        match own_stack.or_else(|| around().find_map(|e| self.trace.stacks.of_event(e))) {
+            Some(stack) => trace.stacks.names(Some(stack)).filter(is_wanted).collect(),
             None => {
                 let frames = around().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
                 frames.map(|e| trace.events.name[e.index()]).filter(is_wanted).collect()

@@ -2,7 +2,7 @@
 
 use super::finding::Draft;
 use super::subject::Subject;
-use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, SampleMetric, Trace};
+use stackline_model::{CallMetric, CallTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
 use std::sync::Arc;
 
 /// What a rule is about.
@@ -247,14 +247,14 @@ impl Need {
 
     /// Whether a tree of calls holds it, for rules that look at such.
     pub fn is_met_by_calls(self, tree: &CallTree) -> bool {
-        let any = |wanted: CallFrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
+        let any = |wanted: FrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
         let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
         match self {
             Self::GpuWork | Self::GpuRecords => is_measured(CallMetric::GpuTime),
-            Self::RuntimeCalls => any(CallFrameKind::Runtime),
-            Self::Operators => any(CallFrameKind::Operator),
-            Self::PythonFrames => any(CallFrameKind::Python),
-            Self::BackwardLinks => any(CallFrameKind::Backward),
+            Self::RuntimeCalls => any(FrameKind::Runtime),
+            Self::Operators => any(FrameKind::Operator),
+            Self::PythonFrames => any(FrameKind::Python),
+            Self::BackwardLinks => any(FrameKind::Backward),
             Self::PythonTimes => is_measured(CallMetric::CpuTime) || is_measured(CallMetric::RealTime),
             Self::Step => super::steps_of_calls(tree) > 0,
             Self::Steps => super::steps_of_calls(tree) > 1,

@@ -166,8 +166,7 @@ impl<'a> Subject<'a> {
     /// The frames of the stack that was recorded with an event, innermost first; empty if there is none.
     pub fn stack_frames(&self, event: EventId) -> Vec<StrId> {
         let stacks = &self.trace().stacks;
-        let first = stacks.event.binary_search(&event).ok().and_then(|i| stacks.stack[i].some());
-        std::iter::successors(first, |s| stacks.parent[s.index()].some()).map(|s| stacks.frame[s.index()]).collect()
+        stacks.names(stacks.of_event(event)).collect()
     }
 
     /// What would go with loops that call these operators. Calls that begin within `gap` ns of the end of the one before

@@ -6,9 +6,10 @@
 
 use crate::problems;
 use rustc_hash::FxHashMap;
+use stackline_model::names::python_frame;
 use stackline_model::{
-    AddressMap, EventId, EventKind, Key, MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryObjectId, MemoryPhase,
-    MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
+    AddressMap, EventId, EventKind, Frame, FrameId, FrameKind, Key, MemoryCallId, MemoryDeviceId, MemoryObjectId,
+    MemoryPhase, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
 };
 
 /// The memory trace in a trace of `torch.profiler`; `None` if it has no memory events.
@@ -49,11 +50,21 @@ struct Device {
     disagreements: u64,
 }
 
+/// The kind of the frames that events of a kind are in call paths.
+fn frame_kind(kind: EventKind) -> FrameKind {
+    match kind {
+        EventKind::Operator => FrameKind::Operator,
+        EventKind::PythonFunction => FrameKind::Python,
+        kind if kind.is_api_call() => FrameKind::Runtime,
+        _ => FrameKind::Span,
+    }
+}
+
 struct Reader<'a> {
     source: &'a Trace,
     trace: MemoryTrace,
     devices: Vec<Device>,
-    frames: FxHashMap<StrId, MemoryFrame>,
+    frames: FxHashMap<StrId, FrameId>,
     paths: FxHashMap<EventId, MemoryStackId>,
     /// By track: see [`Self::twin`].
     twins: FxHashMap<TrackId, Option<TrackId>>,
@@ -234,32 +245,27 @@ impl<'a> Reader<'a> {
             at = self.source.events.parent[at.index()];
         }
         for event in open.into_iter().rev() {
-            let frame = self.frame(self.source.events.name[event.index()]);
-            let frame = self.trace.stacks.intern_frame(frame);
-            stack = self.trace.stacks.intern(stack, frame);
+            let frame = self.frame(event);
+            stack = self.trace.stacks.node(stack, frame);
             self.paths.insert(event, stack);
         }
         stack
     }
 
-    /// `train.py(88): step` is a Python frame; anything else is a name.
-    fn frame(&mut self, name: StrId) -> MemoryFrame {
+    /// `train.py(88): step` is a Python frame; anything else is a name. Events of one name have one frame.
+    fn frame(&mut self, event: EventId) -> FrameId {
+        let name = self.source.events.name[event.index()];
         if let Some(frame) = self.frames.get(&name) {
             return *frame;
         }
-        let text = self.trace.strings.get(name);
-        let parts = text.split_once("): ").and_then(|(place, function)| {
-            let (file, line) = place.rsplit_once('(')?;
-            Some((file.to_owned(), line.parse::<u32>().ok()?, function.to_owned()))
-        });
-        let frame = match parts {
-            Some((file, line, function)) => MemoryFrame {
-                function: self.trace.strings.intern(&function),
-                file: self.trace.strings.intern(&file),
-                line,
-            },
-            None => MemoryFrame { function: name, file: StrId::NONE, line: 0 },
+        let frame = match python_frame(self.source.strings.get(name)) {
+            Some((file, line, function)) => {
+                let [function, file] = [function, file].map(|text| self.trace.strings.intern(text));
+                Frame::Python { function, file, line, first_line: 0 }
+            }
+            None => Frame::with_line(frame_kind(self.source.kind(event)), name, StrId::NONE, 0),
         };
+        let frame = self.trace.stacks.frames.intern(frame);
         self.frames.insert(name, frame);
         frame
     }
@@ -286,5 +292,34 @@ impl<'a> Reader<'a> {
         problems::MEMORY_NO_ADDRESS.count_many(&mut self.trace.report, self.without_address, None, "");
         self.trace.report.sort();
         self.trace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn frames_of_call_paths_have_kinds() {
+        let json = br#"{"traceEvents": [
+            {"ph": "X", "cat": "python_function", "name": "train.py(3): step", "pid": 1, "tid": 1, "ts": 1, "dur": 90},
+            {"ph": "X", "cat": "user_annotation", "name": "load", "pid": 1, "tid": 1, "ts": 2, "dur": 80},
+            {"ph": "X", "cat": "python_function", "name": "<built-in empty>", "pid": 1, "tid": 1, "ts": 3, "dur": 70},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 1, "tid": 1, "ts": 4, "dur": 60},
+            {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args":
+                {"Total Allocated": 64, "Bytes": 64, "Addr": 4096, "Device Id": -1, "Device Type": 0}}]}"#;
+        let trace = from_trace(&crate::read_bytes("t", json, &Default::default()).unwrap()).unwrap();
+        let frames = trace.stacks.frames_of(trace.objects.stack[0]);
+        let path: Vec<_> = frames.map(|f| (f.kind(), f.function_text(&trace.strings).to_owned(), f.line())).collect();
+        let frame = |kind, name: &str, line| (kind, name.to_owned(), line);
+        let expected = [
+            frame(FrameKind::Operator, "aten::empty", None),
+            frame(FrameKind::Python, "<built-in empty>", None),
+            frame(FrameKind::Span, "load", None),
+            frame(FrameKind::Python, "step", Some(3)),
+        ];
+        assert_eq!(path, expected);
     }
 }

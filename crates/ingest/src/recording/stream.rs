@@ -8,8 +8,8 @@ use super::thread_names::replace_inherited;
 use crate::problems;
 use rustc_hash::FxHashSet;
 use stackline_model::{
-    CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
-    CallSource, CallStats, CallStepEnds, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
+    CONTENT, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
+    CallStepEnds, CallThread, CallThreadId, CallTree, CallTreeBuilder, Frame, FrameId, MAX_SUM_OF_SQUARES,
     OverheadFraction, ReadReport, StrId,
 };
 use stackline_recording::{
@@ -23,7 +23,7 @@ pub(super) struct Stream {
     process: Option<CallProcessId>,
     texts: Table<StrId>,
     /// `None` for the recorder's own, whose nodes stand for their parents.
-    frames: Table<Option<CallFrameId>>,
+    frames: Table<Option<FrameId>>,
     /// Frames of the program's Python code.
     python: FxHashSet<u32>,
     /// Path, and what it is known by.
@@ -138,13 +138,13 @@ impl Stream {
             Record::Frame { id, key } => {
                 let frame = self.frame(builder, process, &key)?;
                 let is_own = match frame {
-                    CallFrame::Python { function, file, .. } => {
+                    Frame::Python { function, file, .. } => {
                         is_own_function(builder.text_of(file), builder.text_of(function))
                     }
-                    CallFrame::Native { library, .. } => is_own_library(builder.text_of(library)),
+                    Frame::Native { library, .. } => is_own_library(builder.text_of(library)),
                     _ => false,
                 };
-                if !is_own && matches!(frame, CallFrame::Python { .. }) {
+                if !is_own && matches!(frame, Frame::Python { .. }) {
                     self.python.insert(id);
                 }
                 self.frames.put(id, lost, (!is_own).then(|| builder.frame(frame)))
@@ -275,38 +275,33 @@ impl Stream {
         self.texts.get(id).copied()
     }
 
-    fn frame(
-        &self,
-        builder: &mut CallTreeBuilder,
-        process: CallProcessId,
-        key: &FrameKey,
-    ) -> Result<CallFrame, Dangling> {
+    fn frame(&self, builder: &mut CallTreeBuilder, process: CallProcessId, key: &FrameKey) -> Result<Frame, Dangling> {
         Ok(match *key {
             FrameKey::Python { function, file, line, first_line } => {
-                CallFrame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
+                Frame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
             }
-            FrameKey::Operator { name } => CallFrame::operator(self.text(name)?),
-            FrameKey::Backward { name } => CallFrame::backward(self.text(name)?),
+            FrameKey::Operator { name } => Frame::operator(self.text(name)?),
+            FrameKey::Backward { name } => Frame::backward(self.text(name)?),
             FrameKey::Span { name } => {
-                CallFrame::Span { name: self.quoted.get(&name).copied().map_or_else(|| self.text(name), Ok)? }
+                Frame::Span { name: self.quoted.get(&name).copied().map_or_else(|| self.text(name), Ok)? }
             }
-            FrameKey::FoldedSpan { name } => CallFrame::Span { name: self.text(name)? },
-            FrameKey::Module { path, class } => CallFrame::Module { path: self.text(path)?, class: self.text(class)? },
+            FrameKey::FoldedSpan { name } => Frame::Span { name: self.text(name)? },
+            FrameKey::Module { path, class } => Frame::Module { path: self.text(path)?, class: self.text(class)? },
             FrameKey::Native { library, offset } => {
                 let (library, build_id) = *self.libraries.get(library)?;
-                CallFrame::native(library, build_id, offset)
+                Frame::native(library, build_id, offset)
             }
-            FrameKey::Unmapped { address } => CallFrame::Unmapped { process, address },
-            FrameKey::Overflow => CallFrame::Overflow,
+            FrameKey::Unmapped { address } => Frame::Unmapped { process, address },
+            FrameKey::Overflow => Frame::Overflow,
             FrameKey::ShapedOperator { name, inputs } => {
-                CallFrame::Operator { name: self.text(name)?, inputs: self.text(inputs)? }
+                Frame::Operator { name: self.text(name)?, inputs: self.text(inputs)? }
             }
             FrameKey::ShapedBackward { name, inputs } => {
-                CallFrame::Backward { name: self.text(name)?, inputs: self.text(inputs)? }
+                Frame::Backward { name: self.text(name)?, inputs: self.text(inputs)? }
             }
             _ => {
                 problems::UNKNOWN_STATEMENT.count(builder.report(), None, "");
-                CallFrame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
+                Frame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
             }
         })
     }

@@ -104,14 +104,8 @@ fn links(trace: &Trace) -> Result<(), String> {
         ensure(fine, || format!("link from {from:?} to {to:?}"))?;
     }
     let stacks = &trace.stacks;
-    let lengths = (stacks.parent.len(), stacks.event.len());
-    ensure(lengths == (stacks.frame.len(), stacks.stack.len()), || "stack columns differ in length".to_owned())?;
-    ensure(stacks.category.len() == stacks.frame.len(), || "stack columns differ in length".to_owned())?;
-    for (row, parent) in stacks.parent.iter().enumerate() {
-        ensure(parent.is_none() || parent.index() < row, || format!("frame {row} comes before its parent"))?;
-    }
+    stacks.check()?;
     ensure(stacks.event.is_sorted(), || "stacks are not in the order of events".to_owned())?;
-    ensure(stacks.stack.iter().all(|s| s.index() < stacks.frame.len()), || "a stack has no frame".to_owned())?;
     ensure(trace.steps.is_sorted_by_key(|s| s.start), || "steps are out of order".to_owned())
 }
 

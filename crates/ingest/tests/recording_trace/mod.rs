@@ -170,7 +170,7 @@ fn functions_last_from_their_first_operator_to_their_last() {
     assert_eq!((trace.meta.base_ns, trace.meta.format.as_str()), (5_000_000, "recording"));
     let stack = trace.stacks.event.iter().position(|&e| trace.name(e) == "aten::relu").unwrap();
     let stack = trace.stacks.stack[stack];
-    assert_eq!(trace.strings.get(trace.stacks.frame[stack.index()]), "train.py(3): forward");
+    assert_eq!(trace.strings.get(trace.stacks.name[stack.index()]), "train.py(3): forward");
 }
 
 /// What the functions of a file are called in the trace of a command.

@@ -5,7 +5,7 @@ use crate::rounds::{Origin, Rounds, is_in_cache, is_steady, last_allocation};
 use crate::source_location::frame_of;
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
+use stackline_model::{Frame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeSet;
 
 /// What such lines made.
@@ -32,14 +32,14 @@ impl KeptResults {
             let freed = trace.objects.freed_by[object.index()].some().filter(|call| call.0 < last_allocation)?;
             rounds.at(freed)
         };
-        let mut frames: FxHashMap<MemoryStackId, Option<MemoryFrame>> = FxHashMap::default();
-        let mut lines: FxHashMap<MemoryFrame, Line> = FxHashMap::default();
+        let mut frames: FxHashMap<MemoryStackId, Option<Frame>> = FxHashMap::default();
+        let mut lines: FxHashMap<Frame, Line> = FxHashMap::default();
         let made = trace.objects.ids().filter(|object| matches!(callers.phase_of(*object), "forward" | "other"));
         for object in made.filter(|_| matches!(rounds.origin, Origin::Passes | Origin::Steps)) {
             let stack = trace.objects.stack[object.index()];
-            let frame = *frames
-                .entry(stack)
-                .or_insert_with(|| frame_of(trace, stack).filter(|frame| frame.line > 0 && !is_in_cache(trace, stack)));
+            let frame = *frames.entry(stack).or_insert_with(|| {
+                frame_of(trace, stack).filter(|frame| frame.line().is_some() && !is_in_cache(trace, stack))
+            });
             let Some(frame) = frame else { continue };
             let Some(round) = rounds.at(trace.objects.allocated_by[object.index()]) else { continue };
             let line = lines.entry(frame).or_default();

@@ -289,7 +289,7 @@ fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<Ob
     for object in alive {
         let stack = trace.objects.stack[object.index()];
         let is_copy = *copies.entry(stack).or_insert_with(|| {
-            trace.stacks.frames_of(stack).any(|frame| is_autocast_copy(trace.strings.get(frame.function)))
+            trace.stacks.frames_of(stack).any(|frame| is_autocast_copy(frame.function_text(&trace.strings)))
         });
         match callers.phase_of(*object) {
             _ if callers.workspace_of(*object).is_some() => {

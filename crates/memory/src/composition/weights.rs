@@ -7,13 +7,13 @@ use super::sets::{Classes, RATIOS};
 use super::{Evidence, Lookups, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
-use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId};
+use stackline_model::{Frame, MemoryCallId, MemoryObjectId};
 
 /// What tells weights among the objects that are in no set.
 pub(super) struct Weights<'a> {
     lookups: &'a Lookups<'a>,
     /// Lines of the program that made parameters which sets of sizes tell.
-    lines: FxHashSet<MemoryFrame>,
+    lines: FxHashSet<Frame>,
     /// Whether a step is over that gave trained parameters their gradients or state.
     is_step_over: bool,
     /// Sizes of gradients and optimizer state outside of the recognized sets: weights of these sizes may be trained.
@@ -31,7 +31,7 @@ impl<'a> Weights<'a> {
         let parameters = recognized.iter().filter(|(_, of, _)| *of == Use::Parameters);
         let line = |&(object, ..): &ObjectUse| {
             let frame = frame_of(lookups.trace, lookups.trace.objects.stack[object.index()]);
-            frame.filter(|frame| frame.line > 0)
+            frame.filter(|frame| frame.line().is_some())
         };
         let is_optimizer_step_over = is_optimizer_step_over(lookups, position, recognized);
         let mut unassigned = sizes_of_later_state(lookups, position);

@@ -18,7 +18,7 @@ use crate::suggest::callers::Callers;
 use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{Frame, MemoryCallId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where it is not known what a round is, fewer objects of a line than these say nothing.
@@ -181,7 +181,7 @@ fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) ->
 }
 
 fn has_line(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
-    crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0)
+    crate::frame_of(trace, stack).is_some_and(|frame| frame.line().is_some())
 }
 
 /// Finds out what makes objects; where that is no line, the whole call path counts, without the numbers of steps.
@@ -195,12 +195,12 @@ impl Places<'_> {
     fn of(&mut self, object: MemoryObjectId) -> (Site, Path) {
         let (trace, stack) = (self.trace, self.trace.objects.stack[object.index()]);
         let path = self.paths.entry(stack).or_insert_with(|| {
-            if crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0) {
+            if crate::frame_of(trace, stack).is_some_and(|frame| frame.line().is_some()) {
                 return Path::new();
             }
-            let is_step = |frame: &MemoryFrame| trace.strings.get(frame.function).starts_with(STEP_PREFIX);
+            let is_step = |frame: &Frame| frame.function_text(&trace.strings).starts_with(STEP_PREFIX);
             let frames = trace.stacks.frames_of(stack).filter(|frame| !is_step(frame));
-            frames.map(|frame| (frame.function, frame.file, frame.line)).collect()
+            frames.map(|frame| (frame.function(), frame.file().into(), frame.line().unwrap_or(0))).collect()
         });
         (self.sites.of(object), path.clone())
     }

@@ -104,7 +104,7 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
 pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
     let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
     let operators =
-        frames.map(|frame| frame.function).filter(|name| trace.strings.get(*name).starts_with(OPERATOR_PREFIX));
+        frames.map(|frame| frame.function()).filter(|name| trace.strings.get(*name).starts_with(OPERATOR_PREFIX));
     let outermost = operators.last().filter(|name| has_form(trace.strings.get(*name)));
     outermost.unwrap_or(trace.objects.operator[output.index()])
 }

@@ -47,7 +47,8 @@ impl<'a> Sites<'a> {
 
     fn line(&mut self, stack: MemoryStackId) -> Option<(StrId, StrId, u32)> {
         let trace = self.trace;
-        let line = || frame_of(trace, stack).map(|frame| (frame.function, frame.file, frame.line));
+        let line =
+            || frame_of(trace, stack).map(|frame| (frame.function(), frame.file().into(), frame.line().unwrap_or(0)));
         *self.lines.entry(stack).or_insert_with(line)
     }
 

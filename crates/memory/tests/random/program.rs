@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind,
-    MemoryStackId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, MemoryCallKind, MemoryObjectId, MemoryObjectKind,
+    MemoryStackId, MemoryTrace, NewCall, NewObject, call_flags,
 };
 
 /// How much an access touches.
@@ -133,7 +133,7 @@ impl Program {
         let mut trace = MemoryTrace { saw_end: self.ends, ..MemoryTrace::default() };
         let device = trace.device("gpu:0");
         let [relu, float, backward] = ["aten::relu", "f32", "backward"].map(|text| trace.strings.intern(text));
-        let backward = [MemoryFrame { function: backward, file: StrId::NONE, line: 0 }];
+        let backward = [Frame::backward(backward)];
         let backward = trace.stacks.intern_path(backward);
         for (position, (step, stream)) in self.steps.iter().enumerate() {
             let stream = trace.stream(device, *stream);

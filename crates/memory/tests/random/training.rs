@@ -5,8 +5,8 @@ use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};
 use stackline_memory::{Facts, Rules, patterns};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryFrame, MemoryObjectId,
-    MemoryObjectKind, MemoryStackId, MemoryTrace, NewCall, NewObject, StrId,
+    AccessEvidence, AccessExtent, AccessMode, Frame, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
+    MemoryStackId, MemoryTrace, NewCall, NewObject,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ impl Program {
         let mut trace = MemoryTrace::default();
         let device = trace.device("cuda:0");
         let [float, function] = ["f32", "backward"].map(|text| trace.strings.intern(text));
-        let backward = trace.stacks.intern_path([MemoryFrame { function, file: StrId::NONE, line: 0 }]);
+        let backward = trace.stacks.intern_path([Frame::backward(function)]);
         for (original, op) in &self.ops {
             let start_ns = original.unwrap() as i64 * 10;
             match op {

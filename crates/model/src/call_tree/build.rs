@@ -1,17 +1,14 @@
 //! Makes a tree from paths and values, in any order.
 
-use super::{
-    CallFrame, CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree, thread_words,
-};
-use crate::{CallFrameId, CallNodeId, CallProcessId, CallThreadId, ReadReport, StrId};
+use super::{CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree, thread_words};
+use crate::{CallNodeId, CallProcessId, CallThreadId, Frame, FrameId, ReadReport, StrId};
 use rustc_hash::FxHashMap;
 
 /// A tree in the making.
 #[derive(Debug)]
 pub struct CallTreeBuilder {
     tree: CallTree,
-    frames: FxHashMap<CallFrame, CallFrameId>,
-    children: FxHashMap<(CallNodeId, CallFrameId), CallNodeId>,
+    children: FxHashMap<(CallNodeId, FrameId), CallNodeId>,
     /// What was measured, as it came; of one key there may be several, which are merged at the end.
     stats: Vec<(Key, CallStats)>,
     /// Where in that stands what was added piece by piece.
@@ -25,10 +22,9 @@ type Key = (CallNodeId, CallThreadId, CallMetric);
 
 impl Default for CallTreeBuilder {
     fn default() -> Self {
-        let nodes = CallNodes { parent: vec![CallNodeId::NONE], frame: vec![CallFrameId::NONE] };
+        let nodes = CallNodes { parent: vec![CallNodeId::NONE], frame: vec![FrameId::NONE] };
         Self {
             tree: CallTree { nodes, ..CallTree::default() },
-            frames: FxHashMap::default(),
             children: FxHashMap::default(),
             stats: Vec::new(),
             places: FxHashMap::default(),
@@ -78,17 +74,12 @@ impl CallTreeBuilder {
     }
 
     /// The handle of a frame.
-    pub fn frame(&mut self, frame: CallFrame) -> CallFrameId {
-        let next = CallFrameId::new(self.tree.frames.len());
-        let id = *self.frames.entry(frame).or_insert(next);
-        if id == next {
-            self.tree.frames.push(frame);
-        }
-        id
+    pub fn frame(&mut self, frame: Frame) -> FrameId {
+        self.tree.frames.intern(frame)
     }
 
     /// The node of a frame that was called from `parent`.
-    pub fn child(&mut self, parent: CallNodeId, frame: CallFrameId) -> CallNodeId {
+    pub fn child(&mut self, parent: CallNodeId, frame: FrameId) -> CallNodeId {
         let nodes = &mut self.tree.nodes;
         let next = CallNodeId::new(nodes.len());
         let id = *self.children.entry((parent, frame)).or_insert(next);
@@ -166,10 +157,10 @@ impl CallTreeBuilder {
         frames.filter_map(|frame| self.tree.frames.get(frame.index())).map(|frame| self.frame_words(frame)).collect()
     }
 
-    fn frame_words(&self, frame: &CallFrame) -> String {
+    fn frame_words(&self, frame: &Frame) -> String {
         let name = frame.name(&self.tree.strings);
         match *frame {
-            CallFrame::Python { file, line, .. } => format!("{name} ({}:{line})", self.text_of(file)),
+            Frame::Python { file, line, .. } => format!("{name} ({}:{line})", self.text_of(file)),
             _ => name,
         }
     }

@@ -1,7 +1,7 @@
 //! Against brute force over paths.
 
 use super::*;
-use crate::{CallProcessId, CallThreadId};
+use crate::{CallProcessId, CallThreadId, Frame};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ fn build(hits: &[Hit]) -> CallTree {
     for (path, thread, second, value) in hits {
         let node = path.iter().fold(CallTree::ROOT, |node, part| {
             let name = builder.text(&part.to_string());
-            let frame = builder.frame(CallFrame::operator(name));
+            let frame = builder.frame(Frame::operator(name));
             builder.child(node, frame)
         });
         let add = if value % 3 == 0 { CallTreeBuilder::add_sums } else { CallTreeBuilder::add };
@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn callers_account_for_each_path_with_the_frame_once(hits in hits(), wanted in 0_u8..4) {
         let tree = build(&hits);
-        let matches = |frame: CallFrameId| tree.frames[frame.index()].name(&tree.strings) == wanted.to_string();
+        let matches = |frame: FrameId| tree.frames[frame.index()].name(&tree.strings) == wanted.to_string();
         let exclusive = tree.exclusive(CallMetric::OperatorTime, |_| true);
         let callers = tree.callers(matches, &tree.inclusive(CallMetric::OperatorTime, &exclusive));
         let mut expected: HashMap<Option<u8>, CallStats> = HashMap::new();
@@ -102,7 +102,7 @@ proptest! {
                 expected.entry(caller).or_default().merge(&CallStats::of(hit.3));
             }
         }
-        let name = |frame: &CallFrame| frame.name(&tree.strings).parse().unwrap();
+        let name = |frame: &Frame| frame.name(&tree.strings).parse().unwrap();
         let found: HashMap<Option<u8>, CallStats> = callers
             .into_iter()
             .filter(|(_, stats)| stats.count > 0)
@@ -128,11 +128,11 @@ fn times_of_calls_do_not_add_up() {
     let process = builder.process(CallProcess::default());
     let name = builder.text("f");
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
-    let python = builder.frame(CallFrame::Python { function: name, file: name, line: 3, first_line: 1 });
+    let python = builder.frame(Frame::Python { function: name, file: name, line: 3, first_line: 1 });
     let line = builder.child(CallTree::ROOT, python);
     let mut operator = |name: &str, parent| {
         let name = builder.text(name);
-        let frame = builder.frame(CallFrame::operator(name));
+        let frame = builder.frame(Frame::operator(name));
         builder.child(parent, frame)
     };
     let outer = operator("outer", line);
@@ -156,19 +156,16 @@ fn broken_handles_are_found() {
         tree.check()
     };
     assert!(broken(|tree| tree.nodes.parent[1] = CallNodeId(1)).is_err());
-    assert!(broken(|tree| tree.nodes.frame[1] = CallFrameId(9)).is_err());
+    assert!(broken(|tree| tree.nodes.frame[1] = FrameId(9)).is_err());
     assert!(broken(|tree| tree.metrics.node[0] = CallNodeId(9)).is_err());
     assert!(broken(|tree| tree.metrics.thread[0] = CallThreadId(9)).is_err());
     assert!(broken(|tree| tree.threads[0].process = CallProcessId(9)).is_err());
-    assert!(broken(|tree| tree.frames[0] = CallFrame::operator(crate::StrId(99))).is_err());
-    assert!(broken(|tree| tree.nodes.frame[0] = CallFrameId(0)).is_err());
+    assert!(broken(|tree| tree.frames = vec![Frame::operator(crate::StrId(99)); 2].into()).is_err());
+    assert!(broken(|tree| tree.nodes.frame[0] = FrameId(0)).is_err());
 }
 
 #[test]
-fn kinds_and_roles_have_names_of_their_own() {
-    for kind in CallFrameKind::ALL {
-        assert_eq!(CallFrameKind::from_name(kind.name()), Some(kind));
-    }
+fn roles_have_names_of_their_own() {
     for role in [CallRole::Main, CallRole::Fork, CallRole::Spawn] {
         assert_eq!(CallRole::from_name(role.name()), Some(role));
     }

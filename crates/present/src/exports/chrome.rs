@@ -19,7 +19,7 @@ pub fn write(trace: &Trace, redact: bool, out: &mut dyn Write) -> io::Result<()>
     for (key, json) in redact::entries(&trace.meta, redact) {
         writeln!(out, "  {}: {json},", quote(key))?;
     }
-    if !trace.stacks.frame.is_empty() {
+    if !trace.stacks.is_empty() {
         write_stack_frames(trace, out)?;
     }
     out.write_all(b"  \"traceEvents\": [\n")?;
@@ -304,9 +304,9 @@ fn time_inside(trace: &Trace, event: EventId, least: i64) -> i64 {
 
 fn write_stack_frames(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"  \"stackFrames\": {")?;
-    for (i, &frame) in trace.stacks.frame.iter().enumerate() {
+    for (i, &name) in trace.stacks.name.iter().enumerate() {
         let mut record = format!("{}\n    {}: {{", if i > 0 { "," } else { "" }, quote(&frame_id(StackId::new(i))));
-        let _ = write!(record, "\"name\":{}", quote(trace.strings.get(frame)));
+        let _ = write!(record, "\"name\":{}", quote(trace.strings.get(name)));
         let _ = write!(record, ",\"category\":{}", quote(trace.strings.get(trace.stacks.category[i])));
         if let Some(parent) = trace.stacks.parent[i].some() {
             let _ = write!(record, ",\"parent\":{}", quote(&frame_id(parent)));

@@ -4,7 +4,7 @@ use crate::first::{Stage, of_before, plain};
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use stackline_analyze::findings::Recording;
-use stackline_model::{CallFrameKind, CallProcess, CallTree, DeviceClock, EventKind, ReadReport, Trace};
+use stackline_model::{CallProcess, CallTree, DeviceClock, EventKind, FrameKind, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// Metadata of a trace that people ask about, and what it is for them.
@@ -260,7 +260,7 @@ fn process(process: &CallProcess) -> Process<'_> {
 }
 
 fn has_python(opened: &Opened) -> bool {
-    let recorded = |tree: &CallTree| tree.frames.iter().any(|frame| frame.kind() == CallFrameKind::Python);
+    let recorded = |tree: &CallTree| tree.frames.iter().any(|frame| frame.kind() == FrameKind::Python);
     opened.recording.as_ref().is_some_and(recorded)
         || opened.set.traces.iter().any(|trace| trace.events.kind.contains(&EventKind::PythonFunction))
 }

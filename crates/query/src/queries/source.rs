@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use stackline_analyze::calls::{self, SourceLine};
-use stackline_model::{CallFrame, CallMetric, CallTree, Unit};
+use stackline_model::{CallMetric, CallTree, Frame, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The source files of a run, or one of them with the costs of its lines.
@@ -126,7 +126,7 @@ fn own_time(tree: &CallTree, metric: CallMetric) -> FxHashMap<(String, u32), u64
     let exclusive = tree.exclusive(metric, |_| true);
     let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();
     for node in tree.nodes.ids().filter(|node| exclusive[node.index()].sum > 0) {
-        if let Some(&CallFrame::Python { file, line, .. }) = tree.frame(node) {
+        if let Some(&Frame::Python { file, line, .. }) = tree.frame(node) {
             *own.entry((tree.strings.get(file).to_owned(), line)).or_default() += exclusive[node.index()].sum;
         }
     }

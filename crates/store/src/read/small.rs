@@ -193,9 +193,14 @@ fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let (stacks, strings) = (&mut trace.stacks, &trace.strings);
     let (mut names, mut categories) = (Meanings::default(), Meanings::default());
     frames.read(&["parent", "frame", "category"], ROW_GROUP, |batch| {
-        batch.push_handles(0, &mut stacks.parent, StackId)?;
-        batch.text(1)?.push_interned(&mut stacks.frame, &mut names, strings)?;
-        batch.text(2)?.push_interned(&mut stacks.category, &mut categories, strings)
+        let (mut parent, mut name, mut category) = (Vec::new(), Vec::new(), Vec::new());
+        batch.push_handles(0, &mut parent, StackId)?;
+        batch.text(1)?.push_interned(&mut name, &mut names, strings)?;
+        batch.text(2)?.push_interned(&mut category, &mut categories, strings)?;
+        for (parent, texts) in parent.into_iter().zip(name.into_iter().zip(category)) {
+            stacks.push(parent, texts, strings);
+        }
+        Ok(())
     })?;
     let Some(events) = events else { return Ok(()) };
     events.read(&["event", "stack"], ROW_GROUP, |batch| {

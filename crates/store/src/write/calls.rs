@@ -8,7 +8,7 @@ use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
 use crate::{Error, commit, read_manifest};
 use arrow_array::Decimal128Array;
 use arrow_schema::DataType;
-use stackline_model::{CallFrame, CallFrameKind, CallMetric, CallStats, CallTree, StrId};
+use stackline_model::{CallMetric, CallStats, CallTree, Frame, FrameKind, StrId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -99,19 +99,17 @@ struct Row {
     inlined: Option<u32>,
 }
 
-fn row(frame: &CallFrame) -> Row {
+fn row(frame: &Frame) -> Row {
     match *frame {
-        CallFrame::Python { function, file, line, first_line } => {
+        Frame::Python { function, file, line, first_line } => {
             Row { name: function, file, line: Some(line), first_line: Some(first_line), ..Row::default() }
         }
-        CallFrame::Operator { name, inputs } | CallFrame::Backward { name, inputs } => {
+        Frame::Operator { name, inputs } | Frame::Backward { name, inputs } => {
             Row { name, detail: inputs, ..Row::default() }
         }
-        CallFrame::Span { name } | CallFrame::Runtime { name } | CallFrame::Kernel { name } => {
-            Row { name, ..Row::default() }
-        }
-        CallFrame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
-        CallFrame::Native { library, build_id, offset, function, file, line, inlined } => Row {
+        Frame::Span { name } | Frame::Runtime { name } | Frame::Kernel { name } => Row { name, ..Row::default() },
+        Frame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
+        Frame::Native { library, build_id, offset, function, file, line, inlined } => Row {
             name: function,
             file: library,
             source: file,
@@ -121,10 +119,21 @@ fn row(frame: &CallFrame) -> Row {
             inlined: Some(inlined),
             ..Row::default()
         },
-        CallFrame::Unmapped { process, address } => {
+        Frame::DeviceFunction { function, file, line } => {
+            Row { name: function, file, line: Some(line).filter(|&line| line > 0), ..Row::default() }
+        }
+        Frame::Instruction { binary, pc, file, line } => Row {
+            file: binary,
+            source: file,
+            line: Some(line).filter(|&line| line > 0),
+            offset: Some(pc),
+            ..Row::default()
+        },
+        Frame::HloOp { name, program } => Row { name, detail: program, ..Row::default() },
+        Frame::Unmapped { process, address } => {
             Row { offset: Some(address), process: Some(process.0), ..Row::default() }
         }
-        CallFrame::Overflow => Row::default(),
+        Frame::Overflow => Row::default(),
     }
 }
 
@@ -135,7 +144,7 @@ fn frames(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
         words(
             "kind",
             |at| tree.frames[at].kind() as u32,
-            |kind| CallFrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
+            |kind| FrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
         ),
         text("name", &tree.strings, move |at| of(at).name),
         text("file", &tree.strings, move |at| of(at).file),

@@ -3,7 +3,7 @@
 use super::{Builder, Place};
 use crate::calls::phases::Phases;
 use crate::calls::{Grouping, Shape, ViewOptions};
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Frame};
 use std::sync::OnceLock;
 
 /// How calls are counted in a tree: each value of one metric is one call.
@@ -36,7 +36,7 @@ impl<'a> Counts<'a> {
     /// The metric whose values are calls of a node's frame.
     fn metric(&self, tree: &CallTree, node: CallNodeId) -> CallMetric {
         match tree.frame(node) {
-            Some(CallFrame::Kernel { .. }) => CallMetric::GpuTime,
+            Some(Frame::Kernel { .. }) => CallMetric::GpuTime,
             _ => self.host,
         }
     }

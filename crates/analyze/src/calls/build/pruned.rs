@@ -56,7 +56,7 @@ mod tests {
     use crate::calls::build::{Builder, Counts};
     use crate::calls::{CallView, Shape, ViewOptions, view, view_pruned};
     use proptest::prelude::*;
-    use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
+    use stackline_model::{CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, Frame};
     use std::collections::BTreeMap;
 
     fn tree(hits: &[(String, u64)]) -> CallTree {
@@ -67,7 +67,7 @@ mod tests {
         for (path, value) in hits {
             let node = path.chars().fold(CallTree::ROOT, |node, letter| {
                 let name = builder.text(&letter.to_string());
-                let frame = builder.frame(CallFrame::operator(name));
+                let frame = builder.frame(Frame::operator(name));
                 builder.child(node, frame)
             });
             builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(*value));

@@ -13,7 +13,7 @@ use crate::output::say;
 use anyhow::Result;
 use place::Place;
 use stackline_engine::{OpenOptions, Run};
-use stackline_model::{CallFrameKind, CallTree, Problem, Severity};
+use stackline_model::{CallTree, FrameKind, Problem, Severity};
 use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -125,7 +125,7 @@ fn part(args: &RecordArgs, common: &Common) -> Part {
 /// The command to look at the recording with: what to change is told where the calls of operators are known, and who wastes memory if
 /// that was asked for.
 fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
-    let is_operator = |kind| matches!(kind, CallFrameKind::Operator | CallFrameKind::Backward);
+    let is_operator = |kind| matches!(kind, FrameKind::Operator | FrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
     match args.mode {
         Some(Mode::Trace) if has_operators && args.memory => "memory",

@@ -16,7 +16,7 @@ use lives::{Lives, Use};
 use nodes::{Node, Nodes, Tensor};
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessEvidence, AccessExtent, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
+    AccessEvidence, AccessExtent, Frame, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
     NewObject, StrId, call_flags,
 };
 
@@ -145,8 +145,7 @@ impl Writer<'_> {
         }
         for node in open.into_iter().rev() {
             let function = self.trace.strings.intern(&self.nodes.all[node].name);
-            let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file: StrId::NONE, line: 0 });
-            stack = self.trace.stacks.intern(stack, frame);
+            stack = self.trace.stacks.intern(stack, Frame::operator(function));
             self.paths.insert(node, stack);
         }
         stack

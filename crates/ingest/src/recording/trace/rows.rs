@@ -268,12 +268,9 @@ impl<'a> Rows<'a> {
         for node in missing.into_iter().rev() {
             let frame = nodes[node as usize].1;
             let (name, category) = (self.line_name(calls, frame), category(calls.frames.get(frame as usize)));
-            let category = self.trace.strings.intern(category);
-            let stacks = &mut self.trace.stacks;
-            stacks.parent.push(stack);
-            stacks.frame.push(name);
-            stacks.category.push(category);
-            stack = StackId::new(stacks.frame.len() - 1);
+            let Trace { stacks, strings, .. } = &mut *self.trace;
+            let category = strings.intern(category);
+            stack = stacks.push(stack, (name, category), strings);
             self.stacks[tree][node as usize] = Some(stack);
         }
         stack

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::problems::{self, Code};
 use crate::scan::{Cursor, Fail, RawValue};
 use crate::text;
-use stackline_model::{StackId, Trace};
+use stackline_model::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads members until the event list begins or the object ends.
@@ -181,11 +181,9 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
                 serde_json::Value::Number(n) => builder.frame_ids.get(&n.to_string()).copied(),
                 _ => None,
             };
-            let trace = &mut builder.trace;
-            let stack = StackId::new(trace.stacks.frame.len());
-            trace.stacks.parent.push(parent.into());
-            trace.stacks.frame.push(trace.strings.intern(&frame.name));
-            trace.stacks.category.push(trace.strings.intern(&frame.category));
+            let Trace { stacks, strings, .. } = &mut builder.trace;
+            let texts = (strings.intern(&frame.name), strings.intern(&frame.category));
+            let stack = stacks.push(parent.into(), texts, strings);
             builder.frame_ids.insert(current, stack);
         }
     }

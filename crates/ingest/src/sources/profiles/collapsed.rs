@@ -1,7 +1,7 @@
 //! Collapsed stacks: a line for each, `outermost;…;innermost 12`, as Brendan Gregg's scripts, `py-spy record -f raw` and many others write.
 //! Values are whole numbers as a rule. Where one has a fraction, all are read in thousandths.
 
-use super::{Frame, Path, Profile};
+use super::{FrameText, Path, Profile};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
 use rustc_hash::FxHashMap;
@@ -62,7 +62,9 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
         profile.add_number((path, thread, metric), value * scale, &format!("a value of {value:e}"));
     }
     Ok(profile.finish(|number| {
-        names.get(number as usize).map_or_else(Frame::default, |name| Frame { function: name, ..Frame::default() })
+        names
+            .get(number as usize)
+            .map_or_else(FrameText::default, |name| FrameText { function: name, ..FrameText::default() })
     }))
 }
 
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn frames_with_places() {
         let parts = |name| {
-            let Frame { function, file, line, .. } = with_place(name);
+            let FrameText { function, file, line, .. } = with_place(name);
             (function.to_owned(), file.to_owned(), line)
         };
         assert_eq!(parts("forward (model.py:12)"), ("forward".to_owned(), "model.py".to_owned(), 12));

@@ -2,7 +2,7 @@
 //!
 //! Tables of columns that refer to each other: of each thread, or in newer versions shared by all of them.
 
-use super::{Frame, Path, Profile};
+use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::Whole;
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
@@ -126,7 +126,7 @@ fn tree(document: &Document) -> CallTree {
     let mut threads: Vec<&Thread> = document.threads.iter().collect();
     threads.sort_by_key(|thread| thread.pid.0);
     let mut profile = Profile::of(process(threads.first().map_or(Whole::default(), |thread| thread.pid)));
-    let mut frames: Vec<Frame<'_>> = Vec::new();
+    let mut frames: Vec<FrameText<'_>> = Vec::new();
     let mut before = threads.first().and_then(|thread| thread.pid.0);
     for thread in threads {
         if thread.pid.0 != before {
@@ -158,7 +158,7 @@ macro_rules! table {
 }
 
 impl<'d> OfThread<'d> {
-    fn read(&self, interval: f64, profile: &mut Profile, frames: &mut Vec<Frame<'d>>) {
+    fn read(&self, interval: f64, profile: &mut Profile, frames: &mut Vec<FrameText<'d>>) {
         let (metric, scale) = self.metric(interval, profile);
         let (prefixes, of_stack) = (table!(self, stack_table.prefix), table!(self, stack_table.frame));
         let mut numbers: FxHashMap<i64, u32> = FxHashMap::default();
@@ -211,12 +211,12 @@ impl<'d> OfThread<'d> {
         id.and_then(|id| at(texts, id)).map_or("", |text| text)
     }
 
-    fn frame(&self, row: i64) -> Frame<'d> {
+    fn frame(&self, row: i64) -> FrameText<'d> {
         let of = |column: &[Whole], row: i64| at(column, row).and_then(|value| value.0);
         let line = |number: Option<i64>| number.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
         let function = of(table!(self, frame_table.func), row).unwrap_or(-1);
         let resource = of(table!(self, func_table.resource), function).unwrap_or(-1);
-        Frame {
+        FrameText {
             function: self.text(of(table!(self, func_table.name), function)),
             file: self.text(of(table!(self, func_table.file_name), function)),
             line: line(of(table!(self, frame_table.line), row)),

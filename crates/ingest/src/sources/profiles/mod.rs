@@ -10,8 +10,8 @@ pub(super) mod speedscope;
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    CallFrame, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree,
-    CallTreeBuilder, ReadReport, StrId,
+    CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder,
+    Frame, ReadReport, StrId,
 };
 
 /// A path of frames, by its number; the empty one is 0.
@@ -19,7 +19,7 @@ pub(super) type Path = u32;
 
 /// A frame in words.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Frame<'a> {
+pub(super) struct FrameText<'a> {
     pub(super) function: &'a str,
     pub(super) file: &'a str,
     /// Line that was running, and the first one of the function; 0 if unknown.
@@ -155,7 +155,7 @@ impl Profile {
     }
 
     /// The tree; `frame` puts the frame of a number into words.
-    pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> Frame<'f>) -> CallTree {
+    pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> FrameText<'f>) -> CallTree {
         // Not needed any more, and large.
         self.by_frame = FxHashMap::default();
         let mut frames = FxHashMap::default();
@@ -165,7 +165,9 @@ impl Profile {
             let builder = &mut self.builder;
             let id = *frames.entry(number).or_insert_with(|| {
                 let made = match number {
-                    NO_FRAMES => call_frame(&Frame { function: "(stack without frames)", ..Frame::default() }, builder),
+                    NO_FRAMES => {
+                        call_frame(&FrameText { function: "(stack without frames)", ..FrameText::default() }, builder)
+                    }
                     _ => call_frame(&frame(number), builder),
                 };
                 builder.frame(made)
@@ -199,29 +201,29 @@ const BYTES: &[(&[&str], f64)] = &[
 const ALLOCATED: &[&str] = &["", "alloc_space", "allocated", "space"];
 
 /// The parts of `forward (model.py:12)`, as many write it where their format has no place for files; of any other name the name alone.
-fn with_place(name: &str) -> Frame<'_> {
-    let plain = Frame { function: name, ..Frame::default() };
+fn with_place(name: &str) -> FrameText<'_> {
+    let plain = FrameText { function: name, ..FrameText::default() };
     let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };
     let (file, line) = match place.rsplit_once(':') {
         Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => (file, line.parse().unwrap_or(0)),
         _ => (place, 0),
     };
     let is_file = line > 0 || file.contains('.') || file.contains('/');
-    if is_file { Frame { function, file, line, ..Frame::default() } } else { plain }
+    if is_file { FrameText { function, file, line, ..FrameText::default() } } else { plain }
 }
 
-fn call_frame(frame: &Frame<'_>, builder: &mut CallTreeBuilder) -> CallFrame {
+fn call_frame(frame: &FrameText<'_>, builder: &mut CallTreeBuilder) -> Frame {
     let placed = if frame.file.is_empty() { with_place(frame.function) } else { *frame };
     let line = if placed.line > 0 { placed.line } else { frame.line };
-    let frame = &Frame { library: frame.library, first_line: frame.first_line, line, ..placed };
+    let frame = &FrameText { library: frame.library, first_line: frame.first_line, line, ..placed };
     let function = builder.text(if frame.function.is_empty() { "function without a name" } else { frame.function });
-    let &Frame { line, first_line, .. } = frame;
+    let &FrameText { line, first_line, .. } = frame;
     let mut some = |text: &str| if text.is_empty() { StrId::NONE } else { builder.text(text) };
     let (file, library) = (some(frame.file), some(frame.library));
     if is_python(frame.file) {
-        return CallFrame::Python { function, file, line, first_line };
+        return Frame::Python { function, file, line, first_line };
     }
-    CallFrame::Native { library, build_id: StrId::NONE, offset: 0, function, file, line, inlined: 0 }
+    Frame::Native { library, build_id: StrId::NONE, offset: 0, function, file, line, inlined: 0 }
 }
 
 fn is_python(file: &str) -> bool {

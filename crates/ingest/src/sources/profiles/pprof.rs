@@ -1,6 +1,6 @@
 //! pprof: Go's profiles, `jax.profiler.save_device_memory_profile`, and what many other programs write (`profile.proto`).
 
-use super::{Frame, Profile};
+use super::{FrameText, Profile};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
 use prost::Message;
@@ -138,7 +138,7 @@ fn tree(document: &Document) -> CallTree {
     let libraries: FxHashMap<u64, i64> =
         document.mapping.iter().map(|mapping| (mapping.id, mapping.filename)).collect();
     // Each line of a location is a frame; frames are counted through all locations.
-    let mut frames: Vec<(Frame<'_>, u64)> = Vec::new();
+    let mut frames: Vec<(FrameText<'_>, u64)> = Vec::new();
     let mut places: FxHashMap<u64, std::ops::Range<u32>> = FxHashMap::default();
     for location in &document.location {
         let first = frames.len() as u32;
@@ -146,7 +146,7 @@ fn tree(document: &Document) -> CallTree {
         for line in location.line.iter().rev() {
             let function = functions.get(&line.function_id);
             let number = |line: i64| u32::try_from(line).unwrap_or(0);
-            let frame = Frame {
+            let frame = FrameText {
                 function: function.map_or("", |function| text(function.name)),
                 file: function.map_or("", |function| text(function.filename)),
                 line: number(line.line),
@@ -156,7 +156,7 @@ fn tree(document: &Document) -> CallTree {
             frames.push((frame, location.address));
         }
         if location.line.is_empty() {
-            frames.push((Frame { library, ..Frame::default() }, location.address));
+            frames.push((FrameText { library, ..FrameText::default() }, location.address));
         }
         places.insert(location.id, first..frames.len() as u32);
     }
@@ -173,6 +173,6 @@ fn tree(document: &Document) -> CallTree {
     let addresses: Vec<String> = frames.iter().map(|(_, address)| format!("{address:#x}")).collect();
     profile.finish(|number| {
         let (frame, _) = frames[number as usize];
-        if frame.function.is_empty() { Frame { function: &addresses[number as usize], ..frame } } else { frame }
+        if frame.function.is_empty() { FrameText { function: &addresses[number as usize], ..frame } } else { frame }
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Read element by element: what is held of a stack is one number.
 
-use super::{Frame, Path, Profile};
+use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::{Fields, Into};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, problems};
@@ -56,7 +56,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         problems::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;
-    Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(Frame::default, Shared::frame)))
+    Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(FrameText::default, Shared::frame)))
 }
 
 /// A frame as the profiles of a file share it.
@@ -69,9 +69,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn frame(&self) -> Frame<'_> {
+    fn frame(&self) -> FrameText<'_> {
         let file = self.file.as_deref().unwrap_or_default();
-        Frame { function: &self.name, file, line: self.line.unwrap_or(0), ..Frame::default() }
+        FrameText { function: &self.name, file, line: self.line.unwrap_or(0), ..FrameText::default() }
     }
 }
 

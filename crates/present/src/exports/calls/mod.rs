@@ -17,7 +17,7 @@ pub use flamegraph::write as write_flamegraph;
 pub use pprof::write as write_pprof;
 pub use speedscope::write as write_speedscope;
 
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Frame};
 
 /// A stack with a weight.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +39,10 @@ fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
 }
 
 /// What a frame is called in one text: Python with file and line, as py-spy has it.
-fn title(tree: &CallTree, frame: &CallFrame) -> String {
+fn title(tree: &CallTree, frame: &Frame) -> String {
     let name = frame.title(&tree.strings);
     match *frame {
-        CallFrame::Python { file, line, .. } => {
+        Frame::Python { file, line, .. } => {
             let file = tree.strings.get(file);
             let file = file.rsplit('/').next().unwrap_or(file);
             format!("{name} ({file}:{line})")

@@ -4,7 +4,7 @@ use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Samp
 use super::{run_title, weighted};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CONTENT, CallFrame, CallMetric, CallNodeId, CallThreadId, CallTree, StrId, Unit};
+use stackline_model::{CONTENT, CallMetric, CallNodeId, CallThreadId, CallTree, Frame, StrId, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -97,7 +97,7 @@ fn places_of(tree: &CallTree, node: CallNodeId) -> Vec<CallNodeId> {
 
 /// Whether a node's frame is inlined into that of its parent: both are one location.
 fn is_inlined(tree: &CallTree, node: CallNodeId) -> bool {
-    matches!(tree.frame(node), Some(CallFrame::Native { inlined: 1.., .. }))
+    matches!(tree.frame(node), Some(Frame::Native { inlined: 1.., .. }))
 }
 
 /// Frames by the place that they have in a library; of one place each is inlined into the one before it.
@@ -106,7 +106,7 @@ type Places = FxHashMap<(StrId, StrId, u64), Vec<(u32, usize)>>;
 fn places(tree: &CallTree) -> Places {
     let mut places = Places::default();
     for (at, frame) in tree.frames.iter().enumerate() {
-        if let CallFrame::Native { library, build_id, offset, inlined, .. } = *frame {
+        if let Frame::Native { library, build_id, offset, inlined, .. } = *frame {
             places.entry((library, build_id, offset)).or_default().push((inlined, at));
         }
     }
@@ -123,7 +123,7 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
     for (id, frame) in (1..).zip(&tree.frames) {
         let mut line = vec![line(tree, frame, &mut functions, profile, texts)];
         let (mapping_id, address) = match *frame {
-            CallFrame::Native { library, build_id, offset, inlined, .. } => {
+            Frame::Native { library, build_id, offset, inlined, .. } => {
                 // Profiles of others have no addresses: all their frames are at one place.
                 let around = if inlined > 0 { places.get(&(library, build_id, offset)) } else { None };
                 let around = around.into_iter().flatten();
@@ -148,7 +148,7 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
                 profile.mapping[mapping].has(frame);
                 (mapping as u64 + 1, offset)
             }
-            CallFrame::Unmapped { address, .. } => (0, address),
+            Frame::Unmapped { address, .. } | Frame::Instruction { pc: address, .. } => (0, address),
             _ => (0, 0),
         };
         profile.location.push(Location { id, mapping_id, address, line });
@@ -157,7 +157,7 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
 
 fn line(
     tree: &CallTree,
-    frame: &CallFrame,
+    frame: &Frame,
     functions: &mut FxHashMap<(i64, i64), u64>,
     profile: &mut Profile,
     texts: &mut Texts,
@@ -167,7 +167,7 @@ fn line(
     let next = profile.function.len() as u64 + 1;
     let function = *functions.entry((name, filename)).or_insert(next);
     if function == next {
-        let start_line = if let CallFrame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
+        let start_line = if let Frame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
         profile.function.push(Function { id: next, name, filename, start_line });
     }
     Line { function_id: function, line: i64::from(frame.line().unwrap_or(0)) }
@@ -175,8 +175,8 @@ fn line(
 
 impl Mapping {
     /// Says what is known of the library's code, so that nobody looks for it again.
-    fn has(&mut self, frame: &CallFrame) {
-        if let CallFrame::Native { function, file, line, inlined, .. } = *frame {
+    fn has(&mut self, frame: &Frame) {
+        if let Frame::Native { function, file, line, inlined, .. } = *frame {
             self.has_functions |= function.is_some();
             self.has_filenames |= file.is_some();
             self.has_line_numbers |= line > 0;

@@ -105,7 +105,7 @@ fn pprof_has_inlined_lines() {
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
     let texts = ["/lib/x.so", "content:12", "outer", "middle", "inner", "a.c"].map(|text| builder.text(text));
     let [library, build_id, .., file] = texts;
-    let native = |offset, function, inlined| CallFrame::Native {
+    let native = |offset, function, inlined| Frame::Native {
         library,
         build_id,
         offset,
@@ -114,7 +114,7 @@ fn pprof_has_inlined_lines() {
         line: 10 + inlined,
         inlined,
     };
-    let unnamed = CallFrame::native(library, build_id, 64);
+    let unnamed = Frame::native(library, build_id, 64);
     let path = [unnamed, native(32, texts[2], 0), native(32, texts[3], 1), native(32, texts[4], 2)];
     let node = path.into_iter().fold(CallTree::ROOT, |node, frame| {
         let frame = builder.frame(frame);

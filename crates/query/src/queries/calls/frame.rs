@@ -105,7 +105,7 @@ pub(in crate::queries) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments>
 mod tests {
     use super::*;
     use stackline_analyze::calls::{self, Shape, ViewOptions};
-    use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
+    use stackline_model::{CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, Frame};
 
     #[test]
     fn what_was_not_followed_is_not_taken_for_nothing() {
@@ -115,7 +115,7 @@ mod tests {
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
         for (path, value) in [(["step", "large"], 1_000_000_000), (["step", "small"], 1)] {
             let node = path.into_iter().fold(CallTree::ROOT, |node, name| {
-                let frame = CallFrame::operator(builder.text(name));
+                let frame = Frame::operator(builder.text(name));
                 let frame = builder.frame(frame);
                 builder.child(node, frame)
             });

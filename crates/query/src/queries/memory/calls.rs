@@ -1,6 +1,6 @@
 //! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
 
-use super::{Brief, Frame};
+use super::{Brief, FrameAnswer};
 use crate::first::Stage;
 use crate::memory::Memory;
 use crate::queries::tiles::{LEVELS, window};
@@ -111,7 +111,7 @@ pub(crate) struct CallDetail {
     accesses: Vec<Access>,
     /// Accesses that are left out.
     left_out: usize,
-    path: Vec<Frame>,
+    path: Vec<FrameAnswer>,
 }
 
 /// The object that a call allocates or frees: its number, name and bytes.

@@ -25,8 +25,8 @@ use crate::queries::tiles::Whole;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde::Serialize;
 use stackline_model::{
-    MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace,
-    TraceSet, Values,
+    Frame, MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace, TraceSet,
+    Values,
 };
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
@@ -126,11 +126,14 @@ const FRAMES: usize = 100;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "MemoryFrame"))]
-struct Frame(Option<String>, Option<String>, u32);
+struct FrameAnswer(Option<String>, Option<String>, u32);
 
 /// A call path, innermost frame first.
-fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Frame> {
-    let frame = |frame: MemoryFrame| Frame(text(trace, frame.function), text(trace, frame.file), frame.line);
+fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<FrameAnswer> {
+    let frame = |frame: Frame| {
+        let (function, file) = (text(trace, frame.function()), text(trace, frame.file().into()));
+        FrameAnswer(function, file, frame.line().unwrap_or(0))
+    };
     trace.stacks.frames_of(stack).take(FRAMES).map(frame).collect()
 }
 

@@ -1,7 +1,7 @@
 //! All that is known of one object: what made it, who touches it, what of its life is for nothing, what to change.
 
 use super::apply::AtPeak;
-use super::{Brief, Frame, Place, objects};
+use super::{Brief, FrameAnswer, Place, objects};
 use crate::first::{Stage, with};
 use crate::memory::{Memory, Waste, Why};
 use crate::queries::shortened;
@@ -45,7 +45,7 @@ pub(crate) struct ObjectDetail<'a> {
     /// First call, and the one after the last, at which it takes memory.
     life: (u32, u32),
     place: Place,
-    path: Vec<Frame>,
+    path: Vec<FrameAnswer>,
     patterns: Vec<PatternOf<'a>>,
     waste: Vec<WasteOf>,
     waste_all: usize,

@@ -7,7 +7,7 @@
 use super::super::Exact;
 use super::index::{Index, Stretch};
 use crate::findings::counted;
-use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// A gap between operators, and which part of it is the frame's: at least, likely, at most.
@@ -132,8 +132,7 @@ fn of_thread(
 }
 
 fn caller(trace: &Trace, operator: EventId) -> Caller {
-    let stacks = &trace.stacks;
-    let stack = stacks.event.binary_search(&operator).ok().map_or(usize::MAX, |at| stacks.stack[at].index());
+    let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
     (stack, trace.events.name[operator.index()])
 }
 

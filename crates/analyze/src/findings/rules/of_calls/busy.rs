@@ -7,7 +7,7 @@ use super::subject::Called;
 use super::thread::{Known, Time};
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::Place;
-use stackline_model::{CallFrameId, CallNodeId};
+use stackline_model::{CallNodeId, FrameId};
 use std::collections::BTreeMap;
 
 /// What a gain is that nobody can tell beforehand: half of the time, and all of it at most.
@@ -31,7 +31,7 @@ pub(super) fn of_functions(
     computing: &dyn Fn(CallNodeId) -> Time,
     is_taken: &dyn Fn(CallNodeId) -> bool,
 ) -> Functions {
-    let mut lines: BTreeMap<CallFrameId, Time> = BTreeMap::new();
+    let mut lines: BTreeMap<FrameId, Time> = BTreeMap::new();
     for node in called.nodes() {
         let computes = computing(node);
         let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);

@@ -13,7 +13,7 @@ use crate::findings::{Confidence, Fact};
 use crate::vocabulary::aten;
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::ZERO_GRAD;
-use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, Unit};
+use stackline_model::{CallNodeId, Frame, FrameId, FrameKind, Unit};
 use std::collections::BTreeMap;
 
 pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
@@ -41,7 +41,7 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
         let calls = Calls { ns: forward.ns[node.index()], ..operators.calls(node) };
         by_path.entry((called.line_node(node), called.name(node))).or_default().add(&calls);
     }
-    let mut by_line: BTreeMap<(CallFrameId, &str), Calls> = BTreeMap::new();
+    let mut by_line: BTreeMap<(FrameId, &str), Calls> = BTreeMap::new();
     // Of small ones in a loop SL038 tells.
     for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(called, all)) {
         by_line.entry((called.line(line), operator)).or_default().add(&all);
@@ -62,7 +62,7 @@ struct Forward {
 impl Forward {
     fn of(called: &Called<'_>) -> Self {
         let tree = called.tree;
-        let backward = below(tree, |node| tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Backward));
+        let backward = below(tree, |node| tree.frame(node).map(Frame::kind) == Some(FrameKind::Backward));
         let of_node = |node: CallNodeId| {
             let is_called = called.thread.calls[node.index()] > 0 && !backward[node.index()];
             let name = called.name(node);
@@ -82,7 +82,7 @@ impl Forward {
     }
 }
 
-fn copies(operators: &Operators<'_, '_>, line: CallFrameId, operator: &str, all: &Calls) -> Option<CallDraft> {
+fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallDraft> {
     let called = operators.called;
     let rule = &copy_chains::RULE;
     let share = called.percent(all.ns);

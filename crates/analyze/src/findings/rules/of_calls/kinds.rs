@@ -7,7 +7,7 @@ use super::subject::{ByLine, Called, KindOf};
 use super::thread::{Time, outermost};
 use crate::findings::Rule;
 use stackline_model::names::is_recompilation;
-use stackline_model::{CallFrameId, CallNodeId};
+use stackline_model::{CallNodeId, FrameId};
 
 /// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
 const LOOKED_FOR: [(&Rule, KindOf); 7] = [
@@ -29,7 +29,7 @@ pub(super) struct Kinds {
     /// Preparing of data while it is loaded: a part of the loading.
     prepared: ByLine,
     /// By node, the rule that has it, and the line that it is told of.
-    rules: Vec<Option<(&'static Rule, CallFrameId)>>,
+    rules: Vec<Option<(&'static Rule, FrameId)>>,
 }
 
 impl Kinds {
@@ -74,7 +74,7 @@ impl Kinds {
     }
 
     /// The rule that looks for what a node belongs to, and the line that it would tell of.
-    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, CallFrameId)> {
+    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, FrameId)> {
         self.rules.get(node.index()).copied().flatten()
     }
 }

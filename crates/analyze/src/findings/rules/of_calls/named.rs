@@ -13,7 +13,7 @@ use crate::findings::identity::MOSTLY_AT;
 use crate::findings::{Fact, Place, Rule};
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, TAKE_BATCH};
 use stackline_model::words::duration;
-use stackline_model::{CallFrameId, CallNodeId};
+use stackline_model::{CallNodeId, FrameId};
 use std::collections::BTreeMap;
 
 pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
@@ -43,7 +43,7 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
 }
 
 /// One whose time goes with it.
-fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &str), seen: &Seen) -> Option<CallDraft> {
+fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (FrameId, &str), seen: &Seen) -> Option<CallDraft> {
     let share = called.percent(seen.time.ns);
     // Profiles do not tell how often it copies.
     let counts_calls = is_recorded(called.tree);
@@ -154,9 +154,9 @@ const MOST: u64 = 50;
 
 /// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches together.
 fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
-    let taken_from: Vec<CallFrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
+    let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
     let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
-    let mut lines: BTreeMap<CallFrameId, u64> = BTreeMap::new();
+    let mut lines: BTreeMap<FrameId, u64> = BTreeMap::new();
     for node in called.nodes().filter(|node| loads[node.index()]) {
         let line = lines.entry(called.line(node)).or_default();
         *line = line.saturating_add(called.thread.own[node.index()].ns);

@@ -10,7 +10,7 @@ use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Confidence, Fact, Place};
 use crate::vocabulary::autograd::ENGINE;
 use crate::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
-use stackline_model::{CallFrame, CallFrameKind, CallNodeId, Unit};
+use stackline_model::{CallNodeId, Frame, FrameKind, Unit};
 use std::collections::BTreeMap;
 
 pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
@@ -56,8 +56,7 @@ impl Calls {
 impl<'c, 'a> Operators<'c, 'a> {
     pub(super) fn of(called: &'c Called<'a>) -> Self {
         let ns = inclusive(called.tree, called.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
-        let is_operator =
-            |node: &CallNodeId| called.tree.frame(*node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
+        let is_operator = |node: &CallNodeId| called.tree.frame(*node).map(Frame::kind) == Some(FrameKind::Operator);
         let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];
         let is_outermost = |node: &CallNodeId| !called.in_operator[above(node).index()];
         let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();

@@ -2,7 +2,7 @@
 
 use super::steps::Steps;
 use super::thread::{Known, Thread, Time};
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallTree, Frame};
 
 impl Thread {
     /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an operator, where it was
@@ -49,7 +49,7 @@ impl Thread {
 
 /// Whether the recorder runs at each call: spans are few.
 fn is_operator(tree: &CallTree, node: CallNodeId) -> bool {
-    matches!(tree.frame(node), Some(frame) if !matches!(frame, CallFrame::Span { .. }))
+    matches!(tree.frame(node), Some(frame) if !matches!(frame, Frame::Span { .. }))
 }
 
 impl Time {

@@ -4,7 +4,7 @@ use super::steps::with_steps_as_one;
 use super::subject::Called;
 use super::thread::{Known, is_recorded, rank_of};
 use crate::findings::{Place, Settings};
-use stackline_model::{CallFrameId, CallMetric, CallThreadId, CallTree};
+use stackline_model::{CallMetric, CallThreadId, CallTree, FrameId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ fn busiest_ranks(tree: &CallTree) -> Vec<i64> {
 }
 
 fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
-    let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<CallFrameId, u64>) = (0, 0, BTreeMap::new());
+    let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<FrameId, u64>) = (0, 0, BTreeMap::new());
     let mut samples = 0u64;
     for node in called.nodes() {
         let time = called.thread.own[node.index()];

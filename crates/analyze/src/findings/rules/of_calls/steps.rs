@@ -10,7 +10,7 @@ use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
 use stackline_model::vocabulary::{FRAMEWORKS, Framework, TORCH, is_in_package};
-use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallStats, CallTree, StrId};
+use stackline_model::{CallChildren, CallNodeId, CallNodes, CallStats, CallTree, Frame, FrameId, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
@@ -73,7 +73,7 @@ pub(super) fn below(tree: &CallTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<
 
 fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
     match tree.frame(node) {
-        Some(CallFrame::Span { name }) => {
+        Some(Frame::Span { name }) => {
             let name = tree.strings.get(*name);
             name == IMPORT || is_compilation(name) && !is_recompilation(name)
         }
@@ -97,13 +97,13 @@ pub(super) fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
     tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
 }
 
-fn is_span_frame(tree: &CallTree, frame: &CallFrame, prefix: &str) -> bool {
+fn is_span_frame(tree: &CallTree, frame: &Frame, prefix: &str) -> bool {
     span_name(tree, frame).is_some_and(|name| name.starts_with(prefix))
 }
 
-fn span_name<'t>(tree: &'t CallTree, frame: &CallFrame) -> Option<&'t str> {
+fn span_name<'t>(tree: &'t CallTree, frame: &Frame) -> Option<&'t str> {
     match *frame {
-        CallFrame::Span { name } | CallFrame::Operator { name, .. } => Some(tree.strings.get(name)),
+        Frame::Span { name } | Frame::Operator { name, .. } => Some(tree.strings.get(name)),
         _ => None,
     }
 }
@@ -140,7 +140,7 @@ fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
         }
     }
     // A GAN has two of one class, at two lines; and one line may be called from several.
-    let mut by_line: BTreeMap<(String, CallFrameId), Vec<CallNodeId>> = BTreeMap::new();
+    let mut by_line: BTreeMap<(String, FrameId), Vec<CallNodeId>> = BTreeMap::new();
     for node in of(OPTIMIZER_STEP) {
         let name = tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
         by_line.entry((name, line_of(tree, node))).or_default().push(node);
@@ -149,9 +149,9 @@ fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
 }
 
 /// The innermost line above a node that is none of PyTorch's.
-fn line_of(tree: &CallTree, node: CallNodeId) -> CallFrameId {
+fn line_of(tree: &CallTree, node: CallNodeId) -> FrameId {
     let line = upwards(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_torchs(tree, file)));
-    line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(CallFrameId::NONE)
+    line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(FrameId::NONE)
 }
 
 /// Whether a file is PyTorch's: what it does around a step is none of the loop.
@@ -168,11 +168,11 @@ pub(super) fn with_steps_as_one(tree: &CallTree) -> Option<CallTree> {
     }
     let mut merged = tree.clone();
     let (mut nodes, mut moved) = (CallNodes::default(), Vec::with_capacity(tree.nodes.len()));
-    let mut known: FxHashMap<(CallNodeId, CallFrameId), CallNodeId> = FxHashMap::default();
+    let mut known: FxHashMap<(CallNodeId, FrameId), CallNodeId> = FxHashMap::default();
     for node in tree.nodes.ids() {
         let frame = tree.nodes.frame[node.index()];
         let is_step = frame.some().is_some_and(|frame| steps.get(frame.index()).copied().unwrap_or(false));
-        let frame = if is_step { CallFrameId::new(first) } else { frame };
+        let frame = if is_step { FrameId::new(first) } else { frame };
         let parent = tree.nodes.parent[node.index()].some().map_or(CallNodeId::NONE, |parent| moved[parent.index()]);
         let place = *known.entry((parent, frame)).or_insert_with(|| {
             nodes.parent.push(parent);
@@ -255,7 +255,7 @@ impl Loop {
 /// Function, file and line of a Python frame.
 fn python(tree: &CallTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
     match tree.frame(node)? {
-        CallFrame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
+        Frame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
         _ => None,
     }
 }
@@ -303,7 +303,7 @@ impl Again {
         let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
         let is_multiple = |counts: &[u64], calls: u64| calls > 0 && counts.iter().any(|&c| calls.is_multiple_of(c));
         let is_of_each = |node, calls: u64| {
-            let is_span = matches!(tree.frame(node), Some(CallFrame::Span { .. }));
+            let is_span = matches!(tree.frame(node), Some(Frame::Span { .. }));
             is_multiple(if is_span { &of_spans } else { &of_others }, calls) || is_take(node, calls)
         };
         let calls = |node: CallNodeId| thread.calls[node.index()];

@@ -9,7 +9,7 @@ use crate::findings::settings::Settings;
 use crate::findings::step_words::StepWords;
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallThreadId, CallTree, Frame, FrameId, FrameKind};
 use std::collections::BTreeMap;
 
 /// Time of some nodes, with the nodes.
@@ -21,7 +21,7 @@ pub(super) struct Seen {
 }
 
 /// What a rule calls what it found, and at which line of the user's own code it was found ([`Called::line`]).
-pub(super) type ByLine = BTreeMap<(CallFrameId, &'static str), Seen>;
+pub(super) type ByLine = BTreeMap<(FrameId, &'static str), Seen>;
 
 /// Names of frames that a rule looks for, and what it calls them.
 pub(super) type KindOf = fn(&str) -> Option<&'static str>;
@@ -75,8 +75,8 @@ impl<'a> Called<'a> {
         }
         let names: Vec<String> = tree.frames.iter().map(|frame| name(tree, frame)).collect();
         let is_operator = |node| {
-            let kind = tree.frame(node).map(CallFrame::kind);
-            matches!(kind, Some(CallFrameKind::Operator | CallFrameKind::Backward))
+            let kind = tree.frame(node).map(Frame::kind);
+            matches!(kind, Some(FrameKind::Operator | FrameKind::Backward))
         };
         let in_operator = below(tree, is_operator);
         let (lines, users) = lines(tree, &names);
@@ -159,8 +159,8 @@ impl<'a> Called<'a> {
     }
 
     /// The frame of the line of the user's own code that a node is at, or was called from.
-    pub(super) fn line(&self, node: CallNodeId) -> CallFrameId {
-        self.tree.nodes.frame.get(self.line_node(node).index()).copied().unwrap_or(CallFrameId::NONE)
+    pub(super) fn line(&self, node: CallNodeId) -> FrameId {
+        self.tree.nodes.frame.get(self.line_node(node).index()).copied().unwrap_or(FrameId::NONE)
     }
 
     /// The node of that line.
@@ -180,7 +180,7 @@ impl<'a> Called<'a> {
     }
 
     /// A line in words.
-    pub(super) fn place(&self, line: CallFrameId) -> Place {
+    pub(super) fn place(&self, line: FrameId) -> Place {
         line.some().and_then(|line| self.tree.frames.get(line.index())).map_or_else(Place::default, |frame| {
             let mut place = Place::default();
             note_line(&mut place, self.tree, frame);
@@ -191,21 +191,21 @@ impl<'a> Called<'a> {
 
 /// Whether a program uses a GPU: there are operations of one, or the thread on which autograd launches them.
 fn uses_gpu(tree: &CallTree) -> bool {
-    let is_gpus = |frame: &CallFrame| matches!(frame.kind(), CallFrameKind::Runtime | CallFrameKind::Kernel);
+    let is_gpus = |frame: &Frame| matches!(frame.kind(), FrameKind::Runtime | FrameKind::Kernel);
     let mut threads = (0..tree.threads.len()).map(CallThreadId::new);
     tree.frames.iter().any(is_gpus) || threads.any(|thread| is_of_autograd(tree, thread))
 }
 
 /// By node, the nearest one of the user's own code, and whether what runs there is the user's own.
 fn lines(tree: &CallTree, names: &[String]) -> (Vec<CallNodeId>, Vec<bool>) {
-    let is_users_frame = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => is_own_code(tree.strings.get(file)),
+    let is_users_frame = |frame: &Frame| match *frame {
+        Frame::Python { file, .. } => is_own_code(tree.strings.get(file)),
         _ => false,
     };
     let own: Vec<bool> = tree.frames.iter().map(is_users_frame).collect();
-    let is_others = |(frame, name): (&CallFrame, &String)| match frame {
-        CallFrame::Python { .. } | CallFrame::Module { .. } => busy_python::is_framework(name),
-        CallFrame::Span { .. } => true,
+    let is_others = |(frame, name): (&Frame, &String)| match frame {
+        Frame::Python { .. } | Frame::Module { .. } => busy_python::is_framework(name),
+        Frame::Span { .. } => true,
         _ => false,
     };
     let others: Vec<bool> = tree.frames.iter().zip(names).map(is_others).collect();
@@ -219,8 +219,8 @@ fn lines(tree: &CallTree, names: &[String]) -> (Vec<CallNodeId>, Vec<bool>) {
     (lines, users)
 }
 
-fn note_line(place: &mut Place, tree: &CallTree, frame: &CallFrame) {
-    if let CallFrame::Python { function, file, line, .. } = *frame {
+fn note_line(place: &mut Place, tree: &CallTree, frame: &Frame) {
+    if let Frame::Python { function, file, line, .. } = *frame {
         place.file = Some(tree.strings.get(file).to_owned());
         place.line = (line > 0).then_some(line);
         place.function = Some(tree.strings.get(function).to_owned());
@@ -235,11 +235,11 @@ pub fn place_of_call(tree: &CallTree, node: CallNodeId) -> Place {
     let mut place = Place::default();
     for frame in upwards(tree, node).filter_map(|node| tree.frame(node)) {
         match *frame {
-            CallFrame::Module { .. } if place.module.is_none() => {
+            Frame::Module { .. } if place.module.is_none() => {
                 place.module = Some(format!("{MODULE_PREFIX}{}", frame.name(&tree.strings)));
             }
-            CallFrame::Operator { name, .. } => place.operator = Some(text(name)),
-            CallFrame::Python { file, .. } if is_own_code(tree.strings.get(file)) => {
+            Frame::Operator { name, .. } => place.operator = Some(text(name)),
+            Frame::Python { file, .. } if is_own_code(tree.strings.get(file)) => {
                 note_line(&mut place, tree, frame);
                 return place;
             }
@@ -250,10 +250,10 @@ pub fn place_of_call(tree: &CallTree, node: CallNodeId) -> Place {
 }
 
 /// A frame as torch.profiler names it: what rules look for in traces is found here, too.
-fn name(tree: &CallTree, frame: &CallFrame) -> String {
+fn name(tree: &CallTree, frame: &Frame) -> String {
     let text = |id| tree.strings.get(id);
     match *frame {
-        CallFrame::Python { function, file, first_line, .. } => {
+        Frame::Python { function, file, first_line, .. } => {
             format!("{}({first_line}): {}", text(file), text(function))
         }
         _ => frame.name(&tree.strings),

@@ -3,8 +3,8 @@
 use super::find_in_calls;
 use crate::findings::{Findings, Options, Others};
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallStepEnds,
-    CallThread, CallThreadId, CallTree, CallTreeBuilder, OverheadFraction,
+    CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallStepEnds, CallThread,
+    CallThreadId, CallTree, CallTreeBuilder, Frame, FrameId, OverheadFraction,
 };
 use std::collections::BTreeMap;
 
@@ -66,17 +66,17 @@ impl Made {
         self.threads.clear();
     }
 
-    pub(super) fn frame(&mut self, text: &str) -> CallFrameId {
+    pub(super) fn frame(&mut self, text: &str) -> FrameId {
         let frame = match text.split_once(' ') {
             Some((place, function)) if place.contains(".py:") => {
                 let (file, line) = place.rsplit_once(':').unwrap();
                 let (function, file) = (self.builder.text(function), self.builder.text(file));
-                CallFrame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
+                Frame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
             }
-            _ if text.starts_with("aten::") => CallFrame::operator(self.builder.text(text)),
-            _ if text.starts_with("cuda") => CallFrame::Runtime { name: self.builder.text(text) },
-            _ if text.ends_with("Backward0") => CallFrame::backward(self.builder.text(text)),
-            _ => CallFrame::Span { name: self.builder.text(text) },
+            _ if text.starts_with("aten::") => Frame::operator(self.builder.text(text)),
+            _ if text.starts_with("cuda") => Frame::Runtime { name: self.builder.text(text) },
+            _ if text.ends_with("Backward0") => Frame::backward(self.builder.text(text)),
+            _ => Frame::Span { name: self.builder.text(text) },
         };
         self.builder.frame(frame)
     }

@@ -3,7 +3,7 @@
 use super::steps::{is_mark, is_span};
 use crate::vocabulary::autograd::is_device_thread;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
-use stackline_model::{CallFrameId, CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallTree, FrameId, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -214,7 +214,7 @@ impl Thread {
 
 /// The part of steps that was recorded. The recorder counts those of one optimizer, most likely that with the most steps.
 fn recorded_part(tree: &CallTree, calls: &[u64], unrecorded: u64) -> f64 {
-    let mut steps: BTreeMap<CallFrameId, u64> = BTreeMap::new();
+    let mut steps: BTreeMap<FrameId, u64> = BTreeMap::new();
     for node in tree.nodes.ids().filter(|node| is_span(tree, *node, OPTIMIZER_STEP)) {
         *steps.entry(tree.nodes.frame[node.index()]).or_default() += calls[node.index()];
     }

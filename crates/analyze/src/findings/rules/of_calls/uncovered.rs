@@ -10,7 +10,7 @@ use crate::findings::price::scaled;
 use crate::findings::rank::within_step;
 use crate::findings::{LargeGroup, LargeKind, Place, Uncovered};
 use crate::vocabulary::aten;
-use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId};
+use stackline_model::{CallNodeId, Frame, FrameId, FrameKind};
 use std::collections::BTreeMap;
 
 /// A group that takes this much of the time is named in any case, in percent.
@@ -103,10 +103,10 @@ fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> La
 
 /// Operators by name, without those that they call: a matrix product says more than the module that it is in.
 fn operators(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
-    let mut found: BTreeMap<&str, (u64, BTreeMap<CallFrameId, Time>)> = BTreeMap::new();
+    let mut found: BTreeMap<&str, (u64, BTreeMap<FrameId, Time>)> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; called.tree.nodes.len()];
     for node in called.tree.nodes.ids().skip(1) {
-        let is_operator = called.tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
+        let is_operator = called.tree.frame(node).map(Frame::kind) == Some(FrameKind::Operator);
         let above = innermost[called.tree.nodes.parent[node.index()].index()];
         innermost[node.index()] = if is_operator { Some(node) } else { above };
         let Some(operator) = innermost[node.index()].filter(|_| called.steps.inside[node.index()] && !is_taken(node))
@@ -117,7 +117,7 @@ fn operators(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<
         *calls += if is_operator { called.thread.calls[node.index()] } else { 0 };
         lines.entry(called.line(operator)).or_default().add(called.thread.own[node.index()]);
     }
-    let group = |(name, (calls, lines)): (&str, (u64, BTreeMap<CallFrameId, Time>))| {
+    let group = |(name, (calls, lines)): (&str, (u64, BTreeMap<FrameId, Time>))| {
         let lines = lines.into_iter().map(|(line, time)| (called.place(line), time));
         Some((name.to_owned(), Group::of(lines, calls)?))
     };

@@ -3,7 +3,7 @@
 
 use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
 use crate::findings::estimate::counted;
-use stackline_model::{CallFrameKind, CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallTree, FrameKind};
 
 impl Thread {
     /// Adds such time: of each outermost operator, and of each outermost span beside the operators in it. It goes to those of the
@@ -12,8 +12,8 @@ impl Thread {
         if self.known != Known::Cpu || !is_recorded(tree) {
             return;
         }
-        let operator = self.outermost(tree, |kind| kind == CallFrameKind::Operator);
-        let span = self.outermost(tree, |kind| kind != CallFrameKind::Operator);
+        let operator = self.outermost(tree, |kind| kind == FrameKind::Operator);
+        let span = self.outermost(tree, |kind| kind != FrameKind::Operator);
         let unseen = self.unseen(tree, &operator, &span);
         let beyond = self.beyond_samples(tree);
         // Operators in spans are none of these: they have their own.
@@ -84,7 +84,7 @@ impl Thread {
     }
 
     /// By node, the outermost frame of some kinds at or above it that was called.
-    fn outermost(&self, tree: &CallTree, is_of: impl Fn(CallFrameKind) -> bool) -> Vec<Option<CallNodeId>> {
+    fn outermost(&self, tree: &CallTree, is_of: impl Fn(FrameKind) -> bool) -> Vec<Option<CallNodeId>> {
         let is_it = |node: CallNodeId| {
             self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))
         };

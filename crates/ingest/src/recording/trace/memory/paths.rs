@@ -2,7 +2,7 @@
 
 use super::super::calls::{Calls, ThreadCalls};
 use super::super::files::Files;
-use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{Frame, FrameKind, MemoryStackId, MemoryTrace, StrId};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
 /// What names of spans of the engine begin with that runs backward nodes.
@@ -41,29 +41,29 @@ pub(super) fn places((calls, files): (&Calls, &Files), thread: &ThreadCalls, tra
 
 fn inside((calls, files): (&Calls, &Files), trace: &mut MemoryTrace, outer: Place, key: &FrameKey) -> Place {
     let mut place = outer;
-    let mut enter = |trace: &mut MemoryTrace, function: &str, file: &str, line: u32| {
+    let mut enter = |trace: &mut MemoryTrace, kind: FrameKind, function: &str, (file, line): (&str, u32)| {
         let file = if file.is_empty() { StrId::NONE } else { trace.strings.intern(file) };
         let function = trace.strings.intern(function);
-        let frame = trace.stacks.intern_frame(MemoryFrame { function, file, line });
-        place.stack = trace.stacks.intern(outer.stack, frame);
+        place.stack = trace.stacks.intern(outer.stack, Frame::with_line(kind, function, file, line));
         function
     };
+    let nowhere = ("", 0);
     match *key {
         FrameKey::Python { function, file, line, .. } => {
-            enter(trace, calls.text(function), files.marked(calls.text(file)), line);
+            enter(trace, FrameKind::Python, calls.text(function), (files.marked(calls.text(file)), line));
         }
         FrameKey::Operator { name } | FrameKey::ShapedOperator { name, .. } => {
             let name = calls.text(name);
-            place.operator = enter(trace, name, "", 0);
+            place.operator = enter(trace, FrameKind::Operator, name, nowhere);
             place.in_backward |= name.starts_with(ENGINE);
         }
         FrameKey::Backward { name } | FrameKey::ShapedBackward { name, .. } => {
-            enter(trace, calls.text(name), "", 0);
+            enter(trace, FrameKind::Backward, calls.text(name), nowhere);
             place.in_backward = true;
         }
         FrameKey::Span { name } => {
             let name = calls.text(name);
-            enter(trace, name, "", 0);
+            enter(trace, FrameKind::Span, name, nowhere);
             place.in_backward |= name.starts_with(ENGINE);
             place.in_optimizer |= name.starts_with(OPTIMIZER_STEP);
         }

@@ -1,13 +1,16 @@
-//! What makes a frame, and which frames are the same.
+//! The frame of a call path.
 
 use crate::{CallProcessId, StrId, StringTable};
 
 /// Before the hash that a library without build id is known by.
 pub const CONTENT: &str = "content:";
 
+/// Name of [`Frame::Overflow`].
+pub(super) const OVERFLOW: &str = "(no place left in the tree)";
+
 /// A frame; equal ones are the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallFrame {
+pub enum Frame {
     /// A line of a Python function.
     Python {
         /// Qualified name of the function.
@@ -81,93 +84,42 @@ pub enum CallFrame {
         /// Its name.
         name: StrId,
     },
+    /// A function of device code, inlined or called within a kernel.
+    DeviceFunction {
+        /// Its name.
+        function: StrId,
+        /// Source file, [`StrId::NONE`] if it is not known.
+        file: StrId,
+        /// Line that was running, 0 if it is not known.
+        line: u32,
+    },
+    /// An instruction of device code.
+    Instruction {
+        /// Name or path of the binary.
+        binary: StrId,
+        /// Program counter relative to the start of the binary's code.
+        pc: u64,
+        /// Source file, [`StrId::NONE`] if it is not known.
+        file: StrId,
+        /// Line in it, 0 if it is not known.
+        line: u32,
+    },
+    /// An operation of an HLO program.
+    HloOp {
+        /// Name of the operation, such as `fusion.3`.
+        name: StrId,
+        /// Name of its program, [`StrId::NONE`] if it is not known.
+        program: StrId,
+    },
     /// What found no place in a full tree.
     Overflow,
 }
 
-/// The kind of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallFrameKind {
-    /// See [`CallFrame::Python`].
-    Python,
-    /// See [`CallFrame::Operator`].
-    Operator,
-    /// See [`CallFrame::Backward`].
-    Backward,
-    /// See [`CallFrame::Span`].
-    Span,
-    /// See [`CallFrame::Module`].
-    Module,
-    /// See [`CallFrame::Native`].
-    Native,
-    /// See [`CallFrame::Unmapped`].
-    Unmapped,
-    /// See [`CallFrame::Runtime`].
-    Runtime,
-    /// See [`CallFrame::Kernel`].
-    Kernel,
-    /// See [`CallFrame::Overflow`].
-    Overflow,
-}
-
-impl CallFrameKind {
-    /// All kinds.
-    pub const ALL: [Self; 10] = [
-        Self::Python,
-        Self::Operator,
-        Self::Backward,
-        Self::Span,
-        Self::Module,
-        Self::Native,
-        Self::Unmapped,
-        Self::Runtime,
-        Self::Kernel,
-        Self::Overflow,
-    ];
-
-    /// Stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Python => "python",
-            Self::Operator => "operator",
-            Self::Backward => "backward",
-            Self::Span => "span",
-            Self::Module => "module",
-            Self::Native => "native",
-            Self::Unmapped => "unmapped",
-            Self::Runtime => "runtime",
-            Self::Kernel => "kernel",
-            Self::Overflow => "overflow",
-        }
-    }
-
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl CallFrame {
+impl Frame {
     /// A native frame whose function is not known (yet).
     pub fn native(library: StrId, build_id: StrId, offset: u64) -> Self {
         let none = StrId::NONE;
         Self::Native { library, build_id, offset, function: none, file: none, line: 0, inlined: 0 }
-    }
-
-    /// Its kind.
-    pub fn kind(&self) -> CallFrameKind {
-        match self {
-            Self::Python { .. } => CallFrameKind::Python,
-            Self::Operator { .. } => CallFrameKind::Operator,
-            Self::Backward { .. } => CallFrameKind::Backward,
-            Self::Span { .. } => CallFrameKind::Span,
-            Self::Module { .. } => CallFrameKind::Module,
-            Self::Native { .. } => CallFrameKind::Native,
-            Self::Unmapped { .. } => CallFrameKind::Unmapped,
-            Self::Runtime { .. } => CallFrameKind::Runtime,
-            Self::Kernel { .. } => CallFrameKind::Kernel,
-            Self::Overflow => CallFrameKind::Overflow,
-        }
     }
 
     /// An operator, of whose inputs nothing is known.
@@ -188,19 +140,21 @@ impl CallFrame {
             | Self::Backward { name, .. }
             | Self::Span { name }
             | Self::Runtime { name }
-            | Self::Kernel { name } => strings.get(name).to_owned(),
+            | Self::Kernel { name }
+            | Self::DeviceFunction { function: name, .. }
+            | Self::HloOp { name, .. } => strings.get(name).to_owned(),
             Self::Module { path, class } => match (strings.get(path), strings.get(class)) {
                 (path, "") => path.to_owned(),
                 ("", class) => class.to_owned(),
                 (path, class) => format!("{path} ({class})"),
             },
             Self::Native { function, .. } if function.is_some() => strings.get(function).to_owned(),
-            Self::Native { library, offset, .. } => {
-                let path = strings.get(library);
+            Self::Native { library: code, offset, .. } | Self::Instruction { binary: code, pc: offset, .. } => {
+                let path = strings.get(code);
                 format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
             }
             Self::Unmapped { address, .. } => format!("{address:#x}"),
-            Self::Overflow => "(no place left in the tree)".to_owned(),
+            Self::Overflow => OVERFLOW.to_owned(),
         }
     }
 
@@ -223,11 +177,13 @@ impl CallFrame {
         title
     }
 
-    /// File of the source or else the library, `None` for frames that have none.
+    /// File of the source or else the library or binary, `None` for frames that have none.
     pub fn file(&self) -> Option<StrId> {
         match *self {
-            Self::Python { file, .. } => file.some(),
-            Self::Native { library, file, .. } => file.some().or_else(|| library.some()),
+            Self::Python { file, .. } | Self::DeviceFunction { file, .. } => file.some(),
+            Self::Native { library: code, file, .. } | Self::Instruction { binary: code, file, .. } => {
+                file.some().or_else(|| code.some())
+            }
             _ => None,
         }
     }
@@ -235,16 +191,23 @@ impl CallFrame {
     /// Line that was running, if it is known.
     pub fn line(&self) -> Option<u32> {
         match *self {
-            Self::Python { line, .. } | Self::Native { line, .. } => Some(line).filter(|&line| line > 0),
+            Self::Python { line, .. }
+            | Self::Native { line, .. }
+            | Self::DeviceFunction { line, .. }
+            | Self::Instruction { line, .. } => Some(line).filter(|&line| line > 0),
             _ => None,
         }
     }
 
     /// The texts that it refers to.
-    pub(super) fn texts(&self) -> [StrId; 4] {
+    pub(crate) fn texts(&self) -> [StrId; 4] {
         let none = StrId::NONE;
         match *self {
-            Self::Python { function, file, .. } => [function, file, none, none],
+            Self::Python { function, file, .. } | Self::DeviceFunction { function, file, .. } => {
+                [function, file, none, none]
+            }
+            Self::Instruction { binary, file, .. } => [binary, file, none, none],
+            Self::HloOp { name, program } => [name, program, none, none],
             Self::Operator { name, inputs } | Self::Backward { name, inputs } => [name, inputs, none, none],
             Self::Span { name } | Self::Runtime { name } | Self::Kernel { name } => [name, none, none, none],
             Self::Module { path, class } => [path, class, none, none],
