@@ -1,7 +1,6 @@
 //! Which records of GPU work are missing, and from how many on GPU times are not those of the program.
 
 use crate::support::read_mini;
-use stackline_analyze::gpu_records::GpuRecords;
 use stackline_model::{Trace, flags};
 use std::fmt::Write as _;
 
@@ -20,7 +19,7 @@ fn launches(pid: u32, count: u32, has_kernel: impl Fn(u32) -> bool) -> String {
 
 /// Launches of a trace, how many of them lack a kernel, and whether GPU times are incomplete for that.
 fn missing(trace: &Trace) -> (usize, usize, bool) {
-    let records = GpuRecords::of(trace);
+    let records = trace.gpu_records();
     (records.launches.0, records.launches.1, records.lack_launches)
 }
 
@@ -74,7 +73,7 @@ fn one_operation_in_a_hundred_without_a_time_is_too_many() {
             let event = trace.gpu.event[at];
             trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         }
-        GpuRecords::of(&trace).lack_times()
+        trace.gpu_records().lack_times()
     };
     assert_eq!([0, 1, 2, 3].map(lack), [false, false, true, true]);
 }

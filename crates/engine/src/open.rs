@@ -321,15 +321,6 @@ pub(crate) fn runs_below(directory: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// The run directory in a folder that holds nothing else.
-pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
-    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
-    let has_no_files =
-        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
-    let is_alone = runs.len() == 1 && has_no_files();
-    runs.pop().filter(|_| is_alone)
-}
-
 /// The files of a directory and then its runs. A run that cannot be read is named in the read report of the first trace.
 fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     use stackline_ingest::Error as Read;

@@ -6,7 +6,8 @@ use crate::Trace;
 const MANY: usize = 100;
 
 /// Whether so many of all records of a kind have no time that can be true that the others are not those of the program.
-pub(crate) fn lack_times(untimed: usize, all: usize) -> bool {
+#[must_use]
+pub fn lack_times(untimed: usize, all: usize) -> bool {
     untimed > 0 && untimed.saturating_mul(MANY) >= all
 }
 

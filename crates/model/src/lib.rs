@@ -70,7 +70,7 @@ pub use events::{EventTable, NewEvent};
 pub use frames::{CONTENT, Frame, FrameKind, FrameTable};
 pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
-pub use gpu_records::GpuRecords;
+pub use gpu_records::{GpuRecords, lack_times};
 pub use ids::{
     CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId, MemoryObjectId,
     MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,

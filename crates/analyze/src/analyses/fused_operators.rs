@@ -1,9 +1,8 @@
 //! Original operators of fused kernels, one row per kernel: lists of XLA's programs, and names of TorchInductor's kernels.
 
-use crate::gpu_records::GpuRecords;
 use crate::scope::{GpuWork, HostWork};
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{Fusion, Table, Trace, Unit};
+use stackline_model::{Fusion, GpuRecords, Table, Trace, Unit};
 use std::cmp::Reverse;
 
 /// The registered analysis.
@@ -48,7 +47,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let all = fusions.iter().map(|fusion| Row::of(trace, fusion, (&host, &work)));
     let mut rows: Vec<Row<'_>> = all.filter(|row| row.operations + row.calls > 0).collect();
     rows.sort_by_key(|row| Reverse((row.total, row.calls)));
-    let records = GpuRecords::of(trace);
+    let records = trace.gpu_records();
     let table = records.note().into_iter().fold(table(trace, &rows, records), Table::note);
     vec![match (fusions.is_empty(), rows.is_empty()) {
         (true, _) => table.note("No kernel in this trace is known to be fused of several operators."),
@@ -57,7 +56,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     }]
 }
 
-fn table(trace: &Trace, rows: &[Row<'_>], records: GpuRecords) -> Table {
+fn table(trace: &Trace, rows: &[Row<'_>], records: &GpuRecords) -> Table {
     // That a kernel has no operation is known only where operations are recorded.
     let are_recorded = records.are_any() && !records.lack_launches;
     let known = |row: &Row<'_>, value: i64| (row.operations > 0 || are_recorded).then_some(value);

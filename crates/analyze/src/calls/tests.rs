@@ -355,7 +355,7 @@ fn programs_that_ran_under_one_process_id_are_told_apart() {
     let mut builder = CallTreeBuilder::new();
     let name = builder.text("main");
     let operator = builder.text("x");
-    let frame = builder.frame(CallFrame::operator(operator));
+    let frame = builder.frame(Frame::operator(operator));
     let node = builder.child(CallTree::ROOT, frame);
     // `python prepare.py` calls exec, and becomes `python train.py`.
     for (pid, program, ns) in [(7, "prepare.py", 10), (7, "train.py", 5), (8, "worker.py", 2)] {

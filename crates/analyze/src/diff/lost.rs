@@ -2,8 +2,7 @@
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};
-use crate::gpu_records::lack_times;
-use stackline_model::{EventKind, Trace, flags};
+use stackline_model::{EventKind, Trace, flags, lack_times};
 use std::iter::once;
 
 /// Of records of one kind, how many there are, and how many have no time that can be true.

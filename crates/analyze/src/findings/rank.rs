@@ -23,9 +23,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-    }
-}
-
 /// All that was found in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
