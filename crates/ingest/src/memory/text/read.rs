@@ -6,9 +6,8 @@ use crate::memory::MOST_BYTES;
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, Frame, MemoryCallId, MemoryCallKind,
-    MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId,
-    call_flags,
+    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId,
+    MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 
 /// Reads a memory trace from its text form; `label` is what people know it by.
@@ -495,7 +494,7 @@ impl Reader {
         self.mark(':')?;
         let function = self.word("a function")?;
         let (file, function) = (self.trace.strings.intern(&file), self.trace.strings.intern(&function));
-        let frame = Frame::of_line(function, file, line, &self.trace.strings);
+        let frame = stackline_model::Frame::of_line(function, file, line, &self.trace.strings);
         Ok(self.trace.stacks.intern(options.call.stack, frame))
     }
 }
