@@ -67,13 +67,14 @@ fn kernels_of_graphs_are_kernels_too() {
 
 #[test]
 fn one_operation_in_a_hundred_without_a_time_is_too_many() {
-    let lack = |untimed: usize| {
-        let mut trace = read_mini(&launches(1, 200, |_| true));
+    let lack_of = |untimed: usize, all: u32| {
+        let mut trace = read_mini(&launches(1, all, |_| true));
         for at in 0..untimed {
             let event = trace.gpu.event[at];
             trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         }
         trace.gpu_records().lack_times()
     };
-    assert_eq!([0, 1, 2, 3].map(lack), [false, false, true, true]);
+    assert_eq!([0, 1, 2, 3].map(|untimed| lack_of(untimed, 200)), [false, false, true, true]);
+    assert_eq!([49, 50, 90].map(|all| lack_of(1, all)), [true, false, false], "a single one");
 }

@@ -4,11 +4,13 @@ use crate::Trace;
 
 /// One of so many records of a kind without a time that can be true is too many to compare the others.
 const MANY: usize = 100;
+/// A single record says less: it is too many from one of fewer than so many on.
+const MANY_OF_ONE: usize = 50;
 
 /// Whether so many of all records of a kind have no time that can be true that the others are not those of the program.
 #[must_use]
 pub fn lack_times(untimed: usize, all: usize) -> bool {
-    untimed > 0 && untimed.saturating_mul(MANY) >= all
+    untimed > 1 && untimed.saturating_mul(MANY) >= all || untimed.saturating_mul(MANY_OF_ONE) > all
 }
 
 /// What is known of the GPU work of a trace.
