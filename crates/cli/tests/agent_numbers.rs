@@ -34,8 +34,8 @@ fn numbers(text: &str) -> Vec<Number> {
 
 fn numbers_of_line(line: &str) -> Vec<Number> {
     // The position of a finding.
-    let rest = line.split_once(". SL").filter(|(at, _)| at.bytes().all(|byte| byte.is_ascii_digit()));
-    let text = rest.map_or(line, |(_, rest)| rest);
+    let position = line.find(". SL").filter(|at| line[..*at].bytes().all(|byte| byte.is_ascii_digit()));
+    let text = position.map_or(line, |at| &line[at..]);
     let is_name = |c: char| c.is_alphanumeric() || "_.:/#<[,+*-…".contains(c);
     let mut found = Vec::new();
     let mut end = 0;
