@@ -4,7 +4,7 @@
 //! count it as idle. So a window holds the steps of one cycle: of the one with most of them, of several the last, which warms up least.
 //! Steps of a process that had ended before, or began later, are none of another cycle: they are those of another process.
 
-use stackline_model::words::{count, duration};
+use stackline_model::format::{count, duration};
 use stackline_model::{Key, Pause, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(crate) struct Cycle<'a> {
 
 impl<'a> Cycle<'a> {
     /// The steps of these numbers that share a window; of all numbers without a range.
-    pub(crate) fn of(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
+    pub(crate) fn from_trace(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
         let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
         let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
         let pauses = trace.pauses();
@@ -174,7 +174,7 @@ fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
 
 /// The steps of these numbers, both included, that share a window.
 pub(crate) fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
-    Cycle::of(trace, Some((first, last))).steps
+    Cycle::from_trace(trace, Some((first, last))).steps
 }
 
 /// The processes of steps, each once, in the order of their first steps.

@@ -2,7 +2,9 @@
 
 use crate::support::read_mini;
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, alike, compare, tables};
+use stackline_analyze::diff::{
+    Change, ChangeTable, Measure, Options, Profile, Side, Verdict, compare, tables, trim_warmup,
+};
 use stackline_analyze::steps::Looked;
 use stackline_model::{EventId, EventKind, Severity, Trace, Values, flags};
 use stackline_testkit::tables::texts;
@@ -26,7 +28,7 @@ fn of_lengths(lengths: &[i64]) -> Trace {
 }
 
 fn profile(trace: &Trace) -> Profile {
-    Profile::of(trace, 0, &Scope::default())
+    Profile::from_trace(trace, 0, &Scope::default())
 }
 
 fn compared(profile: &Profile) -> Vec<i64> {
@@ -158,7 +160,7 @@ fn time_between_steps_is_compared_where_one_side_warms_up() {
         let before = profile(&read_mini(&steps(1, (0, 0), &[first, 100, 100, 100, 100, 100], 0)));
         let after = profile(&read_mini(&steps(1, (0, 0), &[100; 6], 90)));
         let [mut before, mut after]: [Side; 2] = [vec![vec![before]], vec![vec![after]]];
-        alike(&mut before, &mut after);
+        trim_warmup(&mut before, &mut after);
         let diff = compare(&before, &after, Options::default());
         let of =
             |change: &Change| (change.measure, [change.before_ns, change.after_ns].map(|ns| ns.round() as i64 / 1000));
@@ -176,7 +178,7 @@ fn all_warm_ups_are_left_out_of_both_sides() {
     let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(of_lengths);
     let [mut before, mut after]: [Side; 2] = [&slow, &even].map(|trace| vec![vec![profile(trace)]]);
     assert_eq!((compared(&before[0][0]), looked_at(&slow)), ((3..8).collect(), (3..8).collect()));
-    alike(&mut before, &mut after);
+    trim_warmup(&mut before, &mut after);
     assert_eq!(compared(&after[0][0]), [3, 4, 5, 6, 7]);
     for profile in [&before[0][0], &after[0][0]] {
         let units = [profile.totals.len(), profile.totals_with_between.len()];
@@ -187,7 +189,7 @@ fn all_warm_ups_are_left_out_of_both_sides() {
     assert!(said("A: steps 0 to 2 of ") && said("B: steps 0 to 2 of "), "{notes:?}");
     // Two stay.
     let [mut few, mut after]: [Side; 2] = [&of_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
-    alike(&mut few, &mut after);
+    trim_warmup(&mut few, &mut after);
     assert_eq!(compared(&few[0][0]), [1, 2]);
 }
 
@@ -199,7 +201,7 @@ fn first_steps_of_all_processes_are_left_out_alike() {
         profile(&read_mini(&(of(1, &[100; 5]) + &of(2, &lengths))))
     };
     let [mut before, mut after]: [Side; 2] = [100, 900].map(|first| vec![vec![of(first)]]);
-    alike(&mut before, &mut after);
+    trim_warmup(&mut before, &mut after);
     for side in [&before, &after] {
         let mut numbers = compared(&side[0][0]);
         numbers.sort_unstable();
@@ -218,7 +220,7 @@ fn steps_of_one_recorded_cycle_are_compared() {
     let notes = notes(&alone, &alone);
     let note = notes.iter().find(|note| note.starts_with(said)).unwrap();
     assert!(note.ends_with("are left out (another cycle of the recording)."), "{note}");
-    let all = Profile::of(&trace, 0, &Scope { whole: true, ..Scope::default() });
+    let all = Profile::from_trace(&trace, 0, &Scope { whole: true, ..Scope::default() });
     assert_eq!(compared(&all).len(), 9);
     let warm_ups = Looked::at(&trace, &Scope::default()).warm_ups;
     assert!(warm_ups.is_empty(), "{warm_ups:?}");

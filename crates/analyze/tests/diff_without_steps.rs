@@ -4,7 +4,7 @@ use crate::support::read;
 
 use stackline_analyze::Scope;
 use stackline_analyze::diff::{
-    Change, ChangeTable, Diff, Measure, Options, Per, Profile, Side, Verdict, alike, compare, tables,
+    Change, ChangeTable, Diff, Measure, Options, Per, Profile, Side, Verdict, compare, tables, trim_warmup,
 };
 use stackline_model::{Table, Values};
 use stackline_testkit::mini::MiniTrace;
@@ -25,7 +25,7 @@ fn run(calls: i64, us: i64) -> Profile {
         );
         trace.add_at(1000 + call * (us + 640), &lines);
     }
-    Profile::of(&read(trace.json()), 0, &Scope::default())
+    Profile::from_trace(&read(trace.json()), 0, &Scope::default())
 }
 
 fn between(before: Profile, after: Profile) -> Diff {
@@ -143,14 +143,14 @@ fn iterations(in_step: i64) -> Profile {
             trace.add_at(1000 * at + 50 * operation, &lines);
         }
     }
-    Profile::of(&read(trace.json()), 0, &Scope::default())
+    Profile::from_trace(&read(trace.json()), 0, &Scope::default())
 }
 
 #[test]
 fn inferred_steps_are_taken_where_they_hold_as_much_work_as_marked_ones() {
     let diff = |in_step: i64| {
         let [mut before, mut after]: [Side; 2] = [in_step, 0].map(|in_step| vec![vec![iterations(in_step)]]);
-        alike(&mut before, &mut after);
+        trim_warmup(&mut before, &mut after);
         compare(&before, &after, Options::default())
     };
     let same = diff(1);

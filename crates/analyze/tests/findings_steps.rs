@@ -28,7 +28,7 @@ fn garbage_of_the_set_up() {
                 p.python(name, |p| p.work(us(number)));
             }
         });
-        program.of("SL025")
+        program.found("SL025")
     };
     for name in ["<built-in function collect>", "Python GC"] {
         // Those of the first step, of one later step (such as before gc.freeze()), and of both.
@@ -46,7 +46,7 @@ fn garbage_of_the_set_up() {
     let imports = steps(8, |p, _| {
         p.python("<frozen importlib._bootstrap>(1022): _find_and_load", |p| p.python("Python GC", |p| p.work(600)));
     });
-    assert_eq!(imports.of("SL025"), []);
+    assert_eq!(imports.found("SL025"), []);
 }
 
 /// Without steps: all the time, or when the program begins.
@@ -62,7 +62,7 @@ fn garbage_without_steps() {
                 p.op("aten::mm", |p| p.work(100));
             });
         }
-        program.of("SL025")
+        program.found("SL025")
     };
     assert_eq!(collects(|number| number % 10 == 0).len(), 1);
     assert_eq!(collects(|number| number < 5), []);
@@ -91,7 +91,7 @@ fn shares_are_of_steps_without_a_standstill() {
             });
             program.work(if number == 3 { between_us } else { 10 });
         }
-        let found = program.of("SL012");
+        let found = program.found("SL012");
         found.into_iter().map(|finding| finding.title).collect::<Vec<_>>()
     };
     let usual = paused(10, 0);
@@ -113,9 +113,9 @@ fn titles_without_steps() {
         program.op("aten::mm", |p| p.kernel("gemm", 200));
         program.python("train.py(12): log", |p| p.op("aten::item", |p| p.sync("cudaStreamSynchronize")));
     }
-    let found = program.of("SL042");
+    let found = program.found("SL042");
     assert!(found[0].title.starts_with("Takes a step.zero_grad fills 40 gradients"), "{}", text(&found));
     assert!(found[0].facts.iter().any(|fact| fact.name == "kernels"), "{:?}", found[0].facts);
-    let reads = program.of("SL004");
+    let reads = program.found("SL004");
     assert!(reads[0].title.ends_with("waits for the GPU 2 times"), "{}", text(&reads));
 }

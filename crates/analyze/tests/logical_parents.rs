@@ -37,7 +37,7 @@ fn launches_and_backward_links_are_parents_as_often_as_they_are_known() {
     for_each_small_trace(|name, trace| {
         let launched = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_some()).count();
         let start = |event: EventId| trace.events.start[event.index()];
-        let links = trace.links.of(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to));
+        let links = trace.links.of_kind(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to));
         let differentiated: BTreeSet<EventId> = links.map(|(_, to, _)| to).collect();
         let of_kind = |is_wanted: fn(EventKind) -> bool| {
             trace.logical_parents().filter(|&(event, ..)| is_wanted(trace.kind(event))).count()

@@ -7,7 +7,7 @@ use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::findings::{self, Options};
 use stackline_analyze::steps::Looked;
 use stackline_model::Trace;
-use stackline_testkit::simulator::planted;
+use stackline_testkit::simulator::injected_faults;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn findings_gain_what_if_of_their_edits_on_the_demo() {
 #[test]
 fn findings_gain_what_if_of_their_edits_on_simulated_programs() {
     let mut rules = BTreeSet::new();
-    for kind in planted::kinds() {
+    for kind in injected_faults::kinds() {
         // Of some seeds a problem costs too little in every draw.
         let Some(planted) = kind.plant(1) else { continue };
         rules.extend(tried(kind.name, &read(&planted.planted.json())));

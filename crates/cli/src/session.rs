@@ -4,11 +4,11 @@ use crate::args::Common;
 use crate::commands::table_names::command_with;
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use anyhow::Result;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, Scope};
-use stackline_engine::{Error, Job, Mapped, OpenOptions, Run, RunOptions, Watch};
+use stackline_engine::{Error, Job, Mapped, OpenOptions, Progress, Run, RunOptions};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
 
 /// Reads a part of a run, and shows how far that is.
 pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>) -> Result<T> {
-    let _progress = Progress::start(&run.options().watch);
+    let _progress = ProgressDisplay::start(&run.options().watch);
     Ok(read(run)?)
 }
 
@@ -69,17 +69,17 @@ pub(crate) struct Session<'a> {
     pub(crate) infos: Vec<TraceInfo>,
     pub(crate) scope: Scope,
     pub(crate) common: &'a Common,
-    watch: Watch,
+    watch: Progress,
 }
 
 impl<'a> Session<'a> {
     /// Opens the inputs of a command.
     pub(crate) fn open(inputs: &[PathBuf], common: &'a Common) -> Result<Self> {
-        Self::of(&mut run_of(inputs, common)?, common)
+        Self::from_run(&mut run_of(inputs, common)?, common)
     }
 
     /// Reads the traces of a run; those of the rank that was chosen.
-    pub(crate) fn of(run: &mut Run, common: &'a Common) -> Result<Self> {
+    pub(crate) fn from_run(run: &mut Run, common: &'a Common) -> Result<Self> {
         let mut set = reading(run, Run::traces)?;
         // Ranks are numbered and described before one is picked: a rank that no file names keeps its position.
         let ranks = stackline_engine::ranks(&set);
@@ -104,12 +104,12 @@ impl<'a> Session<'a> {
     ) -> Result<(Self, Vec<T>)> {
         // All others would be worked out for nothing.
         if common.rank.is_some() {
-            let session = Self::of(&mut run, common)?;
+            let session = Self::from_run(&mut run, common)?;
             let results = stackline_engine::map(&session.set, &session.run_options(), map)?;
             return Ok((session, results));
         }
         let (watch, scope) = (run.options().watch.clone(), common.scope());
-        let progress = Progress::start(&watch);
+        let progress = ProgressDisplay::start(&watch);
         let described = |trace: &Trace, options: &RunOptions| {
             stackline_engine::check_cycles(trace, &scope)?;
             Ok((TraceInfo::new(trace, 0), map(trace, options)?))
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
     /// No traces: for commands that answer from something else.
     pub(crate) fn empty(common: &'a Common) -> Self {
         let (set, infos, scope) = (Arc::default(), Vec::new(), Scope::default());
-        Self { set, infos, scope, common, watch: Watch::new() }
+        Self { set, infos, scope, common, watch: Progress::new() }
     }
 
     /// Runs analyses by name over all traces.

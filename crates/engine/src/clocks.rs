@@ -51,7 +51,7 @@ pub struct RankClock {
 
 /// The clocks of all ranks, in the order of the set. Nothing in the traces is changed.
 pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
-    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::of).collect();
+    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::from_trace).collect();
     clocks_of(&ranks(set), &ends)
 }
 
@@ -154,7 +154,7 @@ fn median(sorted: &[i64]) -> Option<i64> {
 
 impl CollectiveEnds {
     /// Those of a trace's collective kernels.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let [group, members, named] =
             ["Process Group Name", "Process Group Ranks", "Collective name"].map(|name| trace.attr(name));
         let sequence = trace.attr("Seq");

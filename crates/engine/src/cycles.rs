@@ -1,7 +1,7 @@
 //! Profiler cycles: traces that one process wrote one after another, as a profiler with a schedule does. They are no ranks of a job. Of
 //! those in one folder or archive the newest stands for its process.
 
-use stackline_ingest::{problems, worker_in_name};
+use stackline_ingest::{diagnostics, worker_in_name};
 use stackline_model::{Key, ReadReport, Trace, TraceSet, TrackKind};
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Cycle {
 
 impl Cycle {
     /// `None` of a trace without times, or whose process has no number.
-    pub(crate) fn of(trace: &Trace) -> Option<Self> {
+    pub(crate) fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, end) = trace.span()?;
         let at = |time: i64| trace.meta.base_ns.saturating_add(time);
         let (name, rank) = (trace.meta.name.clone(), trace.meta.rank);
@@ -100,7 +100,7 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
     if set.traces.len() < 2 {
         return;
     }
-    let cycles: Vec<Option<Cycle>> = set.traces.iter().map(Cycle::of).collect();
+    let cycles: Vec<Option<Cycle>> = set.traces.iter().map(Cycle::from_trace).collect();
     let (stays, names) = older(&cycles);
     for (at, names) in names {
         note(&mut set.traces[at].report, &names);
@@ -112,7 +112,7 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
 /// Notes older cycles that are left out.
 pub(crate) fn note(report: &mut ReadReport, names: &[String]) {
     if let Some(first) = names.first() {
-        problems::note_older_cycles(report, names.len() as u64, first);
+        diagnostics::note_older_cycles(report, names.len() as u64, first);
     }
 }
 

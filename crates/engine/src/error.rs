@@ -2,7 +2,7 @@
 
 use crate::Lacks;
 use stackline_analyze::AmbiguousCycle;
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use std::path::{Path, PathBuf};
 
 /// A sentence that says what, where, and what to do.

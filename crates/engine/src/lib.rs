@@ -24,11 +24,11 @@ mod memory_findings;
 mod merge;
 mod names;
 mod open;
+mod progress;
 mod ranks;
 mod run;
 mod run_analyses;
 mod symbols;
-mod watch;
 
 pub use calls::merge_calls;
 pub use clocks::{CollectiveEnds, RANK_CLOCKS, RankClock, rank_clock_table, rank_clocks};
@@ -42,9 +42,9 @@ pub use memory_findings::{
 pub use merge::concatenate;
 pub use names::nearest;
 pub use open::{LeftOut, OpenOptions, is_complete, is_run, note_left_out, save, save_with};
+pub use progress::Progress;
 pub use ranks::{Job, position_of_rank, ranks};
 pub use run::{Run, is_read_once};
 pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_cycles, check_steps, run, run_one, run_trace};
-pub use stackline_ingest::problems::older_cycles;
+pub use stackline_ingest::diagnostics::older_cycles;
 pub use stackline_store::WriteOptions;
-pub use watch::Watch;

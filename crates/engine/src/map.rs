@@ -4,7 +4,7 @@ use crate::cycles::{self, Cycle, older};
 use crate::open::{FileGroup, file_groups, open_group};
 use crate::run_analyses::parallel;
 use crate::{Error, OpenOptions, RunOptions, ranks};
-use stackline_ingest::problems;
+use stackline_ingest::diagnostics;
 use stackline_model::{Trace, TraceSet};
 use stackline_store::thread_count;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ fn of_many<T: Send, E: Send + From<Error>>(
         let mut mapped = Vec::new();
         for trace in open_group(&groups[at], &alone.0, &mut skipped).map_err(|error| error.of_one_of(groups.len()))? {
             let result = map(&trace, &alone.1)?;
-            let cycle = if groups[at].is_optional { Cycle::of(&trace) } else { None };
+            let cycle = if groups[at].is_optional { Cycle::from_trace(&trace) } else { None };
             mapped.push((without_events(trace), result, cycle));
         }
         Ok((mapped, skipped))
@@ -94,7 +94,7 @@ fn of_many<T: Send, E: Send + From<Error>>(
         results.push(result);
     }
     let Some(first) = set.traces.first_mut() else { return Ok(None) };
-    skipped.iter().for_each(|error: &String| problems::note_skipped_input(&mut first.report, error));
+    skipped.iter().for_each(|error: &String| diagnostics::note_skipped_input(&mut first.report, error));
     ranks::note_positions(&mut set);
     Ok(Some(Mapped { set, results }))
 }

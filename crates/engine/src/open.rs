@@ -2,10 +2,10 @@
 
 use crate::cycles::{self, Cycle, Further, Taken};
 use crate::ranks::Job;
-use crate::{Error, Lacks, Part, Watch, ranks};
+use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
 use stackline_ingest::memory::is_memory_file;
-use stackline_ingest::{ReadOptions, problems, run_of};
+use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct OpenOptions {
     /// imported with.
     pub step_annotation: Option<Regex>,
     /// Lets the caller see the bytes read and stop.
-    pub watch: Watch,
+    pub watch: Progress,
 }
 
 /// Opens files, archives, directories of traces, run directories and standard input (`-`), in the order given.
@@ -40,7 +40,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
     for input in inputs {
         options.watch.expect(size(input, 0));
     }
-    let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::of(path)).collect();
+    let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::new(path)).collect();
     let mut set = TraceSet::default();
     let mut rest = &inputs[..];
     // Neighbouring files are read together, so that the reader can spread them over the threads.
@@ -107,7 +107,7 @@ pub(crate) fn open_ranks<E: From<Error>>(
     let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<String>| {
         let several = traces.len() > 1;
         traces.into_iter().try_for_each(|trace| {
-            let cycle = if is_of_folder { Cycle::of(&trace) } else { None };
+            let cycle = if is_of_folder { Cycle::from_trace(&trace) } else { None };
             match taken.add(cycle) {
                 Further::Process => {
                     job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
@@ -195,7 +195,7 @@ fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>)
 
 /// Notes files of a directory that were left out in a read report: that of its first trace.
 pub fn note_left_out(report: &mut ReadReport, left_out: &LeftOut) {
-    left_out.unreadable.iter().for_each(|error| problems::note_skipped_input(report, error));
+    left_out.unreadable.iter().for_each(|error| diagnostics::note_skipped_input(report, error));
     cycles::note(report, &left_out.older_cycles);
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
     };
     let mut groups: Vec<FileGroup> = Vec::new();
     for input in inputs {
-        match Input::of(input) {
+        match Input::new(input) {
             Input::Files(path) | Input::WithRuns(path, _) if path.is_dir() => {
                 let runs = runs_below(path);
                 let files = match stackline_ingest::files(path, &runs) {
@@ -280,7 +280,7 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn of(path: &'a Path) -> Self {
+    fn new(path: &'a Path) -> Self {
         if is_run(path) {
             return Self::Run(path);
         }
@@ -340,7 +340,7 @@ fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> 
         return Err(failed.into_iter().next().unwrap_or_else(none));
     };
     for error in failed {
-        problems::note_skipped_input(&mut first.report, &error.to_string());
+        diagnostics::note_skipped_input(&mut first.report, &error.to_string());
     }
     Ok(set)
 }

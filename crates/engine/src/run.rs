@@ -4,11 +4,11 @@ use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
 use crate::open::{only_run, open, open_ranks, runs_below};
 use crate::ranks::select_rank;
-use crate::{Error, Lacks, LeftOut, OpenOptions, Part, RunOptions, Watch, is_run, memory, position_of_rank};
+use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory, position_of_rank};
 use stackline_analyze::Scope;
 use stackline_ingest::memory::{asked_for_memory, from_trace};
 use stackline_ingest::recording::{has_streams, is_shown_by};
-use stackline_model::{CallTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
+use stackline_model::{CallingContextTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +58,7 @@ impl Run {
 
     /// The same run for another caller, who watches what else is read. Traces are shared.
     #[must_use]
-    pub fn watched_by(&self, watch: &Watch) -> Self {
+    pub fn watched_by(&self, watch: &Progress) -> Self {
         let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
         let timeline = Mutex::new(lock(&self.timeline).clone());
         Self { inputs: self.inputs.clone(), options, timeline }
@@ -247,13 +247,13 @@ impl Run {
     ///
     /// # Errors
     /// If it has none, nothing of it can be read, or the watch was cancelled.
-    pub fn profile(&self) -> Result<CallTree, Error> {
+    pub fn profile(&self) -> Result<CallingContextTree, Error> {
         let [input] = &self.inputs[..] else { return Err(self.lacks(Part::Profile)) };
         open_calls(input, &self.options).map(|tree| self.with_losses(tree))
     }
 
     /// Adds what was lost of a recording's streams, and its tables do not know.
-    fn with_losses(&self, mut tree: CallTree) -> CallTree {
+    fn with_losses(&self, mut tree: CallingContextTree) -> CallingContextTree {
         if let Timeline::Lacking(lacks) = &*lock(&self.timeline) {
             let is_new = |p: &&Problem| p.severity == Severity::Lost && tree.report.count_of(&p.code) == 0;
             let lost: Vec<Problem> = lacks.report.problems.iter().filter(is_new).cloned().collect();
@@ -267,7 +267,7 @@ impl Run {
     ///
     /// # Errors
     /// If nothing of an input can be read, or its profile cannot.
-    pub fn read_with_profile(&self) -> Result<Option<CallTree>, Error> {
+    pub fn read_with_profile(&self) -> Result<Option<CallingContextTree>, Error> {
         let (profile, read) = std::thread::scope(|scope| {
             let profile = match &self.inputs[..] {
                 [input] if is_calls(input) => Some(scope.spawn(|| open_calls(input, &self.options))),

@@ -1,15 +1,15 @@
 //! Names of the native frames of a recording: from libraries and offsets to functions, those that are inlined into each
 //! other as frames of their own.
 
-use stackline_ingest::problems::{self, LibraryProblem};
-use stackline_model::{CONTENT, CallNodes, CallTree, Frame, FrameId, StrId};
+use stackline_ingest::diagnostics::{self, LibraryProblem};
+use stackline_model::{CONTENT, CallNodes, CallingContextTree, Frame, FrameId, StrId};
 use stackline_symbols::{Frame as NamedFrame, Library, State, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The same tree with native frames named. Each library is asked once; what keeps one from being asked is in the read
 /// report.
-pub(crate) fn named(mut tree: CallTree, symbolizer: &Symbolizer) -> CallTree {
+pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> CallingContextTree {
     // Frames by the text of their library, so that nothing depends on the order of streams.
     let mut libraries: BTreeMap<(String, String), Vec<(u64, usize)>> = BTreeMap::new();
     for (at, frame) in tree.frames.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(crate) fn named(mut tree: CallTree, symbolizer: &Symbolizer) -> CallTree {
         let named = names.frames.iter().any(|chain| !chain.is_empty());
         // Whoever has names has them from a debug file of the same build.
         if let Some(problem) = problem(names.state).filter(|_| !named) {
-            problems::count_library(&mut tree.report, problem, &path);
+            diagnostics::count_library(&mut tree.report, problem, &path);
         }
         for ((_, at), chain) in frames.into_iter().zip(names.frames) {
             chains[at] = chain;
@@ -62,7 +62,7 @@ fn problem(state: State) -> Option<LibraryProblem> {
 }
 
 /// Puts a chain of frames in place of each that has one. Rows keep their order, and with it what the tree promises.
-fn expanded(mut tree: CallTree, chains: &[Vec<NamedFrame>]) -> CallTree {
+fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
     let mut frames: Vec<Frame> = Vec::with_capacity(tree.frames.len());
     let mut new_frames: Vec<std::ops::Range<usize>> = Vec::with_capacity(tree.frames.len());
     for (frame, chain) in std::mem::take(&mut tree.frames).iter().zip(chains) {
@@ -102,7 +102,7 @@ fn expanded(mut tree: CallTree, chains: &[Vec<NamedFrame>]) -> CallTree {
     for node in &mut tree.metrics.node {
         *node = new_nodes[node.index()];
     }
-    CallTree { frames: frames.into(), nodes, ..tree }
+    CallingContextTree { frames: frames.into(), nodes, ..tree }
 }
 
 #[cfg(test)]
@@ -110,27 +110,29 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::{expanded, library, named};
-    use stackline_model::{CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, Frame, StrId};
+    use stackline_model::{
+        CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame, StrId,
+    };
     use stackline_symbols::{Frame as NamedFrame, Symbolizer};
 
     /// Paths of offsets in two libraries, each with the value 1.
-    fn tree(paths: &[&[(&str, u64)]]) -> CallTree {
-        let mut builder = CallTreeBuilder::new();
+    fn tree(paths: &[&[(&str, u64)]]) -> CallingContextTree {
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name: StrId::NONE });
         for path in paths {
-            let mut node = CallTree::ROOT;
+            let mut node = CallingContextTree::ROOT;
             for &(path, offset) in *path {
                 let (path, build_id) = (builder.text(path), builder.text("ab12"));
                 let frame = builder.frame(Frame::native(path, build_id, offset));
                 node = builder.child(node, frame);
             }
-            builder.add(node, thread, CallMetric::CpuTime, &CallStats::of(1));
+            builder.add(node, thread, CallMetric::CpuTime, &CallStats::from_value(1));
         }
         builder.finish()
     }
 
-    fn paths(tree: &CallTree) -> Vec<String> {
+    fn paths(tree: &CallingContextTree) -> Vec<String> {
         let name = |node| tree.frame(node).unwrap().name(&tree.strings);
         let text = |node| tree.path(node).into_iter().map(name).collect::<Vec<_>>().join(" ");
         tree.metrics.iter().map(|row| format!("{} {}", text(row.0), row.3.sum)).collect()

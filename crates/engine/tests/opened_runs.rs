@@ -143,5 +143,5 @@ fn memory_of_traces_that_were_read() {
     // What was read is not there any more: it need not be.
     inputs.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     assert!(each.memory(None).unwrap().label.ends_with("r0.json"));
-    assert!(whole.watched_by(&stackline_engine::Watch::new()).memory(Some(0)).is_ok());
+    assert!(whole.watched_by(&stackline_engine::Progress::new()).memory(Some(0)).is_ok());
 }

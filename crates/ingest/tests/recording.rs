@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};
-use stackline_model::{CallMetric, CallStats, CallStepEnds, CallTree, FrameKind};
+use stackline_model::{CallMetric, CallStats, CallStepEnds, CallingContextTree, FrameKind};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, StepEnds, Thread};
 use stackline_testkit::recording::{Config, streams};
 
-fn tree(files: &[(String, Vec<u8>)]) -> CallTree {
+fn tree(files: &[(String, Vec<u8>)]) -> CallingContextTree {
     read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())))
 }
 
-fn total(tree: &CallTree, metric: CallMetric) -> CallStats {
+fn total(tree: &CallingContextTree, metric: CallMetric) -> CallStats {
     let exclusive = tree.exclusive(metric, |_| true);
     tree.inclusive(metric, &exclusive)[0]
 }

@@ -196,7 +196,7 @@ fn memory_of_others_ends_where_ours_begins() {
 fn a_window_without_operators_is_told() {
     let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
     let is_told =
-        |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::problems::is_outside_window(&trace.report);
+        |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::diagnostics::is_outside_window(&trace.report);
     let early = || Stream::new().touch(10, 0, Allocated, 0x1000, 64);
     assert!(is_told(&early().with(window(5, true)).with(window(8, false)).read()));
     assert!(!is_told(&early().read()), "all was recorded");

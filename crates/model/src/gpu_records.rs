@@ -27,7 +27,7 @@ pub struct GpuRecords {
 }
 
 impl GpuRecords {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         let kernels = trace.kernel_launches();
         let untimed = trace.gpu.event.iter().filter(|&&event| !trace.events.is_plausible(event)).count();
         Self {
@@ -84,7 +84,7 @@ impl Trace {
     /// What is known of the GPU work. Counted at the first call; call it once all events are in.
     #[must_use]
     pub fn gpu_records(&self) -> &GpuRecords {
-        self.gpu_records.get_or_init(|| GpuRecords::of(self))
+        self.gpu_records.get_or_init(|| GpuRecords::from_trace(self))
     }
 }
 

@@ -79,7 +79,7 @@ handle!(
 );
 handle!(
     /// An attribute layout (which keys, which types) of an [`crate::AttrTable`].
-    ShapeId
+    AttrLayoutId
 );
 handle!(
     /// A row of a [`crate::GpuTable`]: one operation on a GPU stream.
@@ -94,15 +94,15 @@ handle!(
     FrameId
 );
 handle!(
-    /// A node of a [`crate::CallTree`].
+    /// A node of a [`crate::CallingContextTree`].
     CallNodeId
 );
 handle!(
-    /// A row of [`crate::CallTree::threads`].
+    /// A row of [`crate::CallingContextTree::threads`].
     CallThreadId
 );
 handle!(
-    /// A row of [`crate::CallTree::processes`].
+    /// A row of [`crate::CallingContextTree::processes`].
     CallProcessId
 );
 handle!(

@@ -28,7 +28,7 @@ pub struct KernelLaunches {
 impl KernelLaunches {
     /// Of a trace, whose [`Trace::unrecorded_launches`] are known.
     #[must_use]
-    pub fn of(trace: &Trace, unrecorded: &[EventId]) -> Self {
+    pub fn from_trace(trace: &Trace, unrecorded: &[EventId]) -> Self {
         let launches_kernel = |call: &EventId| is_kernel_launch(trace.name(*call));
         let is_graph = |call: &EventId| is_graph_launch(trace.name(*call));
         let operations = trace.gpu.launch.iter().filter_map(|call| call.some());
@@ -41,7 +41,7 @@ impl KernelLaunches {
         let mut without: Vec<EventId> = unrecorded.iter().copied().filter(launches_kernel).collect();
         without.retain(|call| graphs > 0 || !is_graph(call));
         if !trace.gpu.is_empty() && !without.is_empty() {
-            without = Tails::of(trace).without_them(trace, without);
+            without = Tails::from_trace(trace).without_them(trace, without);
         }
         let graphs_without = without.iter().filter(|call| is_graph(call)).count();
         let of_a_graph = of_graphs.checked_div(graphs).unwrap_or_default();
@@ -71,7 +71,7 @@ struct Tails {
 }
 
 impl Tails {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         let launches = trace.gpu.launch.iter().filter_map(|call| call.some());
         let last_recorded = last_of(launches.map(|call| (process(trace, call), start(trace, call))));
         let kinds: Vec<Option<CallKind>> = trace.strings.iter().map(kind_of_name).collect();
@@ -149,6 +149,6 @@ impl Trace {
     /// The launches of kernels, and which have no operation on a device.
     #[must_use]
     pub fn kernel_launches(&self) -> KernelLaunches {
-        KernelLaunches::of(self, &self.unrecorded_launches())
+        KernelLaunches::from_trace(self, &self.unrecorded_launches())
     }
 }

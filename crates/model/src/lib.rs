@@ -27,6 +27,7 @@ mod counters;
 mod device_peaks;
 mod devices;
 mod events;
+pub mod format;
 mod frames;
 mod fusions;
 mod gpu;
@@ -55,12 +56,12 @@ mod table;
 mod trace;
 mod tracks;
 pub mod vocabulary;
-pub mod words;
 
-pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
+pub use attrs::{AttrColumn, AttrLayout, AttrTable, AttrType, AttrValue};
 pub use call_tree::{
     CallChildren, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess, CallRole, CallSource, CallStats,
-    CallStepEnds, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction, thread_words,
+    CallStepEnds, CallThread, CallingContextTree, CallingContextTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
+    thread_words,
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};
@@ -72,8 +73,8 @@ pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
 pub use gpu_records::{GpuRecords, lack_times};
 pub use ids::{
-    CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId, MemoryObjectId,
-    MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
+    AttrLayoutId, CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId,
+    MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, StackId, StrId, TrackId,
 };
 pub use kernel_launches::KernelLaunches;
 pub use kind::{

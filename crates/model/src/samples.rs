@@ -106,7 +106,7 @@ pub struct SampleTable {
 
 impl SampleTable {
     /// Collects the sample events with a plausible time. Needs the time order of the tracks.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let mut table = Self::default();
         if !trace.events.kind.contains(&EventKind::Sample) {
             return table;
@@ -214,7 +214,7 @@ impl SampleTable {
 impl Trace {
     /// Samples as columns. Made at the first call; call it once all events are in.
     pub fn samples(&self) -> &SampleTable {
-        self.samples.get_or_init(|| SampleTable::of(self))
+        self.samples.get_or_init(|| SampleTable::from_trace(self))
     }
 
     /// Each series with its samples and their events, by time. Walks the events of the sampled tracks, and no others.

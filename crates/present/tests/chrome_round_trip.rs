@@ -61,7 +61,7 @@ fn lines(trace: &Trace, flows: bool) -> Vec<String> {
     }
     out.extend(trace.steps.iter().map(|s| format!("{s:?}")));
     for &kind in LinkKind::ALL.iter().filter(|_| flows) {
-        out.extend(trace.links.of(kind).map(|(a, b, c)| format!("{} {a:?} {b:?} {:?}", kind.name(), text(c))));
+        out.extend(trace.links.of_kind(kind).map(|(a, b, c)| format!("{} {a:?} {b:?} {:?}", kind.name(), text(c))));
     }
     for (i, &frame) in trace.stacks.name.iter().enumerate() {
         let (frame, category) = (text(frame), text(trace.stacks.category[i]));
@@ -87,7 +87,8 @@ fn event_line(trace: &Trace, e: EventId) -> String {
         trace.name(e)
     );
     // Whether members of the record stand before or behind its arguments says nothing.
-    let (outer, args): (Vec<_>, Vec<_>) = trace.attrs.of(e).partition(|(k, _)| trace.strings.get(*k).starts_with('$'));
+    let (outer, args): (Vec<_>, Vec<_>) =
+        trace.attrs.of_event(e).partition(|(k, _)| trace.strings.get(*k).starts_with('$'));
     for (k, v) in args.into_iter().chain(outer) {
         let _ = write!(line, " {}={}", trace.strings.get(k), value(trace, v));
     }

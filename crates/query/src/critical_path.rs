@@ -61,7 +61,7 @@ pub(crate) struct FoundPath<'a> {
 }
 
 impl<'a> FoundPath<'a> {
-    pub(crate) fn of(report: &'a ExactReport, looked: &'a Looked, calls: &'a [LargeCall]) -> Self {
+    pub(crate) fn new(report: &'a ExactReport, looked: &'a Looked, calls: &'a [LargeCall]) -> Self {
         Self {
             window: looked.choice.in_words(),
             window_ns: report.window_ns,
@@ -72,7 +72,7 @@ impl<'a> FoundPath<'a> {
             bound_by_ns: &report.bound_by_ns,
             inferred_ns: report.inferred_ns,
             warnings: &report.warnings,
-            large_calls: calls.iter().map(LargeCallShare::of).collect(),
+            large_calls: calls.iter().map(LargeCallShare::new).collect(),
         }
     }
 }
@@ -88,7 +88,7 @@ struct LargeCallShare<'a> {
 }
 
 impl<'a> LargeCallShare<'a> {
-    fn of(call: &'a LargeCall) -> Self {
+    fn new(call: &'a LargeCall) -> Self {
         let LargeCall { name, count, percent, path_percent } = call;
         Self { name, count: *count, percent: *percent, path_percent: *path_percent }
     }

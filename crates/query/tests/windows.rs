@@ -3,17 +3,17 @@
 use crate::common::document;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, Opened, ask};
+use stackline_query::{Arguments, OpenRun, ask};
 use stackline_testkit::mini::MiniTrace;
 
-fn opened(trace: &MiniTrace) -> Opened {
+fn opened(trace: &MiniTrace) -> OpenRun {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     std::fs::write(&path, trace.json()).expect("written");
-    Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
 }
 
-fn answered(opened: &Opened, name: &str, arguments: &[(&str, &str)]) -> Value {
+fn answered(opened: &OpenRun, name: &str, arguments: &[(&str, &str)]) -> Value {
     document(&ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered"))
 }
 

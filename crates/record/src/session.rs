@@ -4,6 +4,7 @@ mod ending;
 mod lifetime;
 mod replaced;
 
+use crate::cpu_usage::CpuUsage;
 use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::Process;
@@ -12,7 +13,6 @@ use crate::standard_error::say;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
-use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
 use lifetime::Lifetime;
@@ -63,7 +63,7 @@ pub(crate) struct Session {
     started: Once,
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
-    usage: Mutex<Usage>,
+    usage: Mutex<CpuUsage>,
     /// Version of `PyTorch`, once it is imported.
     torch: OnceLock<String>,
     phase: Mutex<Phase>,

@@ -1,13 +1,13 @@
 //! Calling context trees come back from their tables as they were.
 
-use stackline_model::{CallStepEnds, CallTree, Frame, StrId, Trace, TraceSet};
+use stackline_model::{CallStepEnds, CallingContextTree, Frame, StrId, Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
 use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything in a tree, with texts instead of handles.
-fn rendered(tree: &CallTree) -> Vec<String> {
+fn rendered(tree: &CallingContextTree) -> Vec<String> {
     let frame = |frame: &Frame| {
         let file = frame.file().map(|file| tree.strings.get(file).to_owned());
         let known_by = match *frame {
@@ -32,7 +32,7 @@ fn rendered(tree: &CallTree) -> Vec<String> {
     lines
 }
 
-fn sample() -> CallTree {
+fn sample() -> CallingContextTree {
     let files = streams(&Config { ranks: 2, killed: true, ..Config::default() });
     let mut tree =
         stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
@@ -79,7 +79,7 @@ fn inputs_of_operators_come_back() {
 #[test]
 fn frames_of_device_code_come_back() {
     let run = tempfile::tempdir().unwrap();
-    let mut tree = CallTree::default();
+    let mut tree = CallingContextTree::default();
     let [name, file] = ["gemm", "gemm.cu"].map(|text| tree.strings.intern(text));
     let none = StrId::NONE;
     let frames = vec![

@@ -13,7 +13,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 };
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let counters = CounterTable::of(trace);
+    let counters = CounterTable::from_trace(trace);
     let host = scope.host_work(trace);
     let mut rows: Vec<(&CounterSeries, i64, f64)> =
         counters.iter().filter(|(_, time, _)| host.has_time(*time)).collect();

@@ -25,7 +25,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(device: Device) -> Self {
+    fn new(device: Device) -> Self {
         let sheet = device.data_sheet().unwrap_or_default();
         let memory_bandwidth = device.memory_bandwidth.or(sheet.memory_bandwidth);
         let peak_flops = device.peak_flops.or(sheet.peak_flops);
@@ -42,7 +42,7 @@ impl Row {
 }
 
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
-    let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::of).collect();
+    let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::new).collect();
     let table = table(&rows);
     vec![if rows.is_empty() { table.note("The source describes no device.") } else { table }]
 }

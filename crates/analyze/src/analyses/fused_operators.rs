@@ -25,7 +25,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostWork<'_>, &GpuWork<'_>)) -> Self {
+    fn from_trace(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostWork<'_>, &GpuWork<'_>)) -> Self {
         let mut row = Self { fusion, operations: 0, total: 0, calls: 0 };
         for &event in &fusion.events {
             match trace.gpu.of_event(event) {
@@ -44,7 +44,7 @@ impl<'a> Row<'a> {
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (host, work) = (scope.host_work(trace), scope.gpu_work(trace));
     let fusions = trace.fusions();
-    let all = fusions.iter().map(|fusion| Row::of(trace, fusion, (&host, &work)));
+    let all = fusions.iter().map(|fusion| Row::from_trace(trace, fusion, (&host, &work)));
     let mut rows: Vec<Row<'_>> = all.filter(|row| row.operations + row.calls > 0).collect();
     rows.sort_by_key(|row| Reverse((row.total, row.calls)));
     let records = trace.gpu_records();

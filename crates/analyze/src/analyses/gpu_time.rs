@@ -12,7 +12,7 @@
 //! `gpu_kernels`: the same operations by name, each with the operator that launched most of its time.
 
 use super::coverage::beside_shares;
-use super::tl_steps::LEAST_KNOWN;
+use super::steps::LEAST_KNOWN;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::launch_handover::{Handovers, host_until};
 use crate::steps::Looked;

@@ -63,7 +63,7 @@ pub fn hta(rows: &HtaRows) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let mut spans = vec![Vec::new(), Vec::new()];
     for row in rows.gpu() {
-        match types.of(row.name) {
+        match types.type_of(row.name) {
             KernelType::Communication => spans[0].push((row.ts, row.end())),
             KernelType::Computation => spans[1].push((row.ts, row.end())),
             _ => {}

@@ -165,7 +165,7 @@ fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
         .into_iter()
         .map(|(key, kernel, durations)| {
             let named = key.collective.some().and_then(|c| Collective::find(trace.strings.get(c)));
-            Row { key, family: named.or_else(|| Collective::find(kernel)), time: Summary::of(&durations) }
+            Row { key, family: named.or_else(|| Collective::find(kernel)), time: Summary::from_values(&durations) }
         })
         .collect();
     rows.sort_by(|a, b| b.time.sum.total_cmp(&a.time.sum));

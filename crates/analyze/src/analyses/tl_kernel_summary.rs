@@ -71,7 +71,7 @@ fn group(view: &GpuView<'_>) -> Vec<(Group, Summary)> {
         });
         groups[at].1.push(view.duration_us(gpu));
     }
-    let mut groups: Vec<_> = groups.into_iter().map(|(g, values)| (g, Summary::of(&values))).collect();
+    let mut groups: Vec<_> = groups.into_iter().map(|(g, values)| (g, Summary::from_values(&values))).collect();
     groups.sort_by(|a, b| b.1.sum.total_cmp(&a.1.sum));
     groups
 }

@@ -1,7 +1,7 @@
 //! What values can be split by.
 
 use super::phases::Phases;
-use stackline_model::{CallNodeId, CallRole, CallThreadId, CallTree, Frame};
+use stackline_model::{CallNodeId, CallRole, CallThreadId, CallingContextTree, Frame};
 
 /// What to split values by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Grouping {
     /// The group that a value at a node, from a thread, belongs to.
     pub(super) fn name<'p>(
         self,
-        tree: &CallTree,
+        tree: &CallingContextTree,
         node: CallNodeId,
         thread: CallThreadId,
         phases: impl FnOnce() -> &'p Phases,
@@ -82,15 +82,15 @@ impl Grouping {
     }
 }
 
-fn innermost(tree: &CallTree, node: CallNodeId, of: impl Fn(&Frame) -> Option<String>) -> Option<String> {
+fn innermost(tree: &CallingContextTree, node: CallNodeId, of: impl Fn(&Frame) -> Option<String>) -> Option<String> {
     tree.path(node).into_iter().rev().filter_map(|node| tree.frame(node)).find_map(of)
 }
 
-fn process(tree: &CallTree, thread: CallThreadId) -> Option<&stackline_model::CallProcess> {
+fn process(tree: &CallingContextTree, thread: CallThreadId) -> Option<&stackline_model::CallProcess> {
     tree.processes.get(tree.threads.get(thread.index())?.process.index())
 }
 
-fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
+fn thread_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return String::new() };
     // Those of a trace have no number of the system's, but a name that says all.
     if row.tid == 0 && process(tree, thread).is_none_or(|process| process.pid == 0) {
@@ -105,7 +105,7 @@ fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
     format!("thread {number} {name} of process {title}")
 }
 
-fn process_name(tree: &CallTree, thread: CallThreadId) -> String {
+fn process_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let (Some(process), Some(row)) = (process(tree, thread), tree.threads.get(thread.index())) else {
         return String::new();
     };

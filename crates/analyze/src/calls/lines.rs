@@ -2,7 +2,7 @@
 
 use super::{IMPORT, metric_name};
 use rustc_hash::FxHashMap;
-use stackline_model::{CallMetric, CallNodeId, CallStats, CallTree, Frame, StrId, Table, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallingContextTree, Frame, StrId, Table, Unit};
 use std::collections::BTreeSet;
 
 /// What a line of source cost.
@@ -21,13 +21,13 @@ pub struct SourceLine {
 }
 
 /// The lines that cost something, by file and line.
-pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
+pub fn source_lines(tree: &CallingContextTree, metric: CallMetric) -> Vec<SourceLine> {
     lines_of(tree, metric, tree.exclusive(metric, |_| true))
 }
 
 /// The same without what imports cost, and what they cost in sum, in the metric's unit; of a tree whose imports are folded
 /// ([`fold_imports`](super::fold_imports)).
-pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
+pub fn source_lines_and_imports(tree: &CallingContextTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
     let is_import = |frame: &Frame| matches!(*frame, Frame::Span { name } if tree.strings.get(name) == IMPORT);
     let mut exclusive = tree.exclusive(metric, |_| true);
     let mut imports: u64 = 0;
@@ -39,11 +39,11 @@ pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<Sou
     (lines_of(tree, metric, exclusive), imports)
 }
 
-fn lines_of(tree: &CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
+fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
     let mut costs = Costs::new(tree, metric, exclusive);
     let children = tree.children();
     // Nodes to enter, and lines to leave, last first.
-    let mut left = vec![Move::Enter { node: CallTree::ROOT, caller: None, is_held: false }];
+    let mut left = vec![Move::Enter { node: CallingContextTree::ROOT, caller: None, is_held: false }];
     while let Some(next) = left.pop() {
         match next {
             Move::Leave(line) => costs.lines[line].open -= 1,
@@ -53,9 +53,10 @@ fn lines_of(tree: &CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> V
                 let caller = own.or(caller);
                 costs.add_own(node, caller, is_held);
                 // Times of calls within calls are held by the outer ones already.
-                let holds = node != CallTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
+                let holds =
+                    node != CallingContextTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
                 let is_held = is_held || holds;
-                left.extend(children.of(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
+                left.extend(children.of_node(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
             }
         }
     }
@@ -78,7 +79,7 @@ enum Move {
 }
 
 struct Costs<'a> {
-    tree: &'a CallTree,
+    tree: &'a CallingContextTree,
     exclusive: Vec<CallStats>,
     inclusive: Vec<CallStats>,
     /// Rows of `lines` by file and line.
@@ -87,7 +88,7 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    fn new(tree: &'a CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Self {
+    fn new(tree: &'a CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Self {
         let inclusive = tree.inclusive(metric, &exclusive);
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
     }
@@ -133,7 +134,7 @@ struct Cost<'a> {
 }
 
 impl Cost<'_> {
-    fn finish(self, tree: &CallTree) -> Option<SourceLine> {
+    fn finish(self, tree: &CallingContextTree) -> Option<SourceLine> {
         (self.inclusive.count > 0).then(|| SourceLine {
             file: tree.strings.get(self.file).to_owned(),
             line: self.line,
@@ -149,7 +150,7 @@ pub const CALL_LINES: &str = "call_lines";
 
 /// The lines as a table; `text_of` gives the text of a line where it is at hand.
 pub fn lines_table(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     metric: CallMetric,
     lines: &[SourceLine],
     text_of: impl Fn(&SourceLine) -> Option<String>,

@@ -1,13 +1,13 @@
 //! Views as tables.
 
 use super::{CallView, ViewNode};
-use stackline_model::{CallMetric, CallStats, CallTree, Table, Unit};
+use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Unit};
 
 /// Name of the table of [`view_table`].
 pub const CALLS: &str = "calls";
 
 /// The name of a metric, as it is typed.
-pub fn metric_name(tree: &CallTree, metric: CallMetric) -> String {
+pub fn metric_name(tree: &CallingContextTree, metric: CallMetric) -> String {
     metric.name(&tree.strings).to_owned()
 }
 

@@ -1,6 +1,6 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, mean_steps, not_compared, notes, warnings};
+use super::comparability::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
 use super::inferred_steps::have_different_bases;
 use super::lost::{self, Unknown};
@@ -314,7 +314,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let warnings = warnings(before, after, by_family);
     let (method, changes) = (Method::None, BTreeMap::new());
     let functions_by = functions_by(before, after);
-    let (per, has_different_bases) = (Per::of(before, after), have_different_bases(before, after));
+    let (per, has_different_bases) = (Per::choose(before, after), have_different_bases(before, after));
     let mean_steps = mean_steps(before, after);
     let first_notes = mean_steps.iter().cloned().collect();
     let lost = lost::sentences(before, after);
@@ -338,7 +338,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     diff.notes.extend(not_compared(before, after, (same_paths, functions_by.is_some())));
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
-        let unknown = Unknown::of(&a, &b);
+        let unknown = Unknown::new(&a, &b);
         let pair = Pair { rank, before: a, after: b, level: options.level, per, names };
         let is_known = |table: &Table| match table {
             Table::Paths => same_paths,

@@ -7,7 +7,7 @@ use crate::Scope;
 use crate::step_marks::{LikelySteps, likely_steps};
 use crate::tracelens::GpuView;
 use stackline_model::Trace;
-use stackline_model::words::count;
+use stackline_model::format::count;
 
 /// Steps of both sides hold numbers of GPU operations that differ by less than this factor: else the pattern is of another unit, such as
 /// a micro-batch.

@@ -47,7 +47,7 @@ struct Missing {
 
 impl Unknown {
     /// Of profiles of both sides.
-    pub(super) fn of(before: &[&Profile], after: &[&Profile]) -> Self {
+    pub(super) fn new(before: &[&Profile], after: &[&Profile]) -> Self {
         let knows_gpu = knows_gpu(before.iter().chain(after).copied());
         Self([before, after].map(|side| Missing {
             gpu: knows_gpu && side.iter().any(|profile| profile.gpu_records.are_incomplete()),

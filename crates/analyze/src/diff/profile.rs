@@ -1,13 +1,13 @@
 //! What a comparison keeps of one rank of one run: the time of each thing in each step.
 
-use super::families::family;
 use super::functions;
 use super::inferred_steps;
+use super::kernel_families::kernel_family;
 use super::lost::{self, Lost};
 use super::paths::Paths;
 use super::units::{Units, steps};
 use crate::Scope;
-use crate::analyses::tl_operators::{Cost, costs};
+use crate::analyses::operators::{Cost, costs};
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
@@ -192,7 +192,7 @@ pub struct Profile {
     pub operators: BTreeMap<String, Row>,
     /// GPU work by name.
     pub kernels: BTreeMap<String, Row>,
-    /// GPU work by the operator that launched it and [`family`].
+    /// GPU work by the operator that launched it and [`kernel_family`].
     pub families: BTreeMap<(String, &'static str), Row>,
     /// Call paths; their texts are long, and shared with what is said of them.
     pub paths: BTreeMap<Arc<str>, Row>,
@@ -220,7 +220,7 @@ pub(super) const NO_OPERATOR: &str = "(no operator)";
 impl Profile {
     /// The profile of a trace.
     #[must_use]
-    pub fn of(trace: &Trace, rank: i64, scope: &Scope) -> Self {
+    pub fn from_trace(trace: &Trace, rank: i64, scope: &Scope) -> Self {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
         let mut profile = Self::of_units(trace, rank, steps(trace, scope, &view.counted), &view);
         profile.by_inferred_steps = inferred_steps::profile(trace, rank, scope, &view).map(Box::new);
@@ -305,7 +305,7 @@ impl Profile {
             let name = trace.events.name[event.index()];
             let cell = Cell { count: 1, gpu: trace.events.dur[event.index()], ..Cell::default() };
             rows.entry(name).or_default().add(unit, &cell);
-            let of = *known.entry(name).or_insert_with(|| family(trace, event));
+            let of = *known.entry(name).or_insert_with(|| kernel_family(trace, event));
             let operator = trace.gpu.operator[gpu.index()].some().filter(|&op| !is_step(trace, op));
             let operator = operator.map_or(StrId::NONE, |op| trace.events.name[op.index()]);
             families.entry((operator, of)).or_default().add(unit, &cell);

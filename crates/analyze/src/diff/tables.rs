@@ -1,7 +1,7 @@
 //! A comparison as tables.
 
 use super::align::{Change, Diff, Side, Table as Compared};
-use super::comparable::Per;
+use super::comparability::Per;
 use stackline_model::{Table, Unit};
 
 /// `steps`, `operators`, `kernels`, `paths`, `functions` where they are known, and `step_lengths` with each step of each run.

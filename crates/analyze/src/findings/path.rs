@@ -1,8 +1,8 @@
 //! What a trace says of the program around an event.
 
-use super::place::launch_of;
+use super::source_location::launch_of;
 use crate::frame_names::frame;
-use stackline_model::{CallTree, EventId, EventKind, Trace};
+use stackline_model::{CallingContextTree, EventId, EventKind, Trace};
 use std::collections::BTreeSet;
 
 /// The call path of an event, outermost first and without itself: names of what it ran in, of GPU work that of its launch. Where a stack
@@ -35,6 +35,6 @@ pub fn files_of(trace: &Trace) -> BTreeSet<&str> {
 }
 
 /// The files that frames of a tree of calls are in.
-pub fn files_of_calls(tree: &CallTree) -> BTreeSet<&str> {
+pub fn files_of_calls(tree: &CallingContextTree) -> BTreeSet<&str> {
     tree.frames.iter().filter_map(|frame| Some(tree.strings.get(frame.file()?))).collect()
 }

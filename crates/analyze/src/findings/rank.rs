@@ -1,18 +1,18 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
 use super::change_place;
-use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
+use super::external_rules::ExternalRules;
+use super::finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, SPECULATIVE, Support};
+use super::gain::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
+use super::initialization;
 use super::memory::DevicePeak;
 use super::options::Options;
-use super::others::Others;
-use super::price::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
 use super::recording::{recording_note, taken_out};
-use super::rule::{Need, RuleInfo};
+use super::rule::{Requirement, RuleInfo};
+use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
-use super::startup;
-use super::subject::{Ground, Subject};
-use super::unchecked::{Reason, Unchecked, incomplete_gpu};
+use super::skipped_rules::{Reason, SkippedRule, incomplete_gpu};
 use super::uncovered::{self, Covered, Uncovered};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
@@ -51,7 +51,7 @@ pub struct Findings {
     /// Every rule that was to look: those that are built in by code, then those of the user's own.
     pub rules: Vec<Arc<RuleInfo>>,
     /// Rules that could not look.
-    pub unchecked: Vec<Unchecked>,
+    pub unchecked: Vec<SkippedRule>,
     /// Findings left out because they gain too little: what another run says of them must not make them new, or gone.
     pub small: Vec<Finding>,
     /// What the reader should know, a sentence each.
@@ -102,7 +102,7 @@ pub fn find_kept(
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
-    find_with(trace, options, &Others::default(), keep)
+    find_with(trace, options, &ExternalRules::default(), keep)
 }
 
 /// The same, together with what rules of the user's own found.
@@ -112,7 +112,7 @@ pub fn find_kept(
 pub fn find_with(
     trace: &Trace,
     options: &Options,
-    others: &Others,
+    others: &ExternalRules,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
@@ -131,23 +131,23 @@ pub fn find_with(
 fn find_in(
     exact: &Exact<'_>,
     looked: Looked,
-    (options, others): (&Options, &Others),
+    (options, others): (&Options, &ExternalRules),
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
     let Looked { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
-    let ground = Ground::new(exact, (window, steps), (&options.settings, are_inferred));
-    let (mut proposals, mut unchecked) = proposals(&ground);
+    let shared = SharedContext::new(exact, (window, steps), (&options.settings, are_inferred));
+    let (mut proposals, mut unchecked) = proposals(&shared);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
-    let alone_ns = collectives_alone(&ground);
+    let alone_ns = collectives_alone(&shared);
     let gains = Gains::new(exact);
-    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.draft)).collect();
-    let all = gains.of(&choice, &edits, options.threads)?;
+    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.candidate)).collect();
+    let all = gains.compute(&choice, &edits, options.threads)?;
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
-    let step_ns = ground.step_ns();
-    let standstill = ground.standstill();
+    let step_ns = shared.step_ns();
+    let standstill = shared.standstill();
     let usual_ns = standstill.without(step_ns, steps);
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
@@ -155,7 +155,7 @@ fn find_in(
     // What would be a note.
     let mut hidden = Vec::new();
     for (proposal, replayed) in proposals.into_iter().zip(all) {
-        if let Worth::Chance(why) = proposal.draft.worth {
+        if let GainEstimate::Insignificant(why) = proposal.candidate.gain_estimate {
             let finding = finished(trace, proposal, None);
             if keep(&finding) {
                 notes.push(format!("{}: {why} ({})", finding.title, finding.rule.code));
@@ -164,32 +164,32 @@ fn find_in(
             }
             continue;
         }
-        let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
+        let recording = replayed.map_or(0, |gain| recording_ns(&shared, edits_of(&proposal.candidate), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
         proposal.facts.extend(taken_out(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
         beyond.note(&proposal, step_ns);
-        match gain_of(&proposal.draft.worth, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
-            None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
+        match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
+            None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
             gain => {
-                covered.add(&ground, &proposal, gain);
-                found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) });
+                covered.add(&shared, &proposal, gain);
+                found.push(Priced { edits: repair(&proposal.candidate), finding: finished(trace, proposal, gain) });
             }
         }
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
-    let together = together(&ground, (&gains, &choice), &mut found, options.threads)?.map(per_step);
+    let together = together(&shared, (&gains, &choice), &mut found, options.threads)?.map(per_step);
     let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
-    let uncovered = uncovered::find(&ground, &covered, (&gains, &choice), (step_ns, options.threads))?;
+    let uncovered = uncovered::find(&shared, &covered, (&gains, &choice), (step_ns, options.threads))?;
     if steps == 0 {
         notes.extend(too_little(trace));
-        notes.extend(startup::note(trace, window.length_ns()));
+        notes.extend(initialization::note(trace, window.length_ns()));
     }
     notes.extend(standstill.note.clone());
-    notes.extend(recording_note(&ground));
+    notes.extend(recording_note(&shared));
     notes.extend(beyond.told());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
@@ -265,34 +265,34 @@ pub(super) fn lost(trace: &Trace) -> u64 {
     problems.map(|problem| problem.count).sum()
 }
 
-/// What a rule proposes, and what it rests on.
-pub(super) struct Proposal {
+/// Candidate finding with its rule and its facts.
+pub(super) struct RankedCandidate {
     pub(super) rule: Arc<RuleInfo>,
-    pub(super) draft: Draft,
+    pub(super) candidate: Candidate,
     pub(super) facts: Vec<Fact<String>>,
 }
 
 /// What all rules propose, and which could not look.
-fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
+fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // What is missing is looked for among all events: once, not for each rule.
-    let mut met: BTreeMap<Need, bool> = BTreeMap::new();
-    let mut is_met = |need: &Need| *met.entry(*need).or_insert_with(|| need.is_met(ground.exact.trace()));
+    let mut met: BTreeMap<Requirement, bool> = BTreeMap::new();
+    let mut is_met = |need: &Requirement| *met.entry(*need).or_insert_with(|| need.is_met(shared.exact.trace()));
     for rule in rules::of_traces() {
         let info = rule.info();
         if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
-            unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
+            unchecked.push(SkippedRule { rule: info, reason: Reason::Missing(need) });
             continue;
         }
-        let subject = Subject::new(ground, rule);
-        let (drafts, is_by_inferred_steps) = ground.notes_inferred_steps(|| (rule.check)(&subject));
-        for mut draft in drafts {
-            let facts = draft.facts.iter().map(|fact| subject.words().name(fact)).collect();
+        let context = RuleContext::new(shared, rule);
+        let (candidates, is_by_inferred_steps) = shared.notes_inferred_steps(|| (rule.check)(&context));
+        for mut candidate in candidates {
+            let facts = candidate.facts.iter().map(|fact| context.words().name(fact)).collect();
             if is_by_inferred_steps {
-                draft.confidence = draft.confidence.lower();
+                candidate.confidence = candidate.confidence.lower();
             }
-            let info = rule.info_of(&subject, &draft);
-            proposals.push(Proposal { rule: info, draft, facts });
+            let info = rule.info_of(&context, &candidate);
+            proposals.push(RankedCandidate { rule: info, candidate, facts });
         }
     }
     (proposals, unchecked)
@@ -315,7 +315,7 @@ pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
 /// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
 /// the first, a group that does not go together with what stands above it is left out.
 fn together(
-    ground: &Ground<'_>,
+    shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
     found: &mut [Priced],
     threads: usize,
@@ -330,9 +330,9 @@ fn together(
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
             .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
-        let replayed = gains.of(choice, &lists, threads)?.into_iter().zip(&lists);
+        let replayed = gains.compute(choice, &lists, threads)?.into_iter().zip(&lists);
         let replayed: Vec<Option<Gain>> = replayed
-            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(ground, edits, gain.ns))))
+            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(shared, edits, gain.ns))))
             .collect();
         let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
@@ -344,8 +344,8 @@ fn together(
     }
     for group in others.chunks(others.len().div_ceil(GROUPS).max(1)) {
         let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
-        let [gain] = gains.of(choice, &[&edits], threads)?[..] else { continue };
-        let Some(gain) = gain.map(|gain| without(gain, recording_ns(ground, &edits, gain.ns))) else { continue };
+        let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
+        let Some(gain) = gain.map(|gain| without(gain, recording_ns(shared, &edits, gain.ns))) else { continue };
         best = Some(gain);
         taken.extend(group);
     }
@@ -367,17 +367,17 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
     Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
 }
 
-fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
-    let Proposal { rule, draft, facts } = proposal;
-    let edits = replayed_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
-    let edit_labels = edits_of(&draft).iter().map(ToString::to_string).collect();
-    let method = match draft.worth {
-        Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,
-        Worth::Hope(_) | Worth::HopeTo(..) => HOPE,
-        Worth::Model { model, .. } => model,
-        Worth::Chance(_) | Worth::None => "",
+fn finished(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
+    let RankedCandidate { rule, candidate, facts } = proposal;
+    let edits = replayed_of(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edit_labels = edits_of(&candidate).iter().map(ToString::to_string).collect();
+    let method = match candidate.gain_estimate {
+        GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => REPLAY,
+        GainEstimate::Speculative(_) | GainEstimate::SpeculativeRange(..) => SPECULATIVE,
+        GainEstimate::Model { model, .. } => model,
+        GainEstimate::Insignificant(_) | GainEstimate::None => "",
     };
-    let Draft { title, place, mut events, support, confidence, .. } = draft;
+    let Candidate { title, place, mut events, support, confidence, .. } = candidate;
     events.sort_unstable();
     events.dedup();
     let inferred = trace.attr(INFERRED);

@@ -3,13 +3,13 @@
 use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
 use super::options::Options;
-use super::place::Place;
 use super::rank::{Findings, order};
 use super::rank_effects::joined;
-use super::rule::Need;
+use super::rule::Requirement;
+use super::rule_context::SharedContext;
 use super::rules::{are_alike, find_straggler};
-use super::subject::Ground;
-use super::unchecked::{Reason, Unchecked};
+use super::skipped_rules::{Reason, SkippedRule};
+use super::source_location::SourceLocation;
 use super::uncovered;
 use crate::host_collectives::host_collectives;
 use crate::intervals;
@@ -69,14 +69,14 @@ impl RankTimes {
 
 /// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none if it has no
 /// collectives.
-pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
-    let trace = ground.exact.trace();
-    if !Need::Collectives.is_met(trace) {
+pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
+    let trace = shared.exact.trace();
+    if !Requirement::Collectives.is_met(trace) {
         return None;
     }
-    let (from, to) = (ground.window.start, ground.window.end);
+    let (from, to) = (shared.window.start, shared.window.end);
     if trace.gpu.is_empty() {
-        return Some(on_hosts_alone(ground));
+        return Some(on_hosts_alone(shared));
     }
     let mut types = NameTypes::new(trace, RULES);
     let (mut talk, mut work) = (Vec::new(), Vec::new());
@@ -88,13 +88,13 @@ pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
         }
     }
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    Some(intervals::total(&alone) / ground.steps.max(1) as i64)
+    Some(intervals::total(&alone) / shared.steps.max(1) as i64)
 }
 
 /// The same of collectives of CPUs: time in which no thread is in an operator beside them, per step, in ns.
-fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
-    let trace = ground.exact.trace();
-    let (from, to) = (ground.window.start, ground.window.end);
+fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
+    let trace = shared.exact.trace();
+    let (from, to) = (shared.window.start, shared.window.end);
     let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
     let lies_in = |&(from, to): &(i64, i64)| from < to;
     let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
@@ -107,11 +107,11 @@ fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
     let work = trace.events.ids().filter(works).map(span).filter(lies_in);
     let talk = collectives.into_iter().map(span).filter(lies_in);
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    intervals::total(&alone) / ground.steps.max(1) as i64
+    intervals::total(&alone) / shared.steps.max(1) as i64
 }
 
 /// What findings of two ranks have in common if they are the same,
-type Common = (String, Place, String);
+type Common = (String, SourceLocation, String);
 /// and which of those that have all of it in common.
 type Identity = (Common, usize);
 
@@ -258,15 +258,18 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
 }
 
 /// Rules that could look on no rank; the one that needs several has them now, and asks for collectives.
-fn unchecked(all: &[(i64, Findings)]) -> Vec<Unchecked> {
+fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
     let no_collectives = all.iter().all(|(_, found)| found.alone_ns.is_none());
     let mut kept = Vec::new();
     for unchecked in all.iter().take(1).flat_map(|(_, found)| &found.unchecked) {
-        if unchecked.reason != Reason::Missing(Need::Ranks) {
+        if unchecked.reason != Reason::Missing(Requirement::Ranks) {
             kept.extend(all_lack(&unchecked.rule.code).then(|| unchecked.clone()));
         } else if no_collectives {
-            kept.push(Unchecked { rule: Arc::clone(&unchecked.rule), reason: Reason::Missing(Need::Collectives) });
+            kept.push(SkippedRule {
+                rule: Arc::clone(&unchecked.rule),
+                reason: Reason::Missing(Requirement::Collectives),
+            });
         }
     }
     kept

@@ -1,12 +1,12 @@
 //! Standstills: gaps on the critical path that are much longer than a step, such as a debugger's or a stalled file system's.
 //!
 //! One gap of many steps' time makes the mean step long, and each finding a small part of it. Shares that rules compare are of the
-//! steps without it ([`super::Subject::percent`]).
+//! steps without it ([`super::RuleContext::percent`]).
 
-use super::subject::Ground;
-use crate::critical_path::exact::Hop;
+use super::rule_context::SharedContext;
+use crate::critical_path::exact::PathSegment;
 use crate::steps::middle;
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use stackline_model::{EventKind, Step, Trace};
 
 /// A gap is a standstill if it takes as long as so many median steps,
@@ -29,7 +29,7 @@ pub(super) struct Standstill {
 
 impl Standstill {
     /// Whether a hop of the path is one of them.
-    pub(super) fn holds(&self, hop: &Hop) -> bool {
+    pub(super) fn holds(&self, hop: &PathSegment) -> bool {
         self.starts.binary_search(&hop.start).is_ok() && hop.end > hop.start
     }
 
@@ -39,16 +39,16 @@ impl Standstill {
     }
 
     /// Those of the window; none where it has no steps.
-    pub(super) fn of(ground: &Ground<'_>) -> Self {
-        let (trace, window) = (ground.exact.trace(), ground.window);
+    pub(super) fn new(shared: &SharedContext<'_>) -> Self {
+        let (trace, window) = (shared.exact.trace(), shared.window);
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
         let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
         let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
-        let Some(step_ns) = middle(&lengths).filter(|_| ground.has_steps) else { return Self::default() };
+        let Some(step_ns) = middle(&lengths).filter(|_| shared.has_steps) else { return Self::default() };
         let least = (STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * SHARE);
-        let length = |hop: &Hop| hop.end - hop.start;
-        let is_long = |hop: &Hop| length(hop) > least && is_gap(trace, hop);
-        let gaps: Vec<Hop> = ground.path().hops.iter().filter(is_long).collect();
+        let length = |hop: &PathSegment| hop.end - hop.start;
+        let is_long = |hop: &PathSegment| length(hop) > least && is_gap(trace, hop);
+        let gaps: Vec<PathSegment> = shared.path().hops.iter().filter(is_long).collect();
         let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
@@ -68,7 +68,7 @@ impl Standstill {
         let note = format!(
             "{what} {:.0} % of the window, {why}; a step takes {} without{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
-            duration(without(ground.step_ns(), ns, ground.steps)),
+            duration(without(shared.step_ns(), ns, shared.steps)),
             others(&of_window, &gaps).unwrap_or_default()
         );
         let mut starts: Vec<i64> = gaps.iter().map(|hop| hop.start).collect();
@@ -83,12 +83,12 @@ fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
 }
 
 /// Whether nothing but an annotation runs in a hop of the path.
-fn is_gap(trace: &Trace, hop: &Hop) -> bool {
+fn is_gap(trace: &Trace, hop: &PathSegment) -> bool {
     hop.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
 }
 
 /// Where a gap is: it may begin in one step and end in the next one.
-fn middle_of(gap: &Hop) -> i64 {
+fn middle_of(gap: &PathSegment) -> i64 {
     gap.start + (gap.end - gap.start) / 2
 }
 
@@ -102,7 +102,7 @@ fn place(steps: &[&Step], at: i64) -> String {
 }
 
 /// How to look at the longest run of steps without a gap in or between them.
-fn others(steps: &[&Step], gaps: &[Hop]) -> Option<String> {
+fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     let holds = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
     let mut runs: Vec<Vec<&Step>> = Vec::new();
     for &step in steps.iter().filter(|step| !holds(step.start, step.end)) {

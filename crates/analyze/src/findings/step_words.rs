@@ -13,7 +13,7 @@ pub(super) struct StepWords {
 
 impl StepWords {
     /// Those for so many steps; 0 if the window has none and is one as a whole.
-    pub(super) fn of(steps: usize) -> Self {
+    pub(super) fn new(steps: usize) -> Self {
         Self { steps }
     }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn words_for_no_step_one_and_several() {
-        let words = [0, 1, 4].map(StepWords::of);
+        let words = [0, 1, 4].map(StepWords::new);
         let said = |of: fn(StepWords) -> &'static str| words.map(of);
         assert_eq!(said(StepWords::a_step), ["", " a step", " a step"]);
         assert_eq!(said(StepWords::in_each_step), ["", " in the one step looked at", " in each step"]);

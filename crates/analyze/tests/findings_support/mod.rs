@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::Exact;
 use stackline_analyze::critical_path::exact::what_if::{Edit, Gain, predict};
-use stackline_analyze::findings::{self, Finding, Findings, HOPE, Options, REPLAY, Settings};
+use stackline_analyze::findings::{self, Finding, Findings, Options, REPLAY, SPECULATIVE, Settings};
 use stackline_analyze::steps::Looked;
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
@@ -188,7 +188,7 @@ impl Program {
     }
 
     /// What one rule finds.
-    pub(crate) fn of(&self, code: &str) -> Vec<Finding> {
+    pub(crate) fn found(&self, code: &str) -> Vec<Finding> {
         self.findings().findings.into_iter().filter(|f| f.rule.code == code).collect()
     }
 }
@@ -239,7 +239,7 @@ pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: 
     let mut rules = BTreeSet::new();
     for finding in found.findings.iter().filter(|finding| !finding.edits.is_empty()).take(most) {
         let told = format!("{name}: {} {}", finding.rule.code, finding.title);
-        assert!([REPLAY, HOPE].contains(&finding.method), "{told}");
+        assert!([REPLAY, SPECULATIVE].contains(&finding.method), "{told}");
         // As the table has them.
         let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap_or_else(|error| panic!("{told}: {error}"));
         assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>(), finding.edits, "{told}");

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         say_memory(&memory, run)?;
         return say_read_report(&TraceSet { traces: memory.iter().map(described).collect() });
     };
-    let session = Session::of(&mut traces, common)?;
+    let session = Session::from_run(&mut traces, common)?;
     // Which process of a recording a rank is, its memory does not say.
     memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_within()? });
     // Worked out before the run gets its name: what is kept there must be of this run and no other.

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
                 return without_traces(args, common, &run);
             }
             if args.for_agent {
-                let session = Session::of(&mut run, common)?;
+                let session = Session::from_run(&mut run, common)?;
                 return for_agent(&session, &run, args);
             }
             let with_hta = common.format == Format::Json;

@@ -89,7 +89,7 @@ impl OfTrace {
             tables: stackline_engine::run_trace(trace, &session::analyses(wanted), options)?,
             looked: OF_STEPS.contains(&of).then(|| Looked::at(trace, &Scope::default())),
             marks: if of == STEPS { step_marks::note(trace) } else { None },
-            ends: (of == COLLECTIVES).then(|| CollectiveEnds::of(trace)),
+            ends: (of == COLLECTIVES).then(|| CollectiveEnds::from_trace(trace)),
         })
     }
 }

@@ -4,7 +4,7 @@
 //! is the chain of operators, annotations and (`with_stack=True`) Python frames around it. What the totals say more than
 //! the events is one object that is older than the records.
 
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::names::python_frame;
 use stackline_model::{
@@ -26,7 +26,7 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
     for event in events {
         let [bytes, address, kind, id, allocated, reserved] = columns.each_ref().map(|column| column.i64(event));
         let Some(bytes) = bytes.filter(|_| source.events.is_plausible(event)) else {
-            problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "no size or time");
+            diagnostics::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "no size or time");
             continue;
         };
         let device = reader.device(kind.unwrap_or(0), id.unwrap_or(-1));
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         let old: Vec<MemoryObjectId> =
             state.live.find_all(object.address, object.bytes.max(1)).map(|(object, _)| object).collect();
         for old in old {
-            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", object.address));
+            diagnostics::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", object.address));
             state.live.remove(self.trace.objects.address[old.index()]);
             let flags = stackline_model::call_flags::INFERRED;
             self.trace.release(old, NewCall { flags, stack: MemoryStackId::NONE, ..call });
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
             self.trace.older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
         });
         if self.trace.objects.bytes[object.index()] != size {
-            problems::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
+            diagnostics::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
         }
         self.trace.release(object, call);
     }
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
                 let name = self.trace.strings.intern("allocated before the records, not freed in them");
                 self.trace.older(NewObject { bytes, device: MemoryDeviceId::new(at), name, ..NewObject::default() });
             }
-            problems::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");
+            diagnostics::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");
         }
         for step in &self.source.steps {
             let time = |at: i64| self.source.meta.base_ns.saturating_add(at);
@@ -288,8 +288,8 @@ impl<'a> Reader<'a> {
             self.trace.phases.push(MemoryPhase { name, first: position(step.start), end: position(step.end) });
         }
         let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
-        problems::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
-        problems::MEMORY_NO_ADDRESS.count_many(&mut self.trace.report, self.without_address, None, "");
+        diagnostics::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
+        diagnostics::MEMORY_NO_ADDRESS.count_many(&mut self.trace.report, self.without_address, None, "");
         self.trace.report.sort();
         self.trace
     }

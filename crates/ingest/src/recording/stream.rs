@@ -1,16 +1,16 @@
 //! One stream: from its own ids to those of the merged tree.
 
 use super::ends::{Ends, LastSeen};
-use super::losses::sentence;
-use super::own::{is_own_function, is_own_library};
+use super::missing_records::sentence;
+use super::recorder_frames::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
 use super::thread_names::replace_inherited;
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashSet;
 use stackline_model::{
     CONTENT, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
-    CallStepEnds, CallThread, CallThreadId, CallTree, CallTreeBuilder, Frame, FrameId, MAX_SUM_OF_SQUARES,
-    OverheadFraction, ReadReport, StrId,
+    CallStepEnds, CallThread, CallThreadId, CallingContextTree, CallingContextTreeBuilder, Frame, FrameId,
+    MAX_SUM_OF_SQUARES, OverheadFraction, ReadReport, StrId,
 };
 use stackline_recording::{
     COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
@@ -102,7 +102,7 @@ fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
 
 impl Stream {
     /// Adds what a record says; one that makes no sense is counted and left out. `skipped` bytes before it could not be read.
-    pub(super) fn add(&mut self, builder: &mut CallTreeBuilder, name: &str, record: Record, skipped: usize) {
+    pub(super) fn add(&mut self, builder: &mut CallingContextTreeBuilder, name: &str, record: Record, skipped: usize) {
         self.skipped = skipped;
         if let Record::Process(process) = record {
             if self.process.is_none() {
@@ -111,17 +111,17 @@ impl Stream {
             return;
         }
         let Some(process) = self.process else {
-            problems::DANGLING_RECORD.count(builder.report(), None, name);
+            diagnostics::DANGLING_RECORD.count(builder.report(), None, name);
             return;
         };
         if self.apply(builder, name, process, record).is_err() {
-            problems::DANGLING_RECORD.count(builder.report(), None, name);
+            diagnostics::DANGLING_RECORD.count(builder.report(), None, name);
         }
     }
 
     fn apply(
         &mut self,
-        builder: &mut CallTreeBuilder,
+        builder: &mut CallingContextTreeBuilder,
         name: &str,
         process: CallProcessId,
         record: Record,
@@ -195,7 +195,7 @@ impl Stream {
     }
 
     /// Records about the process as a whole.
-    fn describe(&mut self, builder: &mut CallTreeBuilder, process: CallProcessId, record: Record) {
+    fn describe(&mut self, builder: &mut CallingContextTreeBuilder, process: CallProcessId, record: Record) {
         let Some(known) = builder.process_mut(process) else { return };
         match record {
             Record::Source(source) => {
@@ -225,13 +225,13 @@ impl Stream {
             Record::StepEnds(stackline_recording::StepEnds { count, first_ns, last_ns }) => {
                 known.step_ends = Some(CallStepEnds { count, first_ns, last_ns });
             }
-            _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
+            _ => diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }
 
     fn thread(
         &mut self,
-        builder: &mut CallTreeBuilder,
+        builder: &mut CallingContextTreeBuilder,
         process: CallProcessId,
         thread: &Thread,
     ) -> Result<(), Dangling> {
@@ -246,17 +246,17 @@ impl Stream {
         self.threads.put(
             thread.id,
             self.skipped,
-            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallTree::ROOT), runs_python: false },
+            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallingContextTree::ROOT), runs_python: false },
         )?;
         self.threads.get_mut(thread.id)?.id = builder.thread(described);
         Ok(())
     }
 
     /// Replaces names that threads have from those that made them.
-    fn name_threads(&self, builder: &mut CallTreeBuilder, process: CallProcessId) {
+    fn name_threads(&self, builder: &mut CallingContextTreeBuilder, process: CallProcessId) {
         let Some((pid, command)) = builder.process_mut(process).map(|of| (of.pid, of.command.clone())) else { return };
         // Operators and samples of a thread have a tree each.
-        let tree: &CallTreeBuilder = builder;
+        let tree: &CallingContextTreeBuilder = builder;
         let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
         let python: FxHashSet<u32> = threads().filter(|(open, _)| open.runs_python).map(|(_, of)| of.tid).collect();
         let replaced = |(open, thread): (&OpenThread, CallThread)| {
@@ -275,7 +275,12 @@ impl Stream {
         self.texts.get(id).copied()
     }
 
-    fn frame(&self, builder: &mut CallTreeBuilder, process: CallProcessId, key: &FrameKey) -> Result<Frame, Dangling> {
+    fn frame(
+        &self,
+        builder: &mut CallingContextTreeBuilder,
+        process: CallProcessId,
+        key: &FrameKey,
+    ) -> Result<Frame, Dangling> {
         Ok(match *key {
             FrameKey::Python { function, file, line, first_line } => {
                 Frame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
@@ -300,16 +305,16 @@ impl Stream {
                 Frame::Backward { name: self.text(name)?, inputs: self.text(inputs)? }
             }
             _ => {
-                problems::UNKNOWN_STATEMENT.count(builder.report(), None, "");
+                diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, "");
                 Frame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
             }
         })
     }
 
     /// Puts the values into the tree and says how the process ended.
-    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str, ends: &Ends) {
+    pub(super) fn finish(self, builder: &mut CallingContextTreeBuilder, name: &str, ends: &Ends) {
         let Some(process) = self.process else {
-            problems::EMPTY_STREAM.count(builder.report(), None, name);
+            diagnostics::EMPTY_STREAM.count(builder.report(), None, name);
             return;
         };
         self.name_threads(builder, process);
@@ -318,7 +323,7 @@ impl Stream {
             let Ok(&node) = thread.nodes.get(row.node) else { continue };
             match metric_of(builder, row.metric) {
                 Some(metric) => builder.add_sums(node, thread.id, metric, &stats_of(&row.stats)),
-                None => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
+                None => diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
             }
         }
         if !self.ended {
@@ -341,15 +346,15 @@ impl Stream {
         }
         let lost = builder.process_mut(process).map(|process| process.lost.clone()).unwrap_or_default();
         for (first, last) in self.folded.into_values() {
-            problems::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
+            diagnostics::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
         }
         for (what, count) in lost {
             match what.as_str() {
                 // Its message says it all.
-                "tree_full" => problems::TREE_FULL.count_many(builder.report(), count, None, name),
+                "tree_full" => diagnostics::TREE_FULL.count_many(builder.report(), count, None, name),
                 _ => {
                     let example = format!("{name}: {}", sentence(&what));
-                    problems::NOT_RECORDED.count_many(builder.report(), count, None, &example);
+                    diagnostics::NOT_RECORDED.count_many(builder.report(), count, None, &example);
                 }
             }
         }
@@ -358,12 +363,12 @@ impl Stream {
 
 /// Says that a process ended by `os._exit`.
 pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
-    problems::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
+    diagnostics::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
 }
 
 /// Says that another program took the place of a process.
 pub(super) fn note_replaced(report: &mut ReadReport, name: &str) {
-    problems::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
+    diagnostics::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
 }
 
 /// Says that a stream could not be written for a while.
@@ -379,9 +384,14 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
     };
     let example = format!("{name}: {reason} for {seconds:.1} s");
     if dropped == 0 {
-        problems::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
+        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
     } else {
-        problems::NOT_WRITTEN.count_many(report, dropped, None, &format!("{example}; {dropped} records not written"));
+        diagnostics::NOT_WRITTEN.count_many(
+            report,
+            dropped,
+            None,
+            &format!("{example}; {dropped} records not written"),
+        );
     }
 }
 
@@ -389,12 +399,12 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn metric_of(builder: &mut CallTreeBuilder, metric: Metric) -> Option<CallMetric> {
+fn metric_of(builder: &mut CallingContextTreeBuilder, metric: Metric) -> Option<CallMetric> {
     Some(match metric {
         Metric::OperatorTime => CallMetric::OperatorTime,
         Metric::CallTime => CallMetric::CallTime,
         Metric::CpuTime => CallMetric::CpuTime,
-        Metric::RealTime => CallMetric::RealTime,
+        Metric::RealTime => CallMetric::WallTime,
         Metric::WaitTime => CallMetric::WaitTime,
         Metric::GcTime => CallMetric::GcTime,
         Metric::Allocated => CallMetric::Allocated,

@@ -1,12 +1,12 @@
 //! Rank, world size and base time from the file's own metadata.
 
-use crate::places::Places;
-use crate::problems;
+use crate::byte_offsets::ByteOffsets;
+use crate::diagnostics;
 use serde_json::Value;
 use stackline_model::{RankInName, Trace};
 
 /// Fills the parsed part of the metadata.
-pub(super) fn find(trace: &mut Trace, places: &Places) {
+pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
     let meta = &mut trace.meta;
     if meta.format.is_empty() {
         meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
@@ -22,7 +22,7 @@ pub(super) fn find(trace: &mut Trace, places: &Places) {
     meta.rank = number("rank").or(meta.rank);
     meta.world_size = number("world_size").or(meta.world_size);
     if odd_base {
-        problems::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
+        diagnostics::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
     }
     let meta = &mut trace.meta;
     if meta.rank.is_none()
@@ -30,7 +30,7 @@ pub(super) fn find(trace: &mut Trace, places: &Places) {
     {
         meta.rank = Some(rank);
         let name = meta.name.clone();
-        problems::RANK_FROM_NAME.count(&mut trace.report, None, &name);
+        diagnostics::RANK_FROM_NAME.count(&mut trace.report, None, &name);
     }
 }
 

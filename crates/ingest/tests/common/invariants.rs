@@ -37,7 +37,7 @@ fn events(trace: &Trace) -> Result<(), String> {
         ensure(row == 0 || table.source_index[row - 1] < table.source_index[row], || {
             format!("{event:?} stands before an earlier record")
         })?;
-        for (key, value) in trace.attrs.of(event) {
+        for (key, value) in trace.attrs.of_event(event) {
             let (kind, raw) = value.to_raw();
             let is_text = matches!(kind, AttrType::Str | AttrType::Json);
             let text = StrId(raw as u32);
@@ -99,7 +99,7 @@ fn gpu(trace: &Trace) -> Result<(), String> {
 
 fn links(trace: &Trace) -> Result<(), String> {
     trace.links.check()?;
-    for (from, to, category) in LinkKind::ALL.iter().flat_map(|kind| trace.links.of(*kind)) {
+    for (from, to, category) in LinkKind::ALL.iter().flat_map(|kind| trace.links.of_kind(*kind)) {
         let fine = from.index() < trace.events.len() && to.index() < trace.events.len() && is_string(trace, category);
         ensure(fine, || format!("link from {from:?} to {to:?}"))?;
     }

@@ -238,7 +238,7 @@ fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
     ];
     assert_eq!(outline(&trace, 0), expected);
     let pairs: Vec<_> =
-        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+        trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
 }
 
@@ -262,7 +262,7 @@ fn backward_nodes_find_the_thread_of_their_forward_operator() {
     }
     let trace = one(&script.end());
     let pairs: Vec<_> =
-        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+        trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0"), ("aten::exp", "ExpBackward0")]);
 }
 

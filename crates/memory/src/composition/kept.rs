@@ -1,7 +1,7 @@
 //! Results that a line leaves behind pass after pass, where no backward pass needs them: logits of an evaluation in a list.
 
 use crate::Rules;
-use crate::rounds::{Origin, Rounds, is_in_cache, is_steady, last_allocation};
+use crate::iterations::{Iterations, Origin, is_in_cache, is_steady, last_allocation};
 use crate::source_location::frame_of;
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// What such lines made.
 pub(super) struct KeptResults {
-    rounds: Rounds,
+    rounds: Iterations,
     objects: FxHashSet<MemoryObjectId>,
 }
 
@@ -25,7 +25,7 @@ impl KeptResults {
     /// Of a trace without backward passes.
     pub(super) fn new(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
         let least = Rules::default().leak_rounds;
-        let rounds = Rounds::of(trace, callers, least);
+        let rounds = Iterations::from_trace(trace, callers, least);
         let last_allocation = last_allocation(trace);
         // The round in which an object is freed; none where it is not, or at the end of all.
         let freed_in = |object: MemoryObjectId| {

@@ -47,7 +47,7 @@ impl<'a> Weights<'a> {
 
     /// What an object is for if it is a weight: code that makes modules made it and it stays in use; or the line made it that made other
     /// parameters, and it is in use from before the first pass of the model to the end.
-    pub(super) fn of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
+    pub(super) fn use_of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
         let Lookups { trace, callers, lifetimes, .. } = self.lookups;
         if !matches!(callers.phase_of(object), "other") {
             return None;

@@ -3,7 +3,7 @@
 use super::compare::{PeakOf, highest_peaks};
 use super::int;
 use super::rank_names::{RanksByName, distinct, ranks_by_name};
-use stackline_model::words::bytes as words;
+use stackline_model::format::bytes as words;
 use stackline_model::{MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};
-use stackline_memory::{Facts, Rules, patterns};
+use stackline_memory::{ObjectUsage, Rules, patterns};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, Frame, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
     MemoryStackId, MemoryTrace, NewCall, NewObject,
@@ -282,8 +282,8 @@ fn result(name: &str, read: &[u64], number: usize, run: usize) -> u64 {
 
 /// Suggestions of the actions that this test can carry out.
 fn suggested(trace: &MemoryTrace) -> Vec<Suggestion> {
-    let facts = Facts::new(trace, Rules::default());
-    let mut all = suggestions(&facts, &patterns::find(&facts));
+    let usage = ObjectUsage::new(trace, Rules::default());
+    let mut all = suggestions(&usage, &patterns::find(&usage));
     all.retain(|suggestion| match suggestion.action {
         Action::MoveFree { .. } => suggestion.fills == 0,
         Action::Recompute { .. } | Action::InPlace { .. } | Action::Offload { .. } | Action::SmallerDtype { .. } => {

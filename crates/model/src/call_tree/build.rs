@@ -1,13 +1,13 @@
 //! Makes a tree from paths and values, in any order.
 
-use super::{CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree, thread_words};
+use super::{CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallingContextTree, thread_words};
 use crate::{CallNodeId, CallProcessId, CallThreadId, Frame, FrameId, ReadReport, StrId};
 use rustc_hash::FxHashMap;
 
-/// A tree in the making.
+/// Builder of a calling context tree.
 #[derive(Debug)]
-pub struct CallTreeBuilder {
-    tree: CallTree,
+pub struct CallingContextTreeBuilder {
+    tree: CallingContextTree,
     children: FxHashMap<(CallNodeId, FrameId), CallNodeId>,
     /// What was measured, as it came; of one key there may be several, which are merged at the end.
     stats: Vec<(Key, CallStats)>,
@@ -20,11 +20,11 @@ pub struct CallTreeBuilder {
 /// What values belong to.
 type Key = (CallNodeId, CallThreadId, CallMetric);
 
-impl Default for CallTreeBuilder {
+impl Default for CallingContextTreeBuilder {
     fn default() -> Self {
         let nodes = CallNodes { parent: vec![CallNodeId::NONE], frame: vec![FrameId::NONE] };
         Self {
-            tree: CallTree { nodes, ..CallTree::default() },
+            tree: CallingContextTree { nodes, ..CallingContextTree::default() },
             children: FxHashMap::default(),
             stats: Vec::new(),
             places: FxHashMap::default(),
@@ -57,7 +57,7 @@ impl FromIterator<(Key, CallStats)> for CallMetrics {
     }
 }
 
-impl CallTreeBuilder {
+impl CallingContextTreeBuilder {
     /// A tree that is nothing but a root.
     pub fn new() -> Self {
         Self::default()
@@ -177,8 +177,8 @@ impl CallTreeBuilder {
     }
 
     /// The whole tree. The same calls in the same order give the same tree.
-    pub fn finish(self) -> CallTree {
-        let mut tree = CallTree { metrics: self.stats.into_iter().collect(), ..self.tree };
+    pub fn finish(self) -> CallingContextTree {
+        let mut tree = CallingContextTree { metrics: self.stats.into_iter().collect(), ..self.tree };
         tree.report.sort();
         tree
     }

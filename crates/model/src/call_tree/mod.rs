@@ -11,7 +11,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-pub use build::CallTreeBuilder;
+pub use build::CallingContextTreeBuilder;
 pub use metric::{CallMetric, CallStats, MAX_SUM_OF_SQUARES};
 pub use process::{
     CallOverhead, CallProcess, CallRole, CallSource, CallStepEnds, CallThread, OverheadFraction, thread_words,
@@ -20,9 +20,9 @@ pub use query::CallChildren;
 
 use crate::{CallNodeId, CallThreadId, FrameId, FrameTable, ReadReport, StringTable};
 
-/// A calling context tree. Made by a [`CallTreeBuilder`] or by the store; not changed afterwards.
+/// A calling context tree. Made by a [`CallingContextTreeBuilder`] or by the store; not changed afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct CallTree {
+pub struct CallingContextTree {
     /// All texts.
     pub strings: StringTable,
     /// Frames, each once.

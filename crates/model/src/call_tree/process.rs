@@ -1,6 +1,6 @@
 //! The processes and threads of a recorded run.
 
-use super::CallTree;
+use super::CallingContextTree;
 use crate::{CallProcessId, StrId};
 
 /// A watched process.
@@ -39,7 +39,7 @@ pub struct CallProcess {
 /// Characters of a command that tell two programs apart.
 const COMMAND: usize = 80;
 
-impl CallTree {
+impl CallingContextTree {
     /// The id of a process; where several programs ran under that id (`exec`, ids that the system gave again, other machines), which of
     /// them in the order in which they began, and its command.
     pub fn process_title(&self, process: CallProcessId) -> String {

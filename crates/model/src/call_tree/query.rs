@@ -1,6 +1,6 @@
 //! Questions to a tree.
 
-use super::{CallMetric, CallStats, CallTree};
+use super::{CallMetric, CallStats, CallingContextTree};
 use crate::{CallNodeId, CallThreadId, Frame, FrameId};
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub struct CallChildren {
 
 impl CallChildren {
     /// The children of a node.
-    pub fn of(&self, node: CallNodeId) -> &[CallNodeId] {
+    pub fn of_node(&self, node: CallNodeId) -> &[CallNodeId] {
         let Some(&end) = self.ends.get(node.index()) else { return &[] };
         let start = node.index().checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.children[start as usize..end as usize]
     }
 }
 
-impl CallTree {
+impl CallingContextTree {
     /// The root of each tree.
     pub const ROOT: CallNodeId = CallNodeId(0);
 

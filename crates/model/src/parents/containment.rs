@@ -14,7 +14,7 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     if !trace.events.kind.contains(&EventKind::GpuAnnotation) {
         return Vec::new();
     }
-    let rows = Rows::of(trace);
+    let rows = Rows::from_trace(trace);
     let mut devices: BTreeMap<ProcessId, Vec<EventId>> = BTreeMap::new();
     for event in trace.events.ids().filter(|&event| rows.counts(event)) {
         devices.entry(trace.tracks.get(trace.events.track[event.index()]).process).or_default().push(event);
@@ -84,7 +84,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(trace: &'a Trace) -> Self {
+    fn from_trace(trace: &'a Trace) -> Self {
         let mut has_work = vec![false; trace.tracks.len()];
         for event in trace.events.ids().filter(|&event| trace.kind(event).is_gpu_work()) {
             has_work[trace.events.track[event.index()].index()] = true;

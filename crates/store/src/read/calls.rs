@@ -7,7 +7,7 @@ use arrow_array::Array;
 use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
     CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats, CallStepEnds,
-    CallThread, CallThreadId, CallTree, Frame, FrameId, FrameKind, OverheadFraction, StrId, StringTable,
+    CallThread, CallThreadId, CallingContextTree, Frame, FrameId, FrameKind, OverheadFraction, StrId, StringTable,
 };
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// If the run or one of its tables is damaged.
-pub fn read_calls(run: &Path) -> Result<Option<CallTree>, Error> {
+pub fn read_calls(run: &Path) -> Result<Option<CallingContextTree>, Error> {
     let manifest = read_manifest(run)?;
     let Some(entry) = &manifest.calls else { return Ok(None) };
     let (folder, tables) = (manifest::calls_dir(run), &entry.tables);
     let files = Files { folder, tables, long_arguments: false, missing: Vec::new() };
-    let mut tree = CallTree { report: entry.report.clone(), ..CallTree::default() };
+    let mut tree = CallingContextTree { report: entry.report.clone(), ..CallingContextTree::default() };
     processes(&mut tree, &files)?;
     sources(&mut tree, &files)?;
     threads(&mut tree, &files)?;
@@ -83,7 +83,7 @@ impl Row {
 }
 
 /// Of `unnamed` tables (version 3), native frames have neither functions nor lines.
-fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
+fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
     let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
     let columns = if unnamed { &columns[..8] } else { &columns };
     files.read("call_frames", columns, |file, batch| {
@@ -117,7 +117,7 @@ fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), E
     })
 }
 
-fn nodes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn nodes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let nodes = &mut tree.nodes;
     files.read("call_nodes", &["parent", "frame"], |_, batch| {
         batch.push_handles(0, &mut nodes.parent, CallNodeId)?;
@@ -125,10 +125,10 @@ fn nodes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn metrics(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["node", "thread", "metric", "count", "sum", "min", "max", "sum_of_squares"];
     files.read("call_metrics", &columns, |file, batch| {
-        let CallTree { metrics, strings, .. } = tree;
+        let CallingContextTree { metrics, strings, .. } = tree;
         batch.push_handles(0, &mut metrics.node, CallNodeId)?;
         batch.push_handles(1, &mut metrics.thread, CallThreadId)?;
         let name = batch.plain_text(2)?;
@@ -157,7 +157,7 @@ fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
     }
 }
 
-fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn threads(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     files.read("call_threads", &["process", "tid", "torch_id", "name"], |_, batch| {
         let (process, tid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
         let torch_id = batch.values::<UInt64Type>(2)?;
@@ -172,7 +172,7 @@ fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let columns =
         ["pid", "parent_pid", "role", "rank", "start_unix_ns", "lasted_ns", "command", "python", "torch", "recorder"];
     files.read("call_processes", &columns, |file, batch| {
@@ -204,7 +204,7 @@ fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let processes = &mut tree.processes;
     files.read("call_sources", &["process", "name", "on", "detail"], |file, batch| {
         let (process, on) = (batch.values::<UInt32Type>(0)?, batch.bools(2)?);

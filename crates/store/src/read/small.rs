@@ -17,7 +17,7 @@ pub(super) fn tracks(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> 
         let columns = ["pid", "pid_number", "name", "labels", "sort_index"];
         file.read(&columns, ROW_GROUP, |batch| {
             let (name, labels) = (batch.text(2)?, batch.text(3)?);
-            let keys = Keys::of(&file, batch, 0)?;
+            let keys = Keys::new(&file, batch, 0)?;
             let sort = batch.numbers::<Int64Type>(4)?;
             for row in 0..batch.rows() {
                 let pid = keys.get(row, &trace.strings)?;
@@ -45,7 +45,7 @@ fn push_tracks(
     strings: &StringTable,
     tracks: &mut Vec<Track>,
 ) -> Result<(), Error> {
-    let keys = Keys::of(file, batch, 0)?;
+    let keys = Keys::new(file, batch, 0)?;
     let process = batch.values::<UInt32Type>(2)?;
     let (kind, name) = (batch.text(3)?, batch.text(4)?);
     let sort = batch.numbers::<Int64Type>(5)?;
@@ -84,7 +84,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn of(file: &'a TableFile, batch: &Batch<'a>, column: usize) -> Result<Self, Error> {
+    fn new(file: &'a TableFile, batch: &Batch<'a>, column: usize) -> Result<Self, Error> {
         Ok(Self { file, text: batch.plain_text(column)?, number: batch.numbers::<Int64Type>(column + 1)? })
     }
 

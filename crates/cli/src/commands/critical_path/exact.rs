@@ -9,7 +9,7 @@ use crate::view::top;
 use anyhow::Result;
 use serde_json::json;
 use stackline_analyze::critical_path::exact::{
-    self, Exact, ExactReport, Harmless, HopReports, StepSpread, WindowChoice, spread,
+    self, Exact, ExactReport, Harmless, SegmentReports, StepSpread, WindowChoice, spread,
 };
 use stackline_analyze::{Scope, steps::Looked};
 use stackline_model::{Table, Trace};
@@ -95,7 +95,7 @@ pub(in crate::commands) fn window(
 /// The keys of the JSON document.
 fn extra<'a>(
     report: &ExactReport,
-    hops: &'a HopReports<'_>,
+    hops: &'a SegmentReports<'_>,
     harmless: &[Harmless],
     steps: &[StepSpread],
     notes: &'a [String],

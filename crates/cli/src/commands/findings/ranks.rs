@@ -1,14 +1,14 @@
 //! Findings of one rank, and of all ranks of a job: these are read one after another.
 
-use super::own::OwnRules;
+use super::python_rules::OwnRules;
 use crate::args::Common;
 use crate::commands::critical_path::{one_trace, refuse};
 use crate::failure::wrong_use;
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::findings::{self, Finding, Findings, Options, Others};
+use stackline_analyze::findings::{self, ExternalRules, Finding, Findings, Options};
 use stackline_engine::{Run, check_cycles, check_steps};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
@@ -19,7 +19,7 @@ type How<'o> = (&'o Options, &'o mut Option<OwnRules>);
 /// Sees each rank's trace while it is at hand, with what was found in it.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
-fn others(own: &mut Option<OwnRules>) -> Result<Others> {
+fn others(own: &mut Option<OwnRules>) -> Result<ExternalRules> {
     Ok(own.take().map(OwnRules::finish).transpose()?.unwrap_or_default())
 }
 
@@ -31,7 +31,7 @@ pub(super) fn of_one<'a>(
     keep: &dyn Fn(&Finding) -> bool,
     see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
-    let session = Session::of(&mut run, common)?;
+    let session = Session::from_run(&mut run, common)?;
     let trace = one_trace(&session)?;
     let options = &Options { is_alone: true, ..options.clone() };
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
@@ -75,7 +75,7 @@ pub(super) fn of_all<'a>(
     keep: &dyn Fn(&Finding) -> bool,
     see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
-    let progress = Progress::start(&run.options().watch);
+    let progress = ProgressDisplay::start(&run.options().watch);
     let mut looked = Looked::default();
     let options = &Options { is_alone: run.is_one_trace(), ..options.clone() };
     let (has_own, mut known) = (own.is_some(), None);
@@ -92,7 +92,7 @@ pub(super) fn of_all<'a>(
         if known.is_none() {
             known = Some(others(own)?);
         }
-        match findings::find_with(&trace, options, known.as_ref().unwrap_or(&Others::default()), keep) {
+        match findings::find_with(&trace, options, known.as_ref().unwrap_or(&ExternalRules::default()), keep) {
             Ok(found) => {
                 see(rank, &trace, &found);
                 looked.found.push((rank, found));

@@ -4,16 +4,16 @@
 
 mod launch;
 mod options;
-mod place;
-mod running;
+mod run_directory;
+mod surviving_processes;
 
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::command_line;
 use crate::output::say;
 use anyhow::Result;
-use place::Place;
+use run_directory::RunDirectory;
 use stackline_engine::{OpenOptions, Run};
-use stackline_model::{CallTree, FrameKind, Problem, Severity};
+use stackline_model::{CallingContextTree, FrameKind, Problem, Severity};
 use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
-    let recorder = place::recorder()?;
+    let recorder = run_directory::recorder()?;
     launch::outlive_file_limit();
-    let place = match Place::create(common.output.as_deref(), &args.command) {
+    let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
             say(&format!("stackline: {error:#}: nothing is recorded, the command runs without"))?;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let _ = signaled.as_ref().map(|signaled| signaled.note(place.path()));
     let how = signaled.map_or_else(String::new, |signaled| format!("the command was ended by {}; ", signaled.name));
     let run = place.shown();
-    let running = running::sentence(place.path());
+    let running = surviving_processes::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
         Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
@@ -74,7 +74,7 @@ const NOTHING: &str = "nothing was recorded: no Python process reported. Only Py
 fn not_merged(
     args: &RecordArgs,
     common: &Common,
-    place: &Place,
+    place: &RunDirectory,
     (how, error): (&str, &stackline_engine::Error),
 ) -> String {
     let run = place.shown();
@@ -91,7 +91,7 @@ fn not_merged(
 }
 
 /// What is missing of the recording, and why.
-fn missing(tree: &CallTree) -> String {
+fn missing(tree: &CallingContextTree) -> String {
     let is_write = |problem: &&Problem| ["not_written", "write_delayed"].contains(&problem.code.as_str());
     let mut text: String =
         tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
@@ -124,7 +124,7 @@ fn part(args: &RecordArgs, common: &Common) -> Part {
 
 /// The command to look at the recording with: what to change is told where the calls of operators are known, and who wastes memory if
 /// that was asked for.
-fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
+fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
     let is_operator = |kind| matches!(kind, FrameKind::Operator | FrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
     match args.mode {
@@ -135,7 +135,7 @@ fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
 }
 
 /// How the command ended, if not by itself, what was recorded, what worked, what is missing, `more` to say, and at last what to do next.
-fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), (part, more): (Part, &str)) -> String {
+fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (part, more): (Part, &str)) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
     for source in tree.processes.iter().flat_map(|process| &process.sources) {
@@ -178,22 +178,22 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), (part, more): 
 #[cfg(test)]
 mod tests {
     use super::{Part, missing, summary};
-    use stackline_model::{CallOverhead, CallProcess, CallTree, Severity};
+    use stackline_model::{CallOverhead, CallProcess, CallingContextTree, Severity};
 
     #[test]
     fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
-        let tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
+        let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
         let failed = of("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
         assert!(of("").contains("; no operator of PyTorch ran"));
-        let nothing = summary(&CallTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
+        let nothing = summary(&CallingContextTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
         assert!(nothing.contains("whether operators of PyTorch ran is not known"), "{nothing}");
     }
 
     #[test]
     fn what_a_disk_did_not_take_is_told_with_its_reason() {
-        let mut tree = CallTree::default();
+        let mut tree = CallingContextTree::default();
         tree.report.count(
             "not_written",
             Severity::Lost,
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn why_nothing_of_a_part_was_measured_is_told_by_what_was_asked_for() {
-        let tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
+        let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (of(Part::Later), of(Part::Ends));
         assert!(later.contains("may not have been reached. Next"), "{later}");
@@ -223,7 +223,7 @@ mod tests {
     fn the_command_that_comes_next_ends_the_line() {
         let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
         let process = CallProcess { overhead, ..CallProcess::default() };
-        let tree = CallTree { processes: vec![process], ..CallTree::default() };
+        let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };
         let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process was still running"));
         assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
         assert!(text.contains("; overhead of recording: too few steps to tell"), "{text}");

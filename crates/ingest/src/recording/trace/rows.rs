@@ -4,8 +4,8 @@ use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::files::Files;
 use super::frames;
 use super::frames::{InferredFrame, Place};
-use super::glimpses::{glimpses, shown};
 use super::inputs::Inputs;
+use super::sampled_python_spans::{glimpses, shown};
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -91,7 +91,7 @@ impl<'a> Rows<'a> {
         }
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
-        self.files = Files::of(calls);
+        self.files = Files::new(calls);
         self.shown = shown(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
@@ -293,7 +293,7 @@ impl<'a> Rows<'a> {
     fn inputs(&mut self, calls: &Calls, frame: u32) -> Option<Inputs> {
         let known = self.inputs.get(frame as usize).copied().flatten();
         known.unwrap_or_else(|| {
-            let found = Inputs::of(calls, frame, &mut self.trace.strings);
+            let found = Inputs::new(calls, frame, &mut self.trace.strings);
             if let Some(place) = self.inputs.get_mut(frame as usize) {
                 *place = Some(found);
             }

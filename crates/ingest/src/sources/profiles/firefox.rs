@@ -5,11 +5,11 @@
 use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::Whole;
 use crate::sources::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use memchr::memmem;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
-use stackline_model::{CallMetric, CallProcess, CallThreadId, CallTree};
+use stackline_model::{CallMetric, CallProcess, CallThreadId, CallingContextTree};
 use std::io::BufReader;
 
 /// Whether the first bytes are those of a processed profile.
@@ -101,8 +101,8 @@ struct Samples {
 }
 
 /// Reads a profile.
-pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallTree, Error> {
-    let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
+pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
+    let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));
     let document = read.map_err(|error| {
         let reason = format!("a profile of Firefox that breaks off or is damaged: {error}");
@@ -115,7 +115,7 @@ fn at<T>(column: &[T], row: i64) -> Option<&T> {
     column.get(usize::try_from(row).ok()?)
 }
 
-fn tree(document: &Document) -> CallTree {
+fn tree(document: &Document) -> CallingContextTree {
     let start_unix_ns = (document.meta.start_time * 1e6) as i64;
     let process = |pid: Whole| CallProcess {
         pid: pid.0.and_then(|pid| pid.try_into().ok()).unwrap_or(0),
@@ -125,7 +125,7 @@ fn tree(document: &Document) -> CallTree {
     };
     let mut threads: Vec<&Thread> = document.threads.iter().collect();
     threads.sort_by_key(|thread| thread.pid.0);
-    let mut profile = Profile::of(process(threads.first().map_or(Whole::default(), |thread| thread.pid)));
+    let mut profile = Profile::new(process(threads.first().map_or(Whole::default(), |thread| thread.pid)));
     let mut frames: Vec<FrameText<'_>> = Vec::new();
     let mut before = threads.first().and_then(|thread| thread.pid.0);
     for thread in threads {
@@ -173,7 +173,7 @@ impl<'d> OfThread<'d> {
             let prefix = prefixes.get(row).and_then(|prefix| prefix.0);
             let parent = prefix.and_then(|prefix| at(&paths, prefix).copied());
             if prefix.is_some() && parent.is_none() {
-                problems::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
+                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
             }
             paths.push(profile.child(parent.unwrap_or(0), number));
         }
@@ -186,7 +186,7 @@ impl<'d> OfThread<'d> {
                 Some(_) if weight < 0.0 && metric == CallMetric::Allocated => {}
                 Some(&path) => profile.add_number((path, self.id, metric), weight, &self.thread.name),
                 None => {
-                    problems::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
+                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
                 }
             }
         }

@@ -2,10 +2,10 @@
 
 use super::{FrameText, Profile};
 use crate::sources::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CallMetric, CallProcess, CallTree};
+use stackline_model::{CallMetric, CallProcess, CallingContextTree};
 use std::io::Read;
 
 /// Longer messages are none.
@@ -103,7 +103,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 }
 
 /// Reads a profile.
-pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallTree, Error> {
+pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
     let malformed = |reason: String| Error::Malformed { path: name.into(), reason, offset: 0 };
     let mut bytes = Vec::new();
     if let Content::Bytes { stream, .. } = content {
@@ -120,7 +120,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
     Ok(tree(&document))
 }
 
-fn tree(document: &Document) -> CallTree {
+fn tree(document: &Document) -> CallingContextTree {
     let texts: Vec<String> =
         document.string_table.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let text = |at: i64| usize::try_from(at).ok().and_then(|at| texts.get(at)).map_or("", |text| text);
@@ -129,7 +129,7 @@ fn tree(document: &Document) -> CallTree {
         lasted_ns: u64::try_from(document.duration_nanos).ok().filter(|&ns| ns > 0),
         ..CallProcess::default()
     };
-    let mut profile = Profile::of(process);
+    let mut profile = Profile::new(process);
     let thread = profile.thread(0, "");
     let kinds: Vec<(CallMetric, f64)> =
         document.sample_type.iter().map(|kind| profile.metric(text(kind.name), text(kind.unit))).collect();
@@ -162,7 +162,7 @@ fn tree(document: &Document) -> CallTree {
     }
     for sample in &document.sample {
         if let Some(missing) = sample.location_id.iter().find(|id| !places.contains_key(id)) {
-            problems::DANGLING_RECORD.count(profile.report(), None, &format!("location {missing}"));
+            diagnostics::DANGLING_RECORD.count(profile.report(), None, &format!("location {missing}"));
         }
         let known = sample.location_id.iter().rev().filter_map(|id| places.get(id).cloned());
         let path = profile.path(known.flatten());

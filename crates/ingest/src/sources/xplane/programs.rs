@@ -35,7 +35,7 @@ struct Named {
 }
 
 impl<'p> Programs<'p> {
-    pub(super) fn of(planes: &'p [Plane<'_>]) -> Self {
+    pub(super) fn new(planes: &'p [Plane<'_>]) -> Self {
         let mut found = Self { programs: Vec::new(), by_number: FxHashMap::default(), by_name: FxHashMap::default() };
         for plane in planes.iter().filter(|plane| plane.name == PLANE) {
             let mut kinds: Vec<(&i64, &Kind)> = plane.kinds.iter().collect();

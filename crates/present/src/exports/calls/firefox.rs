@@ -7,7 +7,7 @@ use fxprof_processed_profile::{
     SamplingInterval, ThreadHandle, Timestamp, WeightType,
 };
 use serde_json::{Value, json};
-use stackline_model::{CallMetric, CallThreadId, CallTree, FrameKind, Unit};
+use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameKind, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let start = tree.processes.first().map_or(0, |process| process.start_unix_ns);
     let start = Duration::from_nanos(u64::try_from(start).unwrap_or(0));
     let reference = ReferenceTimestamp::from_duration_since_unix_epoch(start);
@@ -72,7 +72,7 @@ fn categories(profile: &mut Profile) -> BTreeMap<FrameKind, CategoryHandle> {
 fn add(
     profile: &mut Profile,
     thread: ThreadHandle,
-    tree: &CallTree,
+    tree: &CallingContextTree,
     metric: CallMetric,
     stacks: &[Weighted],
     categories: &BTreeMap<FrameKind, CategoryHandle>,

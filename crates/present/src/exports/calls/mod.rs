@@ -17,7 +17,7 @@ pub use flamegraph::write as write_flamegraph;
 pub use pprof::write as write_pprof;
 pub use speedscope::write as write_speedscope;
 
-use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Frame};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Frame};
 
 /// A stack with a weight.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ struct Weighted {
 }
 
 /// All stacks with weights that add up to the whole: of times of calls only those that no other call holds.
-fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
+fn weighted(tree: &CallingContextTree, metric: CallMetric) -> Vec<Weighted> {
     let exclusive = tree.exclusive(metric, |_| true);
     let path_holds =
         |node: CallNodeId| tree.path(node).iter().any(|&above| above != node && exclusive[above.index()].count > 0);
@@ -39,7 +39,7 @@ fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
 }
 
 /// What a frame is called in one text: Python with file and line, as py-spy has it.
-fn title(tree: &CallTree, frame: &Frame) -> String {
+fn title(tree: &CallingContextTree, frame: &Frame) -> String {
     let name = frame.title(&tree.strings);
     match *frame {
         Frame::Python { file, line, .. } => {
@@ -52,7 +52,7 @@ fn title(tree: &CallTree, frame: &Frame) -> String {
 }
 
 /// What a thread is called.
-fn thread_title(tree: &CallTree, thread: CallThreadId) -> String {
+fn thread_title(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return "thread".to_owned() };
     let process = tree.processes.get(row.process.index());
     let rank = process.and_then(|p| p.rank).map_or_else(String::new, |rank| format!("rank {rank}, "));
@@ -60,6 +60,6 @@ fn thread_title(tree: &CallTree, thread: CallThreadId) -> String {
 }
 
 /// What the whole is called: the command.
-fn run_title(tree: &CallTree) -> String {
+fn run_title(tree: &CallingContextTree) -> String {
     tree.processes.first().map_or_else(|| "recording".to_owned(), |process| process.command.join(" "))
 }

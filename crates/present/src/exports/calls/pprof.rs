@@ -4,7 +4,7 @@ use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Samp
 use super::{run_title, weighted};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CONTENT, CallMetric, CallNodeId, CallThreadId, CallTree, Frame, StrId, Unit};
+use stackline_model::{CONTENT, CallMetric, CallNodeId, CallThreadId, CallingContextTree, Frame, StrId, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ impl Texts {
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let mut texts = Texts::default();
     texts.id("");
     let metrics = tree.measured();
@@ -55,7 +55,7 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
     out.write_all(&profile.encode_to_vec())
 }
 
-fn samples(tree: &CallTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sample> {
+fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sample> {
     let mut values: BTreeMap<(CallNodeId, CallThreadId), Vec<i64>> = BTreeMap::new();
     for (column, &metric) in metrics.iter().enumerate() {
         for stack in weighted(tree, metric) {
@@ -86,7 +86,7 @@ fn samples(tree: &CallTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sa
 
 /// The nodes on a path that are places in the program, innermost first: of functions that are inlined into each other
 /// the innermost one.
-fn places_of(tree: &CallTree, node: CallNodeId) -> Vec<CallNodeId> {
+fn places_of(tree: &CallingContextTree, node: CallNodeId) -> Vec<CallNodeId> {
     let path = tree.path(node);
     let inner = path.iter().skip(1).map(|&inner| is_inlined(tree, inner)).chain([false]);
     let mut places: Vec<CallNodeId> =
@@ -96,14 +96,14 @@ fn places_of(tree: &CallTree, node: CallNodeId) -> Vec<CallNodeId> {
 }
 
 /// Whether a node's frame is inlined into that of its parent: both are one location.
-fn is_inlined(tree: &CallTree, node: CallNodeId) -> bool {
+fn is_inlined(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Native { inlined: 1.., .. }))
 }
 
 /// Frames by the place that they have in a library; of one place each is inlined into the one before it.
 type Places = FxHashMap<(StrId, StrId, u64), Vec<(u32, usize)>>;
 
-fn places(tree: &CallTree) -> Places {
+fn places(tree: &CallingContextTree) -> Places {
     let mut places = Places::default();
     for (at, frame) in tree.frames.iter().enumerate() {
         if let Frame::Native { library, build_id, offset, inlined, .. } = *frame {
@@ -116,7 +116,7 @@ fn places(tree: &CallTree) -> Places {
 
 /// A location per frame (with the functions that it is inlined into), a function per name and file, a mapping per
 /// library.
-fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
+fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut Texts) {
     let places = places(tree);
     let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();
     let mut mappings: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
@@ -156,7 +156,7 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
 }
 
 fn line(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     frame: &Frame,
     functions: &mut FxHashMap<(i64, i64), u64>,
     profile: &mut Profile,

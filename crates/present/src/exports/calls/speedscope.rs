@@ -3,7 +3,7 @@
 use super::{run_title, thread_title, weighted};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stackline_model::{CallMetric, CallThreadId, CallTree, Frame, Unit};
+use stackline_model::{CallMetric, CallThreadId, CallingContextTree, Frame, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -49,7 +49,7 @@ struct Profile {
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let unit = match metric.unit() {
         Unit::Ns => "nanoseconds",
         Unit::Bytes => "bytes",
@@ -88,7 +88,7 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
 
 /// Frames that look different, and for each frame of the tree which of them it is: a function of native code has many
 /// addresses.
-fn frames(tree: &CallTree) -> (Vec<FrameEntry<'_>>, Vec<u32>) {
+fn frames(tree: &CallingContextTree) -> (Vec<FrameEntry<'_>>, Vec<u32>) {
     let mut frames = Vec::new();
     let mut ids: FxHashMap<FrameEntry<'_>, u32> = FxHashMap::default();
     let id = |frame: &Frame| {

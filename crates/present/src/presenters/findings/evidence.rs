@@ -41,7 +41,7 @@ impl Evidence {
     }
 
     /// What a finding rests on: facts, events, and the call path of the first of them.
-    pub fn of(&self, finding: &Finding) -> Value {
+    pub fn to_json(&self, finding: &Finding) -> Value {
         let trace = match finding.told_of() {
             Some(rank) => self.0.get(&rank),
             None => self.0.values().next(),

@@ -22,7 +22,7 @@ pub(super) use suggestions::answer as suggestions;
 
 use crate::memory::{Memory, MemorySummary};
 use crate::queries::tiles::Whole;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_model::{
     Frame, MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace, TraceSet,
@@ -31,7 +31,7 @@ use stackline_model::{
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
 /// The memory of the rank that is asked for.
-fn memory<'a>(opened: &'a Opened, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
+fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
     opened.memory(arguments.number("rank")?)
 }
 
@@ -46,12 +46,12 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
 }
 
 /// The question for all calls, if there is memory.
-fn whole(opened: &Opened) -> Option<Arguments> {
-    Some(Whole::of(i64::from(opened.memory(None).ok()?.end())).arguments())
+fn whole(opened: &OpenRun) -> Option<Arguments> {
+    Some(Whole::with_length(i64::from(opened.memory(None).ok()?.end())).arguments())
 }
 
 /// The same of one device.
-fn whole_of(opened: &Opened, device: MemoryDeviceId) -> Option<Arguments> {
+fn whole_of(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 
@@ -76,7 +76,7 @@ fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<A
         extra: &[],
         tables,
     };
-    super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::of(&memory.trace), page })
+    super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::from_trace(&memory.trace), page })
 }
 
 /// The first rows of a table, which says how many more there are.
@@ -141,16 +141,16 @@ fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<FrameAnswer> {
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "PlaceOf"))]
-struct Place {
+struct SourceLocation {
     text: String,
     file: Option<String>,
     line: Option<u32>,
 }
 
-fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Place {
-    let Some(location) = stackline_memory::locate(trace, stack) else { return Place::default() };
+fn place(trace: &MemoryTrace, stack: MemoryStackId) -> SourceLocation {
+    let Some(location) = stackline_memory::locate(trace, stack) else { return SourceLocation::default() };
     let line = Some(location.line).filter(|&line| line > 0);
-    Place { text: super::shortened(&location.text), file: location.file, line }
+    SourceLocation { text: super::shortened(&location.text), file: location.file, line }
 }
 
 /// A memory call in short.
@@ -161,7 +161,7 @@ struct Brief {
     call: usize,
     kind: &'static str,
     name: Option<String>,
-    place: Place,
+    place: SourceLocation,
 }
 
 fn brief(memory: &Memory, call: MemoryCallId) -> Brief {

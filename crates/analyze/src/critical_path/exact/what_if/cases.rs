@@ -60,7 +60,7 @@ impl<'e> Cases<'e> {
     ///
     /// # Errors
     /// If there are alternatives, but nothing that they are alternatives to.
-    pub(super) fn of(edits: &'e [Edit]) -> Result<Self, CriticalPathError> {
+    pub(super) fn new(edits: &'e [Edit]) -> Result<Self, CriticalPathError> {
         if edits.iter().all(|edit| edit.case == Case::Likely) {
             return Ok(Self { likely: Cow::Borrowed(edits), others: Vec::new() });
         }
@@ -127,7 +127,7 @@ impl WhatIf<'_, '_> {
         edits: &[Edit],
         stop: Stop<'_>,
     ) -> Result<(Gain, usize), CriticalPathError> {
-        let cases = Cases::of(edits)?;
+        let cases = Cases::new(edits)?;
         let (gain, counts) = self.gain_of_list(measured, &cases.likely, stop)?;
         let count = counts.first().copied().unwrap_or(0);
         Ok((gain.bounded_by(&self.gains_of_cases(measured, &cases, stop).gains), count))
@@ -192,11 +192,11 @@ mod tests {
         let text = "remove events:1; case 1: nothing; case 2: scale events:1 0.5; lower: remove events:2; upper: set events:3 7";
         let edits = Edit::parse_all(text).unwrap();
         assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "), text);
-        let cases = Cases::of(&edits).unwrap();
+        let cases = Cases::new(&edits).unwrap();
         assert_eq!(cases.likely.len(), 1);
         let others: Vec<Case> = cases.others.iter().map(|(case, _)| *case).collect();
         assert_eq!(others, [Case::Other(1), Case::Other(2), Case::Lower, Case::Upper]);
-        assert!(Cases::of(&edits[1..]).is_err());
+        assert!(Cases::new(&edits[1..]).is_err());
         for bad in
             ["nothing", "case x: nothing", "case 1: ", "lower: lower: remove events:1", "case -1: remove events:1"]
         {

@@ -24,7 +24,7 @@ pub enum Action {
     /// Nothing but waits of the host depends on these collectives.
     Overlap,
     /// So many more workers load data.
-    MoreWorkers(u32),
+    AddLoaderWorkers(u32),
     /// It stays as it is: the alternative to edits that may gain nothing.
     Nothing,
 }
@@ -122,7 +122,7 @@ impl Edit {
                 Some("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
             }
             Action::Overlap if !is_gpu => Some("choose GPU work by collective:, kernel: or stream:"),
-            Action::MoreWorkers(_) => Some("more workers need no selector"),
+            Action::AddLoaderWorkers(_) => Some("more workers need no selector"),
             _ => None,
         }
     }
@@ -133,7 +133,7 @@ impl Edit {
     /// If it is none, or more than 1024.
     pub fn more_workers(more: u32) -> Result<Self, CriticalPathError> {
         if (1..=1024).contains(&more) {
-            return Ok(Self { action: Action::MoreWorkers(more), selector: None, case: Case::Likely });
+            return Ok(Self { action: Action::AddLoaderWorkers(more), selector: None, case: Case::Likely });
         }
         let reason = "more workers are 1 to 1024".to_owned();
         Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
@@ -193,7 +193,7 @@ impl Edit {
 }
 
 impl std::fmt::Display for Edit {
-    /// The text for people: [`Self::parse`] reads it back unless its events were chosen one by one ([`Selector::of`]).
+    /// The text for people: [`Self::parse`] reads it back unless its events were chosen one by one ([`Selector::new`]).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text_on(self.selector.as_ref().map_or("", |s| s.text.as_str())))
     }
@@ -215,7 +215,7 @@ impl Edit {
             Action::Fuse => format!("fuse {on}"),
             Action::Graph => format!("graph {on}"),
             Action::Overlap => format!("overlap {on}"),
-            Action::MoreWorkers(more) => format!("more-workers {more}"),
+            Action::AddLoaderWorkers(more) => format!("more-workers {more}"),
             Action::Nothing => NOTHING.to_owned(),
         };
         format!("{}{edit}", self.case)

@@ -5,32 +5,32 @@
 //! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
 
 mod apply;
+mod cancellation;
 mod capacity;
 mod cases;
 mod clocks;
+mod diagnostics;
 mod edit;
-mod effects;
 mod functions;
 mod host_time;
 mod index;
+mod ineffective_edits;
 mod lags;
 mod launches;
 mod listed;
 mod loader;
-mod losses;
+mod lock_contention;
 mod main_process_loader;
-mod notes;
+mod missing_work_bounds;
+mod order_conflicts;
 mod path;
 mod replay;
 mod sampled;
 mod select;
 mod selector;
-mod stop;
-mod strays;
 mod suggest;
 mod sweep;
 mod tables;
-mod turns;
 mod waits;
 
 pub use cases::Case;
@@ -49,12 +49,12 @@ use super::graph::{NONE, NodeKind};
 use super::window::{Window, WindowChoice};
 use crate::critical_path::CriticalPathError;
 use apply::{Applied, apply};
+use cancellation::Stop;
 use cases::{Cases, NO_GAIN};
 use index::Index;
+use lock_contention::Doubt;
 use path::End;
 use replay::{Changes, Mode, Plan};
-use stop::Stop;
-use turns::Doubt;
 
 const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` tells by how much): times across \
                                them are off by as much, and so are the prediction and its bounds";
@@ -165,7 +165,7 @@ impl WhatIf<'_, '_> {
         hops: Option<&mut Vec<NewHop>>,
     ) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let cases = Cases::of(edits)?;
+        let cases = Cases::new(edits)?;
         let edits: &[Edit] = &cases.likely;
         let mut applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, Stop::NEVER)?;
         let mut shifts = Vec::new();

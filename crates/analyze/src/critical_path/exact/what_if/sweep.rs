@@ -1,9 +1,9 @@
 //! What to fix first: each likely edit alone, ranked by what it gains.
 
-use super::super::walk::ExactPath;
+use super::super::backward_pass::ExactPath;
 use super::super::window::WindowChoice;
+use super::cancellation::Stop;
 use super::edit::Edit;
-use super::stop::Stop;
 use super::suggest::{Planned, Suggestion, differ, fair_share, fold};
 use super::{Gain, Measured, WhatIf};
 use crate::critical_path::CriticalPathError;

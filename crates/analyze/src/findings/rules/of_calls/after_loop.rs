@@ -6,7 +6,7 @@
 
 use super::steps::Again;
 use super::thread::Thread;
-use stackline_model::{CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallingContextTree};
 use std::collections::BTreeSet;
 
 /// Samples are off by this factor,
@@ -41,7 +41,11 @@ enum Counts {
 
 impl AfterLoop {
     /// Looks at the lines of a function, each with the node of it.
-    pub(super) fn find((tree, thread): (&CallTree, &Thread), lines: &[(u32, CallNodeId)], again: &Again) -> Self {
+    pub(super) fn find(
+        (tree, thread): (&CallingContextTree, &Thread),
+        lines: &[(u32, CallNodeId)],
+        again: &Again,
+    ) -> Self {
         let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(again, node));
         let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
         lines.sort_by_key(|&(line, node, _)| (line, node));
@@ -71,7 +75,7 @@ impl AfterLoop {
 
 /// Among lines behind the loop's, those that call things as often as lines of the loop do are of it: of the last batches of an epoch, which
 /// fill no step, none is in the number of steps.
-fn find_same_counts((tree, thread): (&CallTree, &Thread), within: &[Line], behind: &mut [Line]) {
+fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], behind: &mut [Line]) {
     let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     let each = within.iter().chain(&*behind).enumerate();
     each.for_each(|(at, (_, node, _))| owner[node.index()] = Some(at));
@@ -135,7 +139,7 @@ impl Ends {
     /// Steps that ended at fewer times say nothing of their length.
     const LEAST: u64 = 3;
 
-    pub(super) fn of(tree: &CallTree, thread: &Thread) -> Option<Self> {
+    pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
         let process =
             tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;
         let ends = process.step_ends.filter(|ends| ends.count >= Self::LEAST && ends.first_ns < ends.last_ns)?;

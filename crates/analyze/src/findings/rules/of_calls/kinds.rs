@@ -3,7 +3,7 @@
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
 };
-use super::subject::{ByLine, Called, KindOf};
+use super::call_rule_context::{ByLine, CallRuleContext, KindOf};
 use super::thread::{Time, outermost};
 use crate::findings::Rule;
 use stackline_model::names::is_recompilation;
@@ -33,7 +33,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    pub(super) fn of(called: &Called<'_>) -> Self {
+    pub(super) fn new(called: &CallRuleContext<'_>) -> Self {
         let tables: Vec<_> = LOOKED_FOR.iter().map(|&(rule, kind_of)| (rule, called.kinds(kind_of))).collect();
         let which = |node| {
             let at = |(at, (_, kinds)): (usize, &(&Rule, Vec<Option<&'static str>>))| {
@@ -84,7 +84,12 @@ const LOADING: usize = 1;
 /// and where waits do.
 const WAITS: usize = LOOKED_FOR.len() - 1;
 
-fn add(called: &Called<'_>, found: &mut ByLine, (kind, top, node): (&'static str, CallNodeId, CallNodeId), own: Time) {
+fn add(
+    called: &CallRuleContext<'_>,
+    found: &mut ByLine,
+    (kind, top, node): (&'static str, CallNodeId, CallNodeId),
+    own: Time,
+) {
     let seen = found.entry((called.line(top), kind)).or_default();
     seen.time.add(own);
     if node == top {
@@ -93,7 +98,7 @@ fn add(called: &Called<'_>, found: &mut ByLine, (kind, top, node): (&'static str
 }
 
 /// What is prepared while data is loaded.
-fn prepared(called: &Called<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
+fn prepared(called: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
     let kinds = called.kinds(preprocessing::kind_of);
     let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
     let mut found = ByLine::new();

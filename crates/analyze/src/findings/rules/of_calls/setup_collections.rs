@@ -3,7 +3,7 @@
 use super::super::garbage_collection;
 use super::steps::{Steps, below};
 use stackline_model::names::is_recompilation;
-use stackline_model::{CallNodeId, CallTree, Frame};
+use stackline_model::{CallNodeId, CallingContextTree, Frame};
 
 /// The module from which Dynamo compiles; what it has compiled does not run in it.
 const COMPILES: &str = "torch/_dynamo/convert_frame.py";
@@ -11,7 +11,7 @@ const COMPILES: &str = "torch/_dynamo/convert_frame.py";
 impl Steps {
     /// Counts collections that come while Dynamo compiles as parts of compilations, which are done once; but for those within the span of
     /// a recompilation, which have a rule of their own.
-    pub(super) fn leave_out_setup_collections(&mut self, tree: &CallTree) {
+    pub(super) fn leave_out_setup_collections(&mut self, tree: &CallingContextTree) {
         let span = |node: CallNodeId| match tree.frame(node) {
             Some(Frame::Span { name }) => Some(tree.strings.get(*name)),
             _ => None,
