@@ -86,7 +86,7 @@ fn shares_are_of_steps_without_a_standstill() {
         let mut program = Program::new();
         for number in 0..8 {
             program.step(number, |p| {
-                p.python("train.py(10): step", |p| launch_adds(p));
+                p.python("train.py(10): step", launch_adds);
                 p.work(if number == 5 { within_us } else { 0 });
             });
             program.work(if number == 3 { between_us } else { 10 });

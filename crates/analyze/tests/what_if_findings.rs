@@ -49,7 +49,7 @@ fn findings_gain_what_if_of_their_edits_on_simulated_programs() {
     for kind in injected_faults::kinds() {
         // Of some seeds a problem costs too little in every draw.
         let Some(planted) = kind.plant(1) else { continue };
-        rules.extend(tried(kind.name, &read(&planted.planted.json())));
+        rules.extend(tried(kind.name, &read(planted.planted.json())));
     }
     assert!(rules.len() > 10, "{rules:?}");
 }

@@ -361,6 +361,8 @@ export type Findings = {
   readonly step_ns: number;
   /** Steps that were looked at. */
   readonly steps: number;
+  /** Part of `step_ns` between steps; null without steps, or if it is little. */
+  readonly between_ns: number | null;
   /** What findings are of, in words; null of what is no trace. */
   readonly window: string | null;
   /** What all findings together gain per step. */

@@ -1,6 +1,6 @@
 //! Devices that a source describes, one row per device: product, sizes, clock, and peak rates.
 //!
-//! Rates are those that the source states; else those of the product's data sheet ([`DataSheet`]), where the name fits one.
+//! Rates are those that the source states; else those of the product's data sheet ([`stackline_model::DataSheet`]), where the name fits one.
 
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Device, PeakFlops, Table, Trace, Unit};

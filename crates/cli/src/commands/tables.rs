@@ -177,6 +177,14 @@ fn notes(mut marks: Vec<String>) -> String {
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
+/// The command that shows operators; none of a pipe, for what was read of it is gone.
+fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
+    if inputs.iter().any(|input| is_read_once(input)) {
+        return String::new();
+    }
+    format!(" Next: {}", command_line("operators", inputs, &options_for("operators", common, None)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,12 +199,4 @@ mod tests {
             assert!(used.contains(&analysis.name), "no command shows {}", analysis.name);
         }
     }
-}
-
-/// The command that shows operators; none of a pipe, for what was read of it is gone.
-fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
-    if inputs.iter().any(|input| is_read_once(input)) {
-        return String::new();
-    }
-    format!(" Next: {}", command_line("operators", inputs, &options_for("operators", common, None)))
 }

@@ -176,6 +176,8 @@ pub(super) struct FoundKeys {
     step_ns: i64,
     /// Steps that were looked at.
     steps: usize,
+    /// Part of `step_ns` between steps; null without steps, or if it is little.
+    between_ns: Option<i64>,
     /// What findings are of, in words; null of what is no trace.
     window: Option<String>,
     /// What all findings together gain per step.

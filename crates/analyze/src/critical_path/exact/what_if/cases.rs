@@ -38,7 +38,7 @@ impl Case {
 }
 
 impl std::fmt::Display for Case {
-    /// The text that [`Self::split`] reads.
+    /// The text that `split` reads.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Likely => Ok(()),
